@@ -1,0 +1,219 @@
+"""The disk, as something that is handed in.
+
+The log, the journal and the metadata store reach files only through a ``Disk``. The real one is below; the one in
+``semel.testing`` forgets what was not synced, tears the last write and fails on demand: so recovery is proven.
+
+The contract both keep:
+
+- ``write`` hands bytes to the operating system. They survive the death of the process, not of the machine.
+- ``sync`` returns once they survive a power cut. If it raises, nothing is known about any byte since the last sync that
+  returned, and asking again proves nothing: the kernel may have dropped the dirty pages.
+- A created, renamed or removed name survives a power cut only after ``sync_directory`` of its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from semel.errors import StorageError
+from semel.types import Buffer
+
+
+class File(Protocol):
+    """An open file. Positions are explicit, and nothing is buffered in the process."""
+
+    def size(self) -> int: ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer only at the end of the file."""
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of ``data`` at ``position`` or raise ``OSError``; a failed write may leave a prefix behind."""
+
+    def write_many(self, position: int, data: Sequence[Buffer]) -> None:
+        """Write the buffers one after the other, in as few system calls as the platform allows."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Block until everything written so far would survive a power cut."""
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system below one root. Paths are absolute strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. Without ``create`` a missing file is ``FileNotFoundError``."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+
+    def make_folder(self, folder: str) -> None:
+        """Create a folder and its parents; existing ones are fine."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is fine."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and all below it; a missing one is fine."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or folder, replacing a file that has the new name."""
+
+    def sync_directory(self, folder: str) -> None: ...
+
+    def free_bytes(self, folder: str) -> int: ...
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file or raise ``StorageError`` naming the process that holds it."""
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    with contextlib.closing(disk.open(path)) as file:
+        return file.read(0, file.size())
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Put ``data`` at ``path`` such that a crash leaves the old content or the new, never a mixture."""
+    beside = path + ".tmp"
+    with contextlib.closing(disk.open(beside, create=True)) as file:
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+    disk.rename(beside, path)
+    disk.sync_directory(os.path.dirname(path))
+
+
+_WRITEV_MAX = min(1024, os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 1024)
+
+
+class SystemFile:
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        remaining = size - len(data)
+        while remaining:
+            data = os.pread(self._descriptor, remaining, position + size - remaining)
+            if not data:
+                break
+            parts.append(data)
+            remaining -= len(data)
+        return b"".join(parts)
+
+    def write(self, position: int, data: Buffer) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)
+        while written < len(rest):
+            written += os.pwrite(self._descriptor, rest[written:], position + written)
+
+    def write_many(self, position: int, data: Sequence[Buffer]) -> None:
+        for first in range(0, len(data), _WRITEV_MAX):
+            group = data[first : first + _WRITEV_MAX]
+            expected = sum(map(len, group))
+            written = os.pwritev(self._descriptor, group, position)
+            if written < expected:
+                self.write(position + written, b"".join(group)[written:])
+            position += expected
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, folder: str) -> list[str]:
+        return sorted(os.listdir(folder))
+
+    def make_folder(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def sync_directory(self, folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, folder: str) -> int:
+        return shutil.disk_usage(folder).free
+
+    def lock(self, path: str) -> SystemLock:
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, 100, 0).decode("utf-8", "replace").strip()
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise StorageError(
+                f"{os.path.dirname(path)} is in use by another broker ({holder or 'pid unknown'})"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"semel pid {os.getpid()}\n".encode(), 0)
+        return SystemLock(descriptor)
