@@ -153,6 +153,10 @@ class SystemFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        # A removed segment may still be in a sync that runs on another thread: it closes when the last holder lets go.
+        self.close()
+
 
 class SystemLock:
     def __init__(self, descriptor: int) -> None:

@@ -24,6 +24,9 @@ class Worker(Protocol):
     def stop(self) -> None:
         """Finish what was submitted and end. Nothing may be submitted afterwards."""
 
+    def kill(self) -> None:
+        """Begin nothing more and report nothing more; return once what was running is over."""
+
 
 class ThreadWorker:
     """One thread per worker: work is executed in the order submitted."""
@@ -33,6 +36,7 @@ class ThreadWorker:
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._killed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         if self._thread is None:
@@ -40,14 +44,17 @@ class ThreadWorker:
             self._thread.start()
 
         def job() -> None:
+            if self._killed:
+                return
             result: T | BaseException
             try:
                 result = work()
             except BaseException as error:
                 result = error
-            # A loop that is gone raises: the broker was killed, and nobody is left to be told.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(done, result)
+            if not self._killed:
+                # A loop that is gone raises: nobody is left to be told.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(done, result)
 
         self._jobs.put(job)
 
@@ -56,6 +63,10 @@ class ThreadWorker:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
+
+    def kill(self) -> None:
+        self._killed = True
+        self.stop()
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:

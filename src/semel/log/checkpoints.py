@@ -1,0 +1,210 @@
+"""The small text files beside the logs, in Kafka's formats.
+
+    <name>-checkpoint         "0", the number of entries, then "topic partition offset" or "epoch offset" per line
+    partition.metadata        "version: 0", "topic_id: <22 characters>"
+    meta.properties           cluster.id, node.id, version
+
+The law: a file is replaced as a whole or not at all, a file that is missing says nothing, and one that is not exactly
+what it should be raises ``DecodeError``: a number read from half a file would be worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from uuid import UUID
+
+from semel.errors import DecodeError, SemelError, StorageError
+from semel.log.disk import Disk, read_file, replace_file
+from semel.types import INT64_MAX, TopicPartition, kafka_uuid, parse_kafka_uuid
+
+CHECKPOINT_VERSION: Final = 0
+PARTITION_METADATA_VERSION: Final = 0
+META_PROPERTIES_VERSION: Final = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Whose data directory this is."""
+
+    cluster_id: str
+    node_id: int
+    version: int = META_PROPERTIES_VERSION
+
+
+# Offsets by partition
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    data = _read(disk, path)
+    return {} if data is None else _located(path, decode_offsets, data)
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    replace_file(disk, path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _encode_lines(f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items())
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    offsets = {}
+    for line in _decode_lines(data):
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[0]:
+            raise DecodeError(f"{line!r}; a line is: topic partition offset")
+        offsets[TopicPartition(fields[0], _number(fields[1]))] = _number(fields[2])
+    return offsets
+
+
+# Leader epochs
+
+
+def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    data = _read(disk, path)
+    return [] if data is None else _located(path, decode_leader_epochs, data)
+
+
+def write_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
+    replace_file(disk, path, encode_leader_epochs(entries))
+
+
+def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return _encode_lines(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def decode_leader_epochs(data: bytes) -> list[tuple[int, int]]:
+    entries: list[tuple[int, int]] = []
+    for line in _decode_lines(data):
+        fields = line.split(" ")
+        if len(fields) != 2:
+            raise DecodeError(f"{line!r}; a line is: epoch offset")
+        entry = _number(fields[0]), _number(fields[1])
+        if entries and not (entry[0] > entries[-1][0] and entry[1] > entries[-1][1]):
+            raise DecodeError(f"{line!r} after epoch {entries[-1][0]} at {entries[-1][1]}; epochs and offsets ascend")
+        entries.append(entry)
+    return entries
+
+
+# The topic id of a partition's folder
+
+
+def read_topic_id(disk: Disk, path: str) -> UUID | None:
+    data = _read(disk, path)
+    return None if data is None else _located(path, decode_partition_metadata, data)
+
+
+def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
+    replace_file(disk, path, encode_partition_metadata(topic_id))
+
+
+def encode_partition_metadata(topic_id: UUID) -> bytes:
+    return f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {kafka_uuid(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> UUID:
+    fields = _decode_properties(data, separator=":")
+    version = _number(_required(fields, "version"))
+    if version != PARTITION_METADATA_VERSION:
+        raise DecodeError(f"partition metadata version {version}; only version {PARTITION_METADATA_VERSION} is known")
+    text = _required(fields, "topic_id")
+    try:
+        return parse_kafka_uuid(text)
+    except ValueError as error:
+        raise DecodeError(f"topic_id {text!r}: {error}") from None
+
+
+# Whose data directory
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
+    """Raises ``StorageError`` for a directory in a newer format: it is sound, but not ours to write to."""
+    data = _read(disk, path)
+    return None if data is None else _located(path, decode_meta_properties, data)
+
+
+def write_meta_properties(disk: Disk, path: str, properties: MetaProperties) -> None:
+    replace_file(disk, path, encode_meta_properties(properties))
+
+
+def encode_meta_properties(properties: MetaProperties) -> bytes:
+    return f"cluster.id={properties.cluster_id}\nnode.id={properties.node_id}\nversion={properties.version}\n".encode()
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    fields = _decode_properties(data, separator="=")
+    version = _number(_required(fields, "version"))
+    if version > META_PROPERTIES_VERSION:
+        raise StorageError(
+            f"the data directory has format version {version}; this program knows versions up to "
+            f"{META_PROPERTIES_VERSION}. Start it with the newer program that wrote it"
+        )
+    return MetaProperties(_required(fields, "cluster.id"), _number(_required(fields, "node.id")), version)
+
+
+def _read(disk: Disk, path: str) -> bytes | None:
+    try:
+        return read_file(disk, path)
+    except FileNotFoundError:
+        return None
+
+
+def _located(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return decode(data)
+    except SemelError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _encode_lines(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(entries), *entries)).encode()
+
+
+def _decode_lines(data: bytes) -> list[str]:
+    lines = _text(data).split("\n")
+    if len(lines) < 3 or lines.pop() != "":
+        raise DecodeError("a checkpoint is cut off: it has a version, a count, and ends with its last line")
+    version, count, entries = _number(lines[0]), _number(lines[1]), lines[2:]
+    if version != CHECKPOINT_VERSION:
+        raise DecodeError(f"checkpoint version {version}; only version {CHECKPOINT_VERSION} is known")
+    if count != len(entries):
+        raise DecodeError(f"a checkpoint says it has {count} entries; it has {len(entries)}")
+    return entries
+
+
+def _decode_properties(data: bytes, *, separator: str) -> dict[str, str]:
+    fields = {}
+    for line in _text(data).splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, found, value = line.partition(separator)
+        if not found:
+            raise DecodeError(f"{line!r}; a line is: key{separator}value")
+        fields[key.strip()] = value.strip()
+    return fields
+
+
+def _required(fields: Mapping[str, str], key: str) -> str:
+    value = fields.get(key)
+    if not value:
+        raise DecodeError(f"{key} is missing")
+    return value
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"byte {data[error.start]:#04x} at position {error.start}; the file is plain text") from None
+
+
+def _number(text: str) -> int:
+    # int() alone would also take signs, spaces, underscores and the digits of other scripts.
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
+        raise DecodeError(f"{text!r} is not a number from 0 to {INT64_MAX}")
+    return int(text)

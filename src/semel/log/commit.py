@@ -1,0 +1,226 @@
+"""Group commit: everything written while the disk was busy shares the next sync.
+
+The committer never decides what is acknowledged. It moves ``durable_offset`` of the partitions it was told about, and
+only forward, and only to an offset that was written before the sync began.
+
+A group goes one of two ways:
+
+- through the journal: the new bytes of all its partitions are copied there, one sync covers them all;
+- directly, when at most two partitions wrote much: copying would cost more than a second sync.
+
+A sync that failed is not repeated on the same file: the kernel may already have dropped the pages it could not write.
+If the journal fails, it is given up for good, and the partitions' own files, whose pages it has not touched, are synced
+instead. If a partition's own file fails, the partition goes offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from uuid import UUID
+
+from semel.log.disk import Disk, File
+from semel.log.journal import Entry, Journal, Kind
+from semel.log.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+_DIRECT_PARTITIONS_MAX: Final = 2
+_DIRECT_BYTES_MIN: Final = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of one segment file that no sync has covered yet, and the offset of their first batch."""
+
+    file: File
+    start: int
+    end: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """What one partition wrote since it was last asked."""
+
+    log: CommittedLog
+    end_offset: int
+    ranges: tuple[Range, ...]
+    new_names_in: str | None  # the folder, while a segment created in it may have a name that is not durable
+    names_version: int
+
+
+class CommittedLog(Protocol):
+    """What the committer needs of a partition's log."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    def take_unsynced(self) -> Unsynced: ...
+
+    def synced(self, end_offset: int) -> None: ...
+
+    def names_synced(self, version: int) -> None: ...
+
+    def go_offline(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class CommitStatistics:
+    groups: int = 0
+    partitions: int = 0
+    syncs: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    observe: Callable[[float], None] | None = field(default=None, repr=False)  # each group's time, in seconds
+
+
+class Committer:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        worker: Worker,
+        journal: Journal,
+        call_soon: Callable[[Callable[[], None]], object],
+        monotonic_ms: Callable[[], float],
+        journal_is_full: Callable[[], None],
+    ) -> None:
+        self._disk = disk
+        self._worker = worker
+        self._journal: Journal | None = journal
+        self._call_soon = call_soon
+        self._monotonic_ms = monotonic_ms
+        self._journal_is_full = journal_is_full
+        self._written: dict[CommittedLog, None] = {}
+        self._busy = False
+        self._idle: list[Callable[[], None]] = []
+        self.statistics = CommitStatistics()
+
+    def wrote(self, log: CommittedLog) -> None:
+        """The log has new bytes that somebody waits for. They become durable with the next group."""
+        self._written[log] = None
+        if not self._busy:
+            self._busy = True
+            # At the end of this turn of the loop: every request that arrived in it joins the group.
+            self._call_soon(self._start)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back once nothing is waiting for a sync."""
+        if self._busy:
+            self._idle.append(callback)
+        else:
+            callback()
+
+    def void(self, log: CommittedLog, offset: int) -> None:
+        """Before the log is cut to ``offset``: what the journal holds at or above it must not come back."""
+        if self._journal is not None:
+            try:
+                self._journal.append([Entry(Kind.VOID, log.topic_id, log.partition, offset, b"")])
+            except OSError as error:
+                self._give_up_journal(error)
+                raise
+
+    def _start(self) -> None:
+        written, self._written = self._written, {}
+        group = [unsynced for log in written if (unsynced := log.take_unsynced()).ranges]
+        if not group:
+            self._rest()
+            return
+        started_ms = self._monotonic_ms()
+        journal = self._journal_for(group)
+        self._worker.run(
+            lambda: self._make_durable(group, journal),
+            lambda outcome: self._finished(group, outcome, started_ms),
+        )
+
+    def _journal_for(self, group: list[Unsynced]) -> Journal | None:
+        if len(group) > _DIRECT_PARTITIONS_MAX:
+            return self._journal
+        size_bytes = sum(part.end - part.start for unsynced in group for part in unsynced.ranges)
+        return self._journal if size_bytes < _DIRECT_BYTES_MIN * len(group) else None
+
+    def _make_durable(self, group: list[Unsynced], journal: Journal | None) -> _Outcome:
+        """On the worker. Touches files only; what it found out is acted on by ``_finished``, on the loop."""
+        outcome = _Outcome()
+        if journal is not None:
+            try:
+                journal.append([entry for unsynced in group for entry in _entries(unsynced)])
+                outcome.syncs += 1
+                return outcome
+            except OSError as error:
+                outcome.journal_error = error
+        outcome.direct = True
+        for unsynced in group:
+            try:
+                if unsynced.new_names_in is not None:
+                    self._disk.sync_directory(unsynced.new_names_in)
+                    outcome.syncs += 1
+                for part in unsynced.ranges:
+                    part.file.sync()
+                    outcome.syncs += 1
+            except OSError as error:
+                outcome.failed[unsynced.log] = error
+        return outcome
+
+    def _finished(self, group: list[Unsynced], outcome: _Outcome | BaseException, started_ms: float) -> None:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        seconds = (self._monotonic_ms() - started_ms) / 1000
+        statistics = self.statistics
+        statistics.groups += 1
+        statistics.partitions += len(group)
+        statistics.syncs += outcome.syncs
+        statistics.bytes += sum(part.end - part.start for unsynced in group for part in unsynced.ranges)
+        statistics.seconds += seconds
+        if statistics.observe is not None:
+            statistics.observe(seconds)
+        if outcome.journal_error is not None:
+            self._give_up_journal(outcome.journal_error)
+        for unsynced in group:
+            if (error := outcome.failed.get(unsynced.log)) is not None:
+                unsynced.log.go_offline(f"sync failed: {error}")
+                continue
+            if outcome.direct:
+                unsynced.log.names_synced(unsynced.names_version)
+            unsynced.log.synced(unsynced.end_offset)
+        if self._journal is not None and self._journal.is_full:
+            self._journal_is_full()
+        if self._written:
+            self._start()
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._busy = False
+        callbacks, self._idle = self._idle, []
+        for callback in callbacks:
+            callback()
+
+    def _give_up_journal(self, error: OSError) -> None:
+        if self._journal is not None:
+            logger.error("the journal failed (%s); from now on every partition's own file is synced", error)
+            self._journal = None
+            # What only the journal made durable so far must reach the partitions' own files.
+            self._journal_is_full()
+
+
+@dataclass(slots=True)
+class _Outcome:
+    syncs: int = 0
+    direct: bool = False
+    journal_error: OSError | None = None
+    failed: dict[CommittedLog, OSError] = field(default_factory=dict)
+
+
+def _entries(unsynced: Unsynced) -> list[Entry]:
+    topic_id, partition = unsynced.log.topic_id, unsynced.log.partition
+    return [
+        Entry(Kind.DATA, topic_id, partition, part.base_offset, part.file.read(part.start, part.end - part.start))
+        for part in unsynced.ranges
+    ]

@@ -1,0 +1,159 @@
+"""A second copy of the newest writes, in one file, so that one sync makes a whole group of partitions durable.
+
+Two files take turns. The active one is filled from its start with entries of one *generation*; what an earlier use left
+behind it has a lower generation, so reading stops there. A file may be overwritten only after every partition that
+wrote into it has synced its own files (see ``directory``).
+
+The file is zeroed ahead of the writes: a sync then moves data only, not the file system's own bookkeeping, which halves
+its time.
+
+    entry = magic u32, crc32c u32, generation u64, kind u8, topic id 16 bytes, partition i32, base offset i64,
+            length u32, payload                         (the CRC covers everything behind it)
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from semel.log.disk import Disk, File
+from semel.types import Buffer
+from semel.wire.crc import crc32c
+
+FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
+FILE_NAMES: Final = ("journal-0", "journal-1")
+
+_MAGIC: Final = 0x53454D4C
+_HEADER: Final = struct.Struct(">IIQB16siqI")
+_AFTER_CRC: Final = struct.Struct(">QB16siqI")
+_CRC_END: Final = 8
+_ZEROED_AHEAD_MIN: Final = 256 * 1024
+_ZEROED_AHEAD_MAX: Final = 8 * 1024 * 1024
+
+
+class Kind(IntEnum):
+    DATA = 1
+    VOID = 2  # entries of this partition at or above the base offset, written earlier, no longer count
+
+
+class Entry(NamedTuple):
+    kind: Kind
+    topic_id: UUID
+    partition: int
+    base_offset: int
+    payload: Buffer
+
+
+class Journal:
+    """The writing end. ``append`` runs on the worker; a lock lets a rare ``VOID`` come from the loop."""
+
+    def __init__(self, disk: Disk, folder: str, *, generation: int, size_max: int = FILE_SIZE_BYTES) -> None:
+        self._disk = disk
+        self._paths = [f"{folder}/{name}" for name in FILE_NAMES]
+        self._files: list[File] = [disk.open(path, create=True) for path in self._paths]
+        self._zeroed_to = [file.size() for file in self._files]
+        disk.sync_directory(folder)
+        self._active = generation % 2
+        self._generation = generation
+        self._position = 0
+        self._size_max = size_max
+        self._other_is_free = True
+        self._lock = threading.Lock()
+
+    @property
+    def is_full(self) -> bool:
+        return self._position >= self._size_max
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether the other file's content is no longer needed. While it is, the active one grows past its size."""
+        return self._other_is_free
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write the entries and return once they would survive a power cut, or raise ``OSError``."""
+        parts: list[Buffer] = []
+        size = 0
+        with self._lock:
+            for kind, topic_id, partition, base_offset, payload in entries:
+                rest = _AFTER_CRC.pack(self._generation, kind, topic_id.bytes, partition, base_offset, len(payload))
+                crc = crc32c(payload, crc32c(rest))
+                parts += (struct.pack(">II", _MAGIC, crc), rest, payload)
+                size += _HEADER.size + len(payload)
+            file = self._files[self._active]
+            self._zero_ahead(file, self._position + size)
+            file.write_many(self._position, parts)
+            file.sync()
+            self._position += size
+
+    def switch(self) -> None:
+        """Go on in the other file. What was written so far stays readable until ``release``."""
+        assert self._other_is_free
+        with self._lock:
+            self._active = 1 - self._active
+            self._generation += 1
+            self._position = 0
+            self._other_is_free = False
+
+    def release(self) -> None:
+        """The file that ``switch`` left behind is no longer needed: its partitions have synced their own files."""
+        self._other_is_free = True
+        # Unsynced on purpose: it only spares the next start from reading what it would skip anyway.
+        self._files[1 - self._active].write(0, bytes(_CRC_END))
+
+    def forget(self) -> None:
+        """Everything ever written here is in the partitions' own files: leave nothing for the next start to read."""
+        for file in self._files:
+            file.write(0, bytes(_CRC_END))
+            file.sync()
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def _zero_ahead(self, file: File, end: int) -> None:
+        zeroed_to = self._zeroed_to[self._active]
+        if end <= zeroed_to:
+            return
+        ahead = min(max(_ZEROED_AHEAD_MIN, end), _ZEROED_AHEAD_MAX)
+        file.write(end, bytes(ahead))
+        self._zeroed_to[self._active] = end + ahead
+
+
+def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
+    """All sound entries, oldest first, and the highest generation seen (0 when there is no journal)."""
+    found: list[tuple[int, list[Entry]]] = []
+    for name in FILE_NAMES:
+        path = f"{folder}/{name}"
+        if not disk.exists(path):
+            continue
+        file = disk.open(path)
+        try:
+            generation, entries = _read_one(file.read(0, file.size()))
+        finally:
+            file.close()
+        if entries:
+            found.append((generation, entries))
+    found.sort(key=lambda item: item[0])
+    return (found[-1][0] if found else 0), [entry for _, entries in found for entry in entries]
+
+
+def _read_one(data: bytes) -> tuple[int, list[Entry]]:
+    view = memoryview(data)
+    entries: list[Entry] = []
+    position, first_generation = 0, 0
+    while position + _HEADER.size <= len(view):
+        magic, crc, generation, kind, topic_id, partition, base_offset, length = _HEADER.unpack_from(view, position)
+        end = position + _HEADER.size + length
+        if magic != _MAGIC or end > len(view) or crc32c(view[position + _CRC_END : end]) != crc:
+            break
+        if entries and generation != first_generation:
+            break
+        first_generation = generation
+        payload = view[position + _HEADER.size : end]
+        entries.append(Entry(Kind(kind), UUID(bytes=topic_id), partition, base_offset, payload))
+        position = end
+    return first_generation, entries

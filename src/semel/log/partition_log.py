@@ -1,0 +1,528 @@
+"""One partition's log: append, read, and the five offsets that say who may see what.
+
+The design, its invariants and what a crash leaves behind are in docs/design/log.md. Here the rule is: ``append`` checks
+(and changes nothing), writes (and if that fails, is undone), and replays what was written, with no ``await`` between.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.log import lookup, producer_snapshot
+from semel.log.admission import admit
+from semel.log.commit import Range, Unsynced
+from semel.log.config import LogConfig
+from semel.log.disk import Disk, File
+from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
+from semel.log.lookup import TimestampOffset
+from semel.log.producer_state import ProducerDescription, ProducerStates
+from semel.log.retention import expired_segments
+from semel.log.segment import Segment, file_name
+from semel.log.segments import Segments
+from semel.log.transaction_index import AbortedTransaction
+from semel.types import TopicPartition
+from semel.wire.control import EndTransactionMarker, parse_marker
+from semel.wire.records import BatchHeader, TimestampType, iterate_headers, parse_header, patch_offset_and_epoch
+
+logger = logging.getLogger(__name__)
+
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+
+class Origin(Enum):
+    """Who appends. A client's batch is checked from top to bottom; the coordinators build their own."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class Isolation(Enum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Appended(NamedTuple):
+    """Where a batch is now. ``duplicate``: it was there before, and these are its first offsets."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int | None
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    """Batches from the one that holds the offset on; the last may be cut off. ``aborted`` is for read_committed."""
+
+    records: bytes
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[AbortedTransaction] | None
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What must be synced before the recovery point may move to ``offset``. Made on the loop, carried out elsewhere."""
+
+    log: PartitionLog
+    offset: int
+    segment_files: list[File]
+    index_files: list[File]  # opened for this, closed after it
+    snapshot_path: str
+    snapshot: bytes
+    epochs_path: str
+    epochs: bytes | None  # where they have changed
+    names_version: int
+
+
+class PartitionLog:
+    """See the module. Everything here runs on the event loop; other threads see only files that were handed to them."""
+
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        folder: str,
+        disk: Disk,
+        config: LogConfig,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.folder = folder
+        self.config = config
+        self.offline: str | None = None
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.leader_epoch = epochs.latest or 0
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.durable_offset = log_end_offset
+        self.high_watermark = log_end_offset
+        self.recovery_point = recovery_point
+        self.appended_bytes = 0
+        self.on_durable: Callable[[PartitionLog], None] = _nobody
+        self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, where acknowledged means synced
+        self._disk = disk
+        self._last_stable_offset = self._compute_last_stable_offset()
+        # From where on nothing has been handed to the committer yet.
+        self._unsynced_from = (segments.active, segments.active.size_bytes, log_end_offset)
+        self._epochs_changed = True
+        self._names_version = 0
+        self._names_synced = 0
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._last_stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def describe_producers(self) -> list[ProducerDescription]:
+        return self.producers.describe()
+
+    # Append
+
+    def append(
+        self, records: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT, require_zero_first: bool = False
+    ) -> Appended:
+        """Write one batch, or recognise it as one that is already there. Raises ``KafkaError``.
+
+        The buffer is patched in place (offset, leader epoch). It is on disk, and may be acknowledged, once
+        ``high_watermark`` has passed the last offset.
+        """
+        if self.offline is not None:
+            raise self._is_offline()
+        if origin is Origin.CLIENT:
+            records, header = admit(records, config=self.config, now_ms=now_ms, topic_partition=self.topic_partition)
+        else:
+            header = parse_header(records)
+        duplicate = self.producers.check(header, require_zero_first=require_zero_first)
+        log_append_time_ms = now_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+        if duplicate is not None:
+            return Appended(
+                duplicate.base_offset,
+                duplicate.last_offset,
+                duplicate.timestamp if log_append_time_ms is not None else None,
+                self.log_start_offset,
+                True,
+            )
+        base_offset = self.log_end_offset
+        patch_offset_and_epoch(records, 0, base_offset, self.leader_epoch)
+        header = parse_header(records)
+        self._write(records, header, now_ms)
+        if self.on_write is not None:
+            self.on_write(self)
+        else:
+            self.durable_offset = self.log_end_offset
+            self.on_durable(self)
+        return Appended(base_offset, header.last_offset, log_append_time_ms, self.log_start_offset, False)
+
+    def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
+        """Append batches that already have their offsets: from a leader, or from the journal. Nothing is checked but
+        that they follow the log end."""
+        for position, header in iterate_headers(batches):
+            if header.base_offset < self.log_end_offset:
+                continue
+            self._write(batches[position : position + header.size_bytes], header, now_ms)
+
+    def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        segment = self._segment_for(header, now_ms)
+        size_before = segment.size_bytes
+        try:
+            segment.append(batch, header, index_interval_bytes=self.config.index_interval_bytes)
+        except OSError as error:
+            self._undo_write(segment, size_before, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
+        self.appended_bytes += len(batch)
+        self._replay(batch, header, now_ms)
+
+    def _replay(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        if self.epochs.assign(header.partition_leader_epoch, header.base_offset):
+            self._epochs_changed = True
+        if header.has_producer_id:
+            marker = parse_marker(batch) if header.is_control else None
+            note_producer(self.producers, self.segments.active, header, marker, now_ms=now_ms)
+        self.log_end_offset = header.next_offset
+
+    def _undo_write(self, segment: Segment, size_before: int, error: OSError) -> None:
+        """A full disk is an answer, and the log is as before; anything else means that the disk cannot be trusted."""
+        try:
+            segment.file.truncate(size_before)
+        except OSError as second:
+            self.go_offline(f"write failed ({error}), and so did taking it back ({second})")
+            return
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            self.go_offline(f"write failed: {error}")
+
+    # Segments
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        active, config = self.segments.active, self.config
+        if active.size_bytes == 0 or (
+            active.fits(
+                header.last_offset,
+                header.size_bytes,
+                segment_bytes=config.segment_bytes,
+                segment_index_bytes=config.segment_index_bytes,
+            )
+            and active.age_ms(now_ms, header.max_timestamp) <= config.segment_ms
+        ):
+            return active
+        return self.roll(now_ms)
+
+    def roll(self, now_ms: int) -> Segment:
+        """Close the active segment and begin the next at the log end."""
+        active = self.segments.active
+        if active.base_offset == self.log_end_offset:
+            return active
+        try:
+            for file in active.write_indexes(final=True):
+                file.close()
+            self._write_snapshot()
+            segment = Segment(self._disk, self.folder, self.log_end_offset, created_ms=now_ms, create=True)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: a new segment could not be made: {error}"
+            ) from error
+        self.segments.add(segment)
+        self._names_version += 1
+        return segment
+
+    def _write_snapshot(self) -> None:
+        """Producer state as of the log end. Unsynced: it carries its own CRC, and a start does without a bad one."""
+        file = self._disk.open(self._snapshot_path(self.log_end_offset), create=True)
+        try:
+            data = producer_snapshot.encode(self.producers.snapshot_entries())
+            file.truncate(0)
+            file.write(0, data)
+        finally:
+            file.close()
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.folder}/{file_name(offset, '.snapshot')}"
+
+    # Durability
+
+    def take_unsynced(self) -> Unsynced:
+        segment, position, offset = self._unsynced_from
+        ranges: list[Range] = []
+        for candidate in self.segments.reaching(segment.base_offset):
+            start = position if candidate is segment else 0
+            if candidate.size_bytes > start:
+                base_offset = offset if candidate is segment else candidate.base_offset
+                ranges.append(Range(candidate.file, start, candidate.size_bytes, base_offset))
+        active = self.segments.active
+        self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
+        new_names_in = self.folder if self._names_synced < self._names_version else None
+        return Unsynced(self, self.log_end_offset, tuple(ranges), new_names_in, self._names_version)
+
+    def synced(self, end_offset: int) -> None:
+        if self.offline is None and end_offset > self.durable_offset:
+            self.durable_offset = end_offset
+            self.on_durable(self)
+
+    def names_synced(self, version: int) -> None:
+        self._names_synced = max(self._names_synced, version)
+
+    def go_offline(self, reason: str) -> None:
+        """Nothing is served from here until the process starts again and recovers the log from what is on disk."""
+        if self.offline is None:
+            self.offline = reason
+            logger.error("%s is offline: %s", self.topic_partition, reason)
+            self.on_durable(self)
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Let readers see up to ``offset``. Says whether anything became visible."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self._last_stable_offset = self._compute_last_stable_offset()
+        self.producers.forget_completed_below(offset)
+        return True
+
+    def _compute_last_stable_offset(self) -> int:
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        return max(stable, self.log_start_offset)
+
+    def _is_offline(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
+
+    def prepare_checkpoint(self, *, closing: bool = False) -> Checkpoint | None:
+        """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already."""
+        if self.offline is not None or (self.recovery_point == self.log_end_offset and not self._epochs_changed):
+            return None
+        segments = self.segments.reaching(self.recovery_point)
+        index_files: list[File] = []
+        for segment in segments:
+            index_files += segment.write_indexes(final=closing)
+        epochs = self.epochs.to_text() if self._epochs_changed else None
+        self._epochs_changed = False
+        return Checkpoint(
+            log=self,
+            offset=self.log_end_offset,
+            segment_files=[segment.file for segment in segments],
+            index_files=index_files,
+            snapshot_path=self._snapshot_path(self.log_end_offset),
+            snapshot=producer_snapshot.encode(self.producers.snapshot_entries()),
+            epochs_path=f"{self.folder}/{LEADER_EPOCH_FILE}",
+            epochs=epochs,
+            names_version=self._names_version,
+        )
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        """The recovery point has moved: older snapshots that belong to no segment have had their day."""
+        previous = self.recovery_point
+        # A truncation may have come in between.
+        self.recovery_point = max(previous, min(checkpoint.offset, self.log_end_offset))
+        self.names_synced(checkpoint.names_version)
+        if previous < self.recovery_point and all(segment.base_offset != previous for segment in self.segments):
+            self._disk.remove(self._snapshot_path(previous))
+
+    def recovered(self) -> None:
+        """All that a start found or took from the journal is on disk: readers may see it."""
+        active = self.segments.active
+        self.durable_offset = self.high_watermark = self.log_end_offset
+        self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
+        self._last_stable_offset = self._compute_last_stable_offset()
+        self.producers.forget_completed_below(self.high_watermark)
+
+    def was_cut(self, end_offset: int, producers: ProducerStates) -> None:
+        """The segments now end at ``end_offset``; take everything that follows from them back to there."""
+        self.log_end_offset = end_offset
+        self.producers = producers
+        if self.epochs.truncate_from_end(end_offset):
+            self._epochs_changed = True
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.durable_offset = min(self.durable_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        active = self.segments.active
+        self._unsynced_from = (active, active.size_bytes, end_offset)
+        self._last_stable_offset = self._compute_last_stable_offset()
+
+    # Read
+
+    def read(self, offset: int, max_bytes: int, *, isolation: Isolation, at_least_one: bool = True) -> ReadResult:
+        """Batches from ``offset`` on, up to what this isolation level may see. Raises OFFSET_OUT_OF_RANGE.
+
+        ``at_least_one``: the first batch comes whole, however large, so that a reader never gets stuck in front of it.
+        """
+        if self.offline is not None:
+            raise self._is_offline()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition}; it holds {self.log_start_offset} to {self.log_end_offset}",
+            )
+        committed = isolation is Isolation.READ_COMMITTED
+        limit = self._last_stable_offset if committed else self.high_watermark
+        records = b""
+        aborted: list[AbortedTransaction] | None = [] if committed else None
+        if offset < limit:
+            try:
+                records, aborted = self._read_below(limit, offset, max_bytes, at_least_one, committed)
+            except OSError as error:
+                self.go_offline(f"read failed: {error}")
+                raise self._is_offline() from error
+            except DecodeError as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
+        return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, aborted)
+
+    def _read_below(
+        self, limit: int, offset: int, max_bytes: int, at_least_one: bool, committed: bool
+    ) -> tuple[bytes, list[AbortedTransaction] | None]:
+        number = self.segments.number_for(offset)
+        while number < len(self.segments) and (segment := self.segments[number]).base_offset < limit:
+            if (place := segment.locate(offset)) is not None:
+                break
+            number += 1  # Compaction or a roll may leave nothing at the end of a segment.
+        else:
+            return b"", [] if committed else None
+        end = segment.size_bytes
+        next_base_offset = self.segments.end_of(number)
+        if limit < (self.log_end_offset if next_base_offset is None else next_base_offset):
+            end = _position_of_limit(segment, limit)
+        size = min(max_bytes, end - place.position)
+        if size < place.size_bytes:
+            size = min(place.size_bytes, end - place.position) if at_least_one else 0
+        if size <= 0:
+            return b"", [] if committed else None
+        records = segment.file.read(place.position, size)
+        return records, self._aborted_within(number, offset, records) if committed else None
+
+    def _aborted_within(self, number: int, offset: int, records: bytes) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap what was read: found at their markers, which may lie segments later."""
+        if not any(self.segments[later].transaction_index.entries for later in range(number, len(self.segments))):
+            return []
+        upper_bound_offset = offset
+        for _, header in iterate_headers(records, allow_partial_tail=True):
+            upper_bound_offset = header.next_offset
+        aborted: list[AbortedTransaction] = []
+        for later in range(number, len(self.segments)):
+            found, complete = self.segments[later].transaction_index.collect_aborted(offset, upper_bound_offset)
+            aborted += found
+            if complete:
+                break
+        return aborted
+
+    def set_leader_epoch(self, epoch: int) -> None:
+        """What is appended from now on is written by this leader."""
+        self.leader_epoch = epoch
+        if self.epochs.assign(epoch, self.log_end_offset):
+            self._epochs_changed = True
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """The largest known epoch at or below ``epoch`` and where it ends. Kafka's answer to OffsetForLeaderEpoch."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after ``timestamp``."""
+        return lookup.first_at_or_after(self, timestamp)
+
+    def largest_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp."""
+        return lookup.first_with_largest_timestamp(self)
+
+    # Removing
+
+    def delete_records_before(self, offset: int) -> int:
+        """Forget everything before ``offset``. The caller makes the new log start durable before it tells anyone."""
+        if self.offline is not None:
+            raise self._is_offline()
+        if offset < 0 or offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"records of {self.topic_partition} before {offset}; the high watermark is {self.high_watermark}",
+            )
+        self._advance_log_start(offset)
+        return self.log_start_offset
+
+    def _advance_log_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self._epochs_changed = True
+            self._last_stable_offset = self._compute_last_stable_offset()
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Remove what the topic's settings say is too old or too much. Returns how many segments went."""
+        expired = expired_segments(self, now_ms)
+        self.remove_segments(expired, now_ms)
+        return len(expired)
+
+    def remove_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Drop the oldest segments. The log never ends up without one, nor with an end that is not on disk."""
+        if not segments:
+            return
+        if segments[-1] is self.segments.active:
+            self.roll(now_ms)
+            # The new segment carries the log end in its name: that must survive before the old one goes.
+            self._disk.sync_directory(self.folder)
+            self.names_synced(self._names_version)
+        following = self.segments[self.segments.number_for(segments[-1].base_offset) + 1]
+        self._advance_log_start(following.base_offset)
+        self.segments.replace(segments, ())
+        for segment in segments:
+            segment.remove()
+            if segment.base_offset != self.recovery_point:
+                self._disk.remove(self._snapshot_path(segment.base_offset))
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+
+def note_producer(
+    producers: ProducerStates,
+    segment: Segment,
+    header: BatchHeader,
+    marker: EndTransactionMarker | None,
+    *,
+    now_ms: int | None,
+) -> None:
+    """Take a batch into the producer state, and an abort into the transaction index of the segment that holds it."""
+    completed = producers.replay(header, marker, now_ms=now_ms)
+    if completed is not None and not completed.committed:
+        undecided = producers.first_undecided_offset
+        segment.transaction_index.append(
+            AbortedTransaction(
+                producer_id=completed.producer_id,
+                first_offset=completed.first_offset,
+                last_offset=completed.last_offset,
+                last_stable_offset=completed.last_offset + 1 if undecided is None else undecided,
+            )
+        )
+
+
+def _position_of_limit(segment: Segment, limit: int) -> int:
+    place = segment.locate(limit)
+    return segment.size_bytes if place is None else place.position
+
+
+def _nobody(log: PartitionLog) -> None:
+    """Until a broker listens."""

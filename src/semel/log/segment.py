@@ -1,0 +1,233 @@
+"""One segment: a ``.log`` file and the three indexes derived from it.
+
+The law: the file is the truth, and what is in memory is what ``note`` made of its batches, in order. Appending writes
+one batch and notes it; a start notes what it reads; so both end in the same state. Index entries gather in memory and
+reach their files at a checkpoint: until then the recovery point lies before them, and a start would make them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from semel.errors import DecodeError
+from semel.log.disk import Disk, File
+from semel.log.offset_index import OffsetIndex
+from semel.log.time_index import TimeIndex
+from semel.log.transaction_index import TransactionIndex
+from semel.types import INT32_MAX, Buffer
+from semel.wire.records import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
+
+_BASE_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_LAST_OFFSET_DELTA: Final = Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+
+# Enough to step over the batches between two index entries in one read, where batches are small.
+_STEP_BYTES: Final = 8 * 1024
+# Large enough that reading a segment from end to end costs few system calls.
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+
+INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
+SUFFIXES: Final = (".log", *INDEX_SUFFIXES)
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Kafka's: twenty digits, so that names sort as offsets do."""
+    return f"{offset:020d}{suffix}"
+
+
+class Place(NamedTuple):
+    """Where a batch stands: its position in the file and its size."""
+
+    position: int
+    size_bytes: int
+
+
+class Segment:
+    def __init__(self, disk: Disk, folder: str, base_offset: int, *, created_ms: int, create: bool = False) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.file: File = disk.open(self.path(".log"), create=create)
+        self.size_bytes = 0 if create else self.file.size()
+        self.offset_index = OffsetIndex(base_offset)
+        self.time_index = TimeIndex(base_offset)
+        self.transaction_index = TransactionIndex()
+        self.largest_timestamp = NO_TIMESTAMP
+        self.offset_of_largest_timestamp = base_offset
+        self._bytes_since_index_entry = 0
+        self._first_timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path('.log')} {self.size_bytes} bytes>"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.folder}/{file_name(self.base_offset, suffix)}"
+
+    # Writing
+
+    def append(self, batch: Buffer, header: BatchHeader, *, index_interval_bytes: int) -> None:
+        """Write one batch at the end. If the disk refuses, the segment is as it was, the file perhaps longer."""
+        position = self.size_bytes
+        self.file.write(position, batch)
+        self.size_bytes = position + len(batch)
+        self.note(header, position, index_interval_bytes=index_interval_bytes)
+
+    def note(self, header: BatchHeader, position: int, *, index_interval_bytes: int) -> None:
+        """Take a batch of the file into the indexes."""
+        if header.max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = header.max_timestamp
+            self.offset_of_largest_timestamp = header.last_offset
+        if self._first_timestamp is None and position == 0:
+            self._first_timestamp = header.max_timestamp
+        if self._bytes_since_index_entry > index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += header.size_bytes
+
+    def fits(self, header_last_offset: int, size_bytes: int, *, segment_bytes: int, segment_index_bytes: int) -> bool:
+        """Whether a batch may still go here: by size, by index room, and by what a relative offset can express."""
+        return (
+            self.size_bytes + size_bytes <= segment_bytes
+            and header_last_offset - self.base_offset <= INT32_MAX
+            and not self.offset_index.is_full(segment_index_bytes)
+            and not self.time_index.is_full(segment_index_bytes)
+        )
+
+    def age_ms(self, now_ms: int, timestamp: int) -> int:
+        """How old the segment is for an append with this timestamp: by its records' time, else by its own."""
+        first = self.first_timestamp()
+        if first is not None and first >= 0 and timestamp >= 0:
+            return timestamp - first
+        return now_ms - self.created_ms
+
+    def cut(self, position: int, offset: int) -> None:
+        """Keep the file up to ``position``, which is where the batch with ``offset`` would begin."""
+        self.file.truncate(position)
+        self.size_bytes = position
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._bytes_since_index_entry = 0
+        if position == 0:
+            self._first_timestamp = None
+        self.find_largest_timestamp(offset)
+
+    def write_indexes(self, *, final: bool) -> list[File]:
+        """Bring the index files up to date and return them, open, for whoever syncs them.
+
+        ``final`` closes the time index with the segment's largest timestamp, so that a start need not look for it.
+        """
+        if final:
+            self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+        changed: list[File] = []
+        indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
+            self.offset_index,
+            self.time_index,
+            self.transaction_index,
+        )
+        for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
+            # A closed segment has an offset and a time index even if they are empty: that is what operators expect.
+            if index.has_unwritten or (final and index is not self.transaction_index):
+                file = self._disk.open(self.path(suffix), create=True)
+                index.flush(file)
+                changed.append(file)
+        return changed
+
+    def close(self) -> None:
+        self.file.close()
+
+    def remove(self) -> None:
+        """Take the files away. The log file stays open for whoever still holds it, and closes when nobody does."""
+        for suffix in SUFFIXES:
+            self._disk.remove(self.path(suffix))
+
+    # Reading
+
+    def locate(self, offset: int) -> Place | None:
+        """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none."""
+        _, position = self.offset_index.lookup(offset)
+        while position < self.size_bytes:
+            step = self.file.read(position, min(_STEP_BYTES, self.size_bytes - position))
+            within = 0
+            while within + HEADER_SIZE <= len(step):
+                base_offset, batch_length = _BASE_OFFSET_AND_LENGTH.unpack_from(step, within)
+                (delta,) = _LAST_OFFSET_DELTA.unpack_from(step, within + _LAST_OFFSET_DELTA_POSITION)
+                if batch_length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise DecodeError(f"{self.path('.log')}: batch length {batch_length} at {position + within}")
+                if base_offset + delta >= offset:
+                    return Place(position + within, batch_length + LOG_OVERHEAD)
+                within += batch_length + LOG_OVERHEAD
+            if within == 0:
+                break
+            position += within
+        return None
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch from ``position`` on. Stops in front of anything that is not one."""
+        end = self.size_bytes if end is None else end
+        while position + HEADER_SIZE <= end:
+            step = self.file.read(position, min(_STEP_BYTES, end - position))
+            within = 0
+            while within + HEADER_SIZE <= len(step):
+                try:
+                    header = parse_header(step, within)
+                except DecodeError:
+                    return
+                yield position + within, header
+                within += header.size_bytes
+            if within == 0:
+                return
+            position += within
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every whole batch from ``position`` on, with its bytes. Stops in front of anything that is not one."""
+        end = self.size_bytes
+        size = _SCAN_BYTES
+        while position + HEADER_SIZE <= end:
+            chunk = memoryview(self.file.read(position, min(size, end - position)))
+            within = 0
+            size = _SCAN_BYTES
+            while within + HEADER_SIZE <= len(chunk):
+                try:
+                    header = parse_header(chunk, within)
+                except DecodeError:
+                    return
+                if within + header.size_bytes > len(chunk):
+                    size = max(_SCAN_BYTES, header.size_bytes)
+                    break
+                yield position + within, header, chunk[within : within + header.size_bytes]
+                within += header.size_bytes
+            if within == 0 and size <= len(chunk):
+                return
+            if within == 0 and position + len(chunk) >= end:
+                return
+            position += within
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.file.read(position, header.size_bytes)
+
+    def first_timestamp(self) -> int | None:
+        if self._first_timestamp is None and self.size_bytes >= HEADER_SIZE:
+            self._first_timestamp = parse_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+        return self._first_timestamp
+
+    def trust_time_index(self) -> None:
+        """Take the largest timestamp from the last entry of the time index."""
+        self.largest_timestamp, self.offset_of_largest_timestamp = self.time_index.last or (
+            NO_TIMESTAMP,
+            self.base_offset,
+        )
+
+    def find_largest_timestamp(self, end_offset: int) -> None:
+        """The same where the time index may be behind: the batches after its last entry count too."""
+        self.trust_time_index()
+        _, position = self.offset_index.lookup(self.offset_of_largest_timestamp)
+        for _, header in self.headers(position):
+            if header.base_offset >= end_offset:
+                break
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp, self.offset_of_largest_timestamp = header.max_timestamp, header.last_offset

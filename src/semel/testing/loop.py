@@ -1,0 +1,339 @@
+"""A real asyncio loop in which time is a number.
+
+When something is ready it runs, and no time passes. When nothing is ready, time jumps to the next timer. When there is
+no timer either, nothing can ever happen again, and the run ends with a list of who is waiting. So a day of timeouts
+takes milliseconds, and the order of events depends on nothing but the code and its seed:
+
+- timers that are due at the same instant fire in the order in which they were set;
+- tasks are named and hashed by their number within the loop, so even a set of tasks has one order;
+- what would bring the outside world in (sockets, threads, subprocesses, signals) is refused.
+
+An exception that reaches the loop, which asyncio would only log, fails the run.
+
+Whoever schedules something belongs to a ``Process`` (inherited through contextvars, as asyncio does it), and a process
+can be paused, or killed: from then on nothing of it runs, no ``finally`` and no timer, as after ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import itertools
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+from semel.errors import SemelError
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+class DeadlockError(SemelError):
+    """No callback is ready and no timer is set: nothing can ever happen."""
+
+
+class LivelockError(SemelError):
+    """The run reached its limit of virtual time or of steps."""
+
+
+class ProcessState(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """Whoever schedules callbacks and tasks: the simulated counterpart of a process of the operating system."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = ProcessState.RUNNING
+        self._held: list[asyncio.Handle] = []
+
+
+_process: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar("process", default=None)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    # Of asyncio.BaseEventLoop, which the type stubs leave out.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, *, duration_s_max: float = 7 * 86_400.0, steps_max: int = 10_000_000) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._steps = 0
+        self._duration_s_max = duration_s_max
+        self._steps_max = steps_max
+        self._selector = self  # BaseEventLoop waits by calling `self._selector.select(timeout)`.
+        self._thread = threading.get_ident()
+        self._numbers = itertools.count(1)
+        self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()
+        self._abandoned: list[_Task] = []
+        self._interrupted: set[Process] = set()  # Paused or dead; empty in most runs, which keeps call_soon fast.
+        self._unhandled: list[BaseException] = []
+        self._winding_down = False
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run ``main`` to its end, cancel what is left, oldest first, and close the loop."""
+        try:
+            result = self.run_until_complete(main)
+            self._raise_unhandled()
+        finally:
+            self._wind_down()
+            self.close()
+        return result
+
+    def time(self) -> float:
+        return self._now
+
+    @property
+    def steps(self) -> int:
+        """How many times around the loop it went so far."""
+        return self._steps
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self, process: Process, main: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """A task that belongs to ``process``, as will everything that it starts in turn."""
+        context = contextvars.copy_context()
+        context.run(_process.set, process)
+        task: asyncio.Task[T] = self.create_task(main, name=name, context=context)
+        return task
+
+    def pause(self, process: Process) -> None:
+        """Hold back whatever the process has scheduled; timers that come due meanwhile fire on ``resume``."""
+        if process.state is not ProcessState.RUNNING:
+            raise ValueError(f"process {process.name} cannot be paused: it is {process.state.value}")
+        process.state = ProcessState.PAUSED
+        self._interrupted.add(process)
+        process._held = self._taken_from_queues(process)
+
+    def resume(self, process: Process) -> None:
+        if process.state is not ProcessState.PAUSED:
+            raise ValueError(f"process {process.name} cannot be resumed: it is {process.state.value}")
+        process.state = ProcessState.RUNNING
+        self._interrupted.discard(process)
+        for handle in process._held:
+            if handle.cancelled():
+                continue
+            if isinstance(handle, _Timer):
+                self._push(handle)
+            else:
+                self._ready.append(handle)
+        process._held = []
+
+    def kill(self, process: Process) -> None:
+        """From now on nothing of the process runs, except what is on the stack at this moment."""
+        for handle in process._held + self._taken_from_queues(process):
+            handle.cancel()
+        process._held = []
+        process.state = ProcessState.DEAD
+        self._interrupted.add(process)
+        # Kept until the run ends: were they collected now, their `finally` blocks would run after death.
+        self._abandoned += [task for task in self._pending_tasks() if task.process is process]
+
+    def _taken_from_queues(self, process: Process) -> list[asyncio.Handle]:
+        ready = []
+        for index, handle in enumerate(tuple(self._ready)):
+            if _owner(handle) is process:
+                ready.append(handle)
+                # asyncio counts what is ready before it runs it, so the place in the queue must stay filled.
+                self._ready[index] = self._nothing()
+        timers = sorted(timer for timer in self._scheduled if _owner(timer) is process and not timer.cancelled())
+        if timers:
+            self._scheduled = [timer for timer in self._scheduled if _owner(timer) is not process or timer.cancelled()]
+            heapq.heapify(self._scheduled)
+        for timer in timers:
+            timer._scheduled = False  # type: ignore[attr-defined]
+        return [*ready, *timers]
+
+    def _nothing(self) -> asyncio.Handle:
+        handle = asyncio.Handle(lambda: None, [], self)
+        handle.cancel()
+        return handle
+
+    # -- what asyncio calls -------------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        if self._interrupted:
+            process = _owner(handle)
+            if process is not None and process.state is not ProcessState.RUNNING:
+                self._ready.pop()
+                self._set_aside(handle, process)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("a virtual loop lives in one thread: use VirtualWorker in place of a thread")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = _Timer(when, callback, args, self, context)
+        timer.number = next(self._numbers)
+        process = _owner(timer) if self._interrupted else None
+        if process is not None and process.state is not ProcessState.RUNNING:
+            self._set_aside(timer, process)
+        else:
+            self._push(timer)
+        return timer
+
+    def create_task(
+        self, coro: Any, *, name: object = None, context: contextvars.Context | None = None, **_: Any
+    ) -> Any:
+        self._check_closed()  # type: ignore[attr-defined]
+        number = next(self._numbers)
+        process = _process.get() if context is None else context.get(_process)
+        task = _Task(number, process, coro, loop=self, name=name or f"task-{number}", context=context)
+        self._tasks[number] = task
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._winding_down:
+            return
+        handle, task = context.get("handle"), context.get("task") or context.get("future")
+        if handle is not None:
+            process = _owner(handle)
+        else:
+            process = task.process if isinstance(task, _Task) else _process.get()
+        if process is not None and process.state is ProcessState.DEAD:
+            return
+        error = context.get("exception") or RuntimeError(context["message"])
+        error.add_note(f"reached the event loop at {self._now:.6f} s: {context['message']}")
+        self._unhandled.append(error)
+
+    def select(self, timeout: float | None) -> list[object]:
+        """The loop's place to wait: instead of waiting, time jumps."""
+        self._raise_unhandled()
+        self._steps += 1
+        if self._steps > self._steps_max:
+            raise LivelockError(f"no end after {self._steps_max} steps, at {self._now:.6f} s{self._waiting()}")
+        if timeout is None:
+            raise DeadlockError(f"deadlock: nothing can ever happen after {self._now:.6f} s{self._waiting()}")
+        self._now += timeout
+        if self._now > self._duration_s_max:
+            raise LivelockError(f"no end after {self._duration_s_max} virtual seconds{self._waiting()}")
+        return []
+
+    def _process_events(self, events: list[object]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _push(self, timer: asyncio.TimerHandle) -> None:
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+
+    def _set_aside(self, handle: asyncio.Handle, process: Process) -> None:
+        if process.state is ProcessState.DEAD:
+            handle.cancel()
+        else:
+            process._held.append(handle)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _pending_tasks(self) -> list[_Task]:
+        return [task for _, task in sorted(self._tasks.items()) if not task.done()]
+
+    def _raise_unhandled(self) -> None:
+        if self._unhandled:
+            raise self._unhandled.pop(0)
+
+    def _waiting(self) -> str:
+        tasks = self._pending_tasks()
+        return (
+            "; pending tasks:" + "".join(f"\n  {_describe(task)}" for task in tasks)
+            if tasks
+            else "; no task is pending"
+        )
+
+    def _wind_down(self) -> None:
+        self._winding_down = True
+        self._duration_s_max = float("inf")
+        self._steps_max = self._steps + 100_000
+        tasks = self._pending_tasks()
+        self._abandoned.clear()
+        self._interrupted.clear()
+        for task in tasks:
+            task.cancel()
+        # A task that neither ends nor waits for anything must not hide why the run ended.
+        with contextlib.suppress(DeadlockError, LivelockError):
+            if tasks:
+                self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self.run_until_complete(self.shutdown_asyncgens())
+
+    # -- what a simulation has no use for -----------------------------------------------------------------------------
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            "a virtual loop has no sockets, threads, subprocesses or signals: "
+            "hand in VirtualNetwork, VirtualWorker and VirtualDisk instead"
+        )
+
+    run_in_executor = _refuse  # type: ignore[assignment]
+    add_reader = add_writer = _refuse  # type: ignore[assignment]
+    add_signal_handler = _refuse  # type: ignore[assignment]
+    getaddrinfo = getnameinfo = subprocess_shell = subprocess_exec = _refuse
+    create_connection = create_server = create_datagram_endpoint = create_unix_connection = _refuse
+    create_unix_server = connect_accepted_socket = connect_read_pipe = connect_write_pipe = start_tls = _refuse
+    sock_recv = sock_recv_into = sock_recvfrom = sock_sendall = sock_sendto = sock_connect = sock_accept = _refuse
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer with a number: of those due at one instant, the first to be set fires first."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __lt__(self, other: object) -> bool:
+        assert isinstance(other, _Timer)
+        return (self.when(), self.number) < (other.when(), other.number)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task with a number. Its hash is the number, so that a set of tasks (asyncio keeps some) has one order."""
+
+    def __init__(self, number: int, process: Process | None, coro: Any, **kwargs: Any) -> None:
+        self.number = number
+        self.process = process
+        super().__init__(coro, **kwargs)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def _owner(handle: asyncio.Handle) -> Process | None:
+    context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+    return context.get(_process)
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """The task's name and the innermost line at which it is suspended."""
+    place = "not started"
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None)
+        if frame is not None:
+            place = f"{frame.f_code.co_qualname}, {os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno}"
+        awaited = getattr(awaited, "cr_await", None)
+    return f"{task.get_name()} at {place}"

@@ -1,0 +1,50 @@
+"""What happened in a simulation, in order: append-only, and comparable by one digest.
+
+Two runs of one seed must give equal digests, also in another process with another PYTHONHASHSEED. So an event's text
+may hold names and numbers, never an ``id()``, a real time or the order of a set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    time_s: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.time_s:12.6f}  {self.text}"
+
+
+class Trace:
+    """The events of one run. ``now`` is virtual time in seconds: ``VirtualLoop.time``."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._events: list[Event] = []
+
+    def record(self, text: str) -> None:
+        self._events.append(Event(self._now(), text))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(self._events)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __str__(self) -> str:
+        return self.tail(len(self._events))
+
+    def tail(self, count: int) -> str:
+        return "\n".join(map(str, self._events[max(0, len(self._events) - count) :]))
+
+    def digest(self) -> str:
+        """Equal for two runs exactly when every event had the same text at the same instant."""
+        running = hashlib.sha256()
+        for time_s, text in self._events:
+            running.update(f"{time_s!r} {text}\n".encode())
+        return running.hexdigest()

@@ -1,0 +1,208 @@
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, in the framings that Kafka's clients write.
+
+The law: ``decompress`` gives back at most ``size_max`` bytes, and what claims to hold more fails before more is
+allocated. Size fields are the sender's word, so they are never trusted, only compared with the bound. Whatever is
+malformed, cut off or followed by something else is a ``DecodeError``.
+
+gzip is the standard library's, the others come from ``cramjam``, which is loaded when the first of them is used.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, assert_never
+
+from semel.errors import DecodeError
+from semel.types import Buffer
+from semel.wire.decompressed_size import lz4_size_bound, zstd_size_bound
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: the three lowest bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class UnsupportedCodec(DecodeError):
+    """A codec number that Kafka has given to no codec."""
+
+    def __init__(self, codec_id: int) -> None:
+        super().__init__(f"codec {codec_id}; known are {', '.join(f'{codec.value} ({codec.name})' for codec in Codec)}")
+        self.codec_id = codec_id
+
+
+COMPRESSION_LEVELS: Final = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(-131072, 23)}
+"""The levels that Kafka accepts; codecs that are not named have none."""
+
+_DEFAULT_LEVELS: Final = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` in the codec's framing. Levels are Kafka's; one that the codec does not have is a ``ValueError``."""
+    level = _checked_level(codec, level)
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return zlib.compress(data, level, _GZIP_WBITS)
+        case Codec.SNAPPY:
+            return _snappy_compress(data)
+        case Codec.LZ4:
+            return _lz4_compress(data, level)
+        case Codec.ZSTD:
+            return bytes(_cramjam().zstd.compress(data, level=level))
+        case _:
+            assert_never(codec)
+
+
+def decompress(codec: Codec, data: Buffer, *, size_max: int) -> bytes:
+    """What was compressed, if it is no more than ``size_max`` bytes. Concatenated members and frames are one stream."""
+    match codec:
+        case Codec.NONE:
+            _check_size(codec, len(data), size_max)
+            return bytes(data)
+        case Codec.GZIP:
+            return _gzip_decompress(data, size_max)
+        case Codec.SNAPPY:
+            return _snappy_decompress(data, size_max)
+        case Codec.LZ4:
+            bound = lz4_size_bound(data, size_max)
+            return _decompress_into(codec, _cramjam().lz4.decompress_into, data, bound)
+        case Codec.ZSTD:
+            bound = zstd_size_bound(data, size_max)
+            return _decompress_into(codec, _cramjam().zstd.decompress_into, data, bound)
+        case _:
+            assert_never(codec)
+
+
+def _checked_level(codec: Codec, level: int | None) -> int:
+    if level is None:
+        return _DEFAULT_LEVELS.get(codec, 0)
+    levels = COMPRESSION_LEVELS.get(codec, range(0))
+    if level not in levels:
+        allowed = f"{levels[0]} to {levels[-1]}" if levels else "none"
+        raise ValueError(f"compression level {level} for {codec.name}; its levels are {allowed}")
+    return level
+
+
+def _cramjam() -> Any:
+    import cramjam  # Not at the top: most processes never need it, and a client should start at once.
+
+    return cramjam
+
+
+def _decompress_into(codec: Codec, into: Callable[[Buffer, bytearray], int], data: Buffer, bound: int) -> bytes:
+    """A buffer of a fixed size is the one thing that no decompressor writes beyond."""
+    output = bytearray(bound)
+    try:
+        size = into(data, output)
+    except _cramjam().DecompressionError as error:
+        raise DecodeError(f"{len(data)} bytes of {codec.name} into {bound}: {error}") from None
+    return bytes(memoryview(output)[:size])
+
+
+def _lz4_compress(data: Buffer, level: int) -> bytes:
+    """Kafka's default level 9 means its fast compressor, liblz4's level 1; every other level means what it says.
+
+    Kafka's Java reader refuses blocks that refer to the block before them.
+    """
+    compressor = _cramjam().lz4.Compressor(
+        level=1 if level == _DEFAULT_LEVELS[Codec.LZ4] else level, content_checksum=False, block_linked=False
+    )
+    compressor.compress(bytes(data))  # This one of all its functions takes no other buffer.
+    return bytes(compressor.finish())
+
+
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_GZIP_INPUT_SIZE: Final = 2**14
+_GZIP_OUTPUT_SIZE: Final = 2**18
+
+
+def _gzip_decompress(data: Buffer, size_max: int) -> bytes:
+    """Member after member, in pieces: zlib copies what a member leaves over, so a piece is what a tiny member costs."""
+    view = memoryview(data)
+    parts: list[bytes] = []
+    position = size = 0
+    member = zlib.decompressobj(_GZIP_WBITS)
+    while position < len(view) or not member.eof:
+        if member.eof:
+            member = zlib.decompressobj(_GZIP_WBITS)
+        piece = view[position : position + _GZIP_INPUT_SIZE]
+        try:
+            part = member.decompress(piece, min(size_max - size + 1, _GZIP_OUTPUT_SIZE))
+        except zlib.error as error:
+            raise DecodeError(f"{len(view)} bytes of GZIP, at {position}: {error}") from None
+        # At the end of a member that is also the end of a step, zlib reports the rest in both places.
+        taken = len(piece) - len(member.unused_data if member.eof else member.unconsumed_tail)
+        if not taken and not part and not member.eof:
+            raise DecodeError(f"{len(view)} bytes of GZIP end in the middle of a member")
+        position += taken
+        size += len(part)
+        _check_size(Codec.GZIP, size, size_max)
+        parts.append(part)
+    return b"".join(parts)
+
+
+_SNAPPY_BLOCK_SIZE: Final = 2**15
+# A raw snappy stream cannot begin like this: its third byte would copy from before the first byte of output.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    """In the framing of Java's snappy library (xerial): the one that every Kafka client reads."""
+    compress_raw = _cramjam().snappy.compress_raw
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for position in range(0, len(view), _SNAPPY_BLOCK_SIZE):
+        block = bytes(compress_raw(view[position : position + _SNAPPY_BLOCK_SIZE]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
+    """Raw snappy, as librdkafka and others send it, or xerial's blocks.
+
+    The version numbers behind xerial's magic are passed over: there is one version, and writers disagree on its byte
+    order. A header may stand between blocks too, where streams were concatenated.
+    """
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _snappy_block(view, size_max)
+    parts: list[bytes] = []
+    position = size = 0
+    while position < len(view):
+        if bytes(view[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            continue
+        length = int.from_bytes(view[position : position + 4], "big", signed=True)
+        position += 4
+        if not 0 < length <= len(view) - position:
+            raise DecodeError(f"SNAPPY block of length {length}; {len(view) - position} bytes are left at {position}")
+        part = _snappy_block(view[position : position + length], size_max - size)
+        parts.append(part)
+        size += len(part)
+        position += length
+    if position > len(view):
+        raise DecodeError(f"{len(view)} bytes of SNAPPY end in the middle of a header of {len(_XERIAL_HEADER)}")
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview, size_max: int) -> bytes:
+    snappy = _cramjam().snappy
+    try:
+        _check_size(Codec.SNAPPY, snappy.decompress_raw_len(block), size_max)
+        return bytes(snappy.decompress_raw(block))
+    except _cramjam().DecompressionError as error:
+        raise DecodeError(f"{len(block)} bytes of SNAPPY: {error}") from None
+
+
+def _check_size(codec: Codec, size: int, size_max: int) -> None:
+    if size > size_max:
+        raise DecodeError(f"{codec.name} holds {size} bytes or more; {size_max} are allowed")

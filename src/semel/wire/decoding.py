@@ -1,0 +1,285 @@
+"""Generates the function that decodes one message class in one version.
+
+The function is flat: structs and arrays become nested loops, neighbouring fields of constant size become one unpack,
+and nothing asks at run time which type comes next. Laws that it keeps for every byte string:
+
+- a length is compared with the bytes that are left before anything of that length is made;
+- an array's count is compared with the bytes its elements need at least, so memory is bounded by the input;
+- the only exception is ``DecodeError``;
+- every byte is consumed: what trails is an error.
+
+There is no recursion: a struct can only contain structs that were declared before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from semel.errors import DecodeError
+from semel.wire.schema import (
+    STRING_SIZE_BYTES_MAX,
+    Array,
+    Bytes,
+    Field,
+    Fixed,
+    Records,
+    String,
+    Struct,
+    Uuid,
+    WireType,
+    fields_of,
+    is_shared,
+    versions_of,
+)
+from semel.wire.source import Source
+from semel.wire.varint import continue_unsigned_varint, read_unsigned_varint, skip_tagged_fields
+
+Decoder = Callable[..., Any]
+
+TOO_LONG: Final = f"a string has at most {STRING_SIZE_BYTES_MAX} bytes"
+
+
+def compile_decoder(message_class: type[object], version: int) -> Decoder:
+    """``decode(buffer, position=0) -> message``; everything from ``position`` to the end belongs to the message."""
+    return _DecoderSource(message_class, version).compile()
+
+
+class _DecoderSource:
+    def __init__(self, message_class: type[object], version: int) -> None:
+        self._message_class = message_class
+        self._title = f"decode {message_class.__name__} v{version}"
+        self._version = version
+        self._flexible = versions_of(message_class).flexible_in(version)
+        self._run: list[tuple[str, str]] = []
+        self._source = Source(
+            {
+                "refuse": _refusal(f"{message_class.__name__} v{version}"),
+                "malformed": (IndexError, UnicodeDecodeError, struct.error),
+                "unpack_from": struct.unpack_from,
+                "uuid": _uuid,
+                "continue_varint": continue_unsigned_varint,
+                "read_varint": read_unsigned_varint,
+                "skip_tagged": skip_tagged_fields,
+            }
+        )
+
+    def compile(self) -> Decoder:
+        source = self._source
+        with source.block("def decode(b, p=0)"):
+            source.line("if type(b) is not memoryview: b = memoryview(b)")
+            source.line("end = len(b)")
+            with source.block("try"):
+                source.line(f"message = {self._struct(self._message_class, '')}")
+            source.line("except malformed as error: raise refuse(p, error) from None")
+            source.line("if p != end: raise refuse(p, f'the message is over and {end - p} bytes are left')")
+            source.line("return message")
+        decoder: Decoder = source.function("decode", self._title)
+        return decoder
+
+    # -- structs
+
+    def _struct(self, struct_class: type[object], path: str) -> str:
+        """Emit the reading of every field; return the expression that builds the object."""
+        values: dict[str, str] = {}
+        tagged: list[Field] = []
+        fields = fields_of(struct_class)
+        for field in fields:
+            if not field.exists_in(self._version):
+                values[field.name] = self._default(field)
+            elif field.tag is None:
+                nullable = field.nullable_in(self._version)
+                values[field.name] = self._value(field.type, nullable, f"{path}{field.name}", field.name)
+            else:
+                assert self._flexible, f"{struct_class.__name__}.{field.name} is tagged in version {self._version}"
+                tagged.append(field)
+        if self._flexible:
+            self._tagged_fields(tagged, values, path)
+        self._flush()
+        arguments = ", ".join(values[field.name] for field in fields)
+        return f"{self._source.constant(struct_class)}({arguments})"
+
+    def _tagged_fields(self, tagged: list[Field], values: dict[str, str], path: str) -> None:
+        source = self._source
+        count, tag, size, stop = (source.name(stem) for stem in ("tags", "tag", "size", "stop"))
+        for field in tagged:
+            values[field.name] = source.name(field.name)
+        self._read(count, "B")
+        self._flush()
+        for field in tagged:
+            source.line(f"{values[field.name]} = {self._default(field)}")
+        with source.block(f"if {count}"):
+            source.line(f"if {count} > 127: {count}, p = continue_varint(b, p, {count})")
+            if not tagged:
+                source.line(f"p = skip_tagged(b, p, {count})")
+                return
+            with source.block(f"for _ in range({count})"):
+                source.line(f"{tag}, p = read_varint(b, p)")
+                source.line(f"{size}, p = read_varint(b, p)")
+                source.line(f"{stop} = p + {size}")
+                source.line(f"if {stop} > end: {self._refuse(path + 'tag {' + tag + '}', 'size {' + size + '}')}")
+                for field in tagged:
+                    with source.block(f"if {tag} == {field.tag}"):
+                        nullable = field.nullable_in(self._version)
+                        value = self._value(field.type, nullable, f"{path}{field.name}", field.name)
+                        self._flush()
+                        source.line(f"{values[field.name]} = {value}")
+                        source.line(
+                            f"if p != {stop}: {self._refuse(path + field.name, 'it is not {' + size + '} bytes')}"
+                        )
+                        source.line("continue")
+                source.line(f"p = {stop}")
+
+    def _default(self, field: Field) -> str:
+        if is_shared(field.default):
+            return self._source.constant(field.default)
+        return "[]" if isinstance(field.default, list) else f"{self._source.constant(type(field.default))}()"
+
+    # -- values
+
+    def _value(self, wire_type: WireType[Any], nullable: bool, path: str, stem: str) -> str:
+        """Emit the reading of one value; return the expression that holds it, valid after the next flush."""
+        value = self._source.name(stem)
+        match wire_type:
+            case Fixed():
+                self._read(value, wire_type.code)
+                return value
+            case Uuid():
+                self._read(value, "16s")
+                return f"uuid({value})"
+            case String():
+                self._sized("h", value, nullable, path, "b[p:stop].tobytes().decode()")
+            case Bytes():
+                self._sized("i", value, nullable, path, "bytes(b[p:stop])")
+            case Records():
+                self._sized("i", value, nullable, path, "b[p:stop]")
+            case Array():
+                self._array(wire_type, value, nullable, path, stem)
+            case Struct():
+                return self._nested(wire_type, value, nullable, path)
+        return value
+
+    def _sized(self, code: str, value: str, nullable: bool, path: str, expression: str) -> None:
+        source = self._source
+        length = self._length(code, path)
+        with self._unless_null(nullable, length, value):
+            source.line(f"stop = p + {length}")
+            source.line(f"if {length} < 0 or stop > end: {self._refuse(path, 'length {' + length + '}')}")
+            source.line(f"{value} = {expression}")
+            source.line("p = stop")
+
+    def _array(self, array: Array[Any], value: str, nullable: bool, path: str, stem: str) -> None:
+        source = self._source
+        count = self._length("i", path)
+        least = self._least_size(array.element)
+        assert least, f"{path}: a count of elements without bytes has no bound"
+        with self._unless_null(nullable, count, value):
+            needed = count if least == 1 else f"{count} * {least}"
+            source.line(f"if {count} < 0 or {needed} > end - p: {self._refuse(path, 'count {' + count + '}')}")
+            if isinstance(array.element, Fixed):
+                source.line(f"{value} = list(unpack_from(f'>{{{count}}}{array.element.code}', b, p))")
+                source.line(f"p += {needed}")
+                return
+            source.line(f"{value} = []")
+            with source.block(f"for _ in range({count})"):
+                element = self._value(array.element, False, f"{path}[]", stem)
+                self._flush()
+                source.line(f"{value}.append({element})")
+
+    def _nested(self, wire_type: Struct[Any], value: str, nullable: bool, path: str) -> str:
+        if not nullable:
+            return self._struct(wire_type.struct_class, f"{path}.")
+        source = self._source
+        marker = source.name("marker")
+        self._read(marker, "b")
+        self._flush()
+        with self._unless_null(True, marker, value):
+            source.line(f"if {marker} != 1: {self._refuse(path, 'a marker that is not -1 or 1 but {' + marker + '}')}")
+            source.line(f"{value} = {self._struct(wire_type.struct_class, f'{path}.')}")
+        return value
+
+    def _length(self, code: str, path: str) -> str:
+        """Emit the reading of a length or count; null is -1, in compact form too."""
+        length = self._source.name("n")
+        if self._flexible:
+            self._read(length, "B")
+            self._flush()
+            with self._source.block(f"if {length} > 127"):
+                self._source.line(f"{length}, p = continue_varint(b, p, {length})")
+                if code == "h":
+                    self._source.line(f"if {length} > {STRING_SIZE_BYTES_MAX + 1}: {self._refuse(path, TOO_LONG)}")
+            self._source.line(f"{length} -= 1")
+        else:
+            self._read(length, code)
+            self._flush()
+        return length
+
+    def _unless_null(self, nullable: bool, length: str, value: str) -> AbstractContextManager[None]:
+        if not nullable:
+            return nullcontext()
+        self._source.line(f"if {length} == -1: {value} = None")
+        return self._source.block("else")
+
+    def _refuse(self, path: str, rule: str) -> str:
+        return f"raise refuse(p, f'{path}: {rule}, {{end - p}} bytes left')"
+
+    # -- runs of fields with a constant size
+
+    def _read(self, name: str, code: str) -> None:
+        self._run.append((name, code))
+
+    def _flush(self) -> None:
+        """Read everything that has gathered with one unpack."""
+        if not self._run:
+            return
+        names = [name for name, _ in self._run]
+        codes = "".join(code for _, code in self._run)
+        self._run.clear()
+        if codes == "B":
+            self._source.line(f"{names[0]} = b[p]")
+        else:
+            self._source.line(
+                f"{', '.join(names)}{',' if len(names) == 1 else ''} = {self._source.unpacker(codes)}(b, p)"
+            )
+        self._source.line(f"p += {struct.calcsize('>' + codes)}")
+
+    def _least_size(self, wire_type: WireType[Any]) -> int:
+        match wire_type:
+            case Fixed():
+                return wire_type.size_bytes
+            case Uuid():
+                return 16
+            case String():
+                return 1 if self._flexible else 2
+            case Struct():
+                fields = fields_of(wire_type.struct_class)
+                untagged = [field for field in fields if field.tag is None and field.exists_in(self._version)]
+                return sum(self._least_field_size(field) for field in untagged) + self._flexible
+            case _:
+                return 1 if self._flexible else 4
+
+    def _least_field_size(self, field: Field) -> int:
+        if isinstance(field.type, Struct) and field.nullable_in(self._version):
+            return 1
+        return self._least_size(field.type)
+
+
+# Topic ids repeat in every request, and building a UUID costs more than the rest of the topic.
+@lru_cache(maxsize=4096)
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
+
+
+def _refusal(title: str) -> Callable[[int, str | Exception], DecodeError]:
+    def refuse(position: int, rule: str | Exception) -> DecodeError:
+        if isinstance(rule, UnicodeDecodeError):
+            rule = "text that is not UTF-8"
+        elif isinstance(rule, Exception):
+            rule = "the bytes end inside the message"
+        return DecodeError(f"{title}, byte {position}: {rule}")
+
+    return refuse

@@ -1,0 +1,80 @@
+"""How much an lz4 or zstd stream can hold at most, read from its frames without decompressing anything.
+
+Both formats cut their content into blocks, say how large a compressed block is, and limit how large its content may be.
+Stepping from block to block gives a bound that no sound stream goes beyond, so a buffer of that size is enough for it.
+The size that a frame may state for its content is not used: it is the sender's word, and many clients leave it out.
+
+The law: the bound is at most ``size_max``, and the walk ends as soon as it is reached. Every block and every frame
+raises it, also an empty one, so the walk is short whatever the stream. A malformed stream gets some bound too; refusing
+it is the decompressor's business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.types import Buffer
+
+_LZ4_MAGIC: Final = 0x184D2204
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_SKIPPABLE_MAGIC: Final = 0x184D2A50  # and the 15 numbers after it: a frame of something else, passed over
+_SKIPPABLE_MASK: Final = 0xFFFFFFF0
+
+_FRAME_ALLOWANCE: Final = 2**12
+_ZSTD_BLOCK_SIZE_MAX: Final = 2**17
+_ZSTD_RLE_BLOCK: Final = 1
+
+
+def lz4_size_bound(data: Buffer, size_max: int) -> int:
+    position = bound = 0
+    while position + 6 < len(data) and bound < size_max:
+        bound += _FRAME_ALLOWANCE
+        magic = _little_endian(data, position, 4)
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            position += 8 + _little_endian(data, position + 4, 4)
+            continue
+        if magic != _LZ4_MAGIC:
+            break
+        flags, block_size_id = data[position + 4], data[position + 5] >> 4 & 7
+        block_size_max = 1 << (8 + 2 * block_size_id)
+        block_checksum_size = 4 if flags & 0x10 else 0
+        content_checksum_size = 4 if flags & 0x04 else 0
+        position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+        while length := _little_endian(data, position, 4) & 0x7FFFFFFF:
+            bound += block_size_max
+            if bound >= size_max:
+                return size_max
+            position += 4 + length + block_checksum_size
+        position += 4 + content_checksum_size
+    return min(bound, size_max)
+
+
+def zstd_size_bound(data: Buffer, size_max: int) -> int:
+    position = bound = 0
+    while position + 4 < len(data) and bound < size_max:
+        bound += _FRAME_ALLOWANCE
+        magic = _little_endian(data, position, 4)
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            position += 8 + _little_endian(data, position + 4, 4)
+            continue
+        if magic != _ZSTD_MAGIC:
+            break
+        descriptor = data[position + 4]
+        is_single_segment = descriptor & 0x20
+        content_size_size = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
+        dictionary_id_size = (0, 1, 2, 4)[descriptor & 3]
+        position += 5 + (0 if is_single_segment else 1) + dictionary_id_size + content_size_size
+        is_last = False
+        while not is_last and position < len(data):
+            bound += _ZSTD_BLOCK_SIZE_MAX
+            if bound >= size_max:
+                return size_max
+            block = _little_endian(data, position, 3)
+            is_last, block_type, length = block & 1 != 0, block >> 1 & 3, block >> 3
+            position += 3 + (1 if block_type == _ZSTD_RLE_BLOCK else length)
+        position += 4 if descriptor & 0x04 else 0
+    return min(bound, size_max)
+
+
+def _little_endian(data: Buffer, position: int, size: int) -> int:
+    return int.from_bytes(data[position : position + size], "little")

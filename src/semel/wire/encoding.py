@@ -1,0 +1,226 @@
+"""Generates the function that encodes one message class in one version.
+
+Flat like the decoder: neighbouring fields of constant size are packed at once, together with the length that follows
+them. Record batches are not copied when the caller takes the message in parts: they stand between the pieces around
+them, by reference.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from semel.types import Buffer
+from semel.wire.misfit import misfit
+from semel.wire.schema import (
+    STRING_SIZE_BYTES_MAX,
+    Array,
+    Bytes,
+    Field,
+    Fixed,
+    Records,
+    String,
+    Struct,
+    Uuid,
+    WireType,
+    fields_of,
+    versions_of,
+)
+from semel.wire.source import Source
+from semel.wire.varint import unsigned_varint
+
+Encoder = Callable[[Any, bytearray, list[Buffer] | None], bytearray]
+
+# Below this, copying into the buffer is cheaper than one more element of a vectored write.
+RECORDS_BY_REFERENCE_SIZE_BYTES_MIN: Final = 4096
+
+
+def compile_encoder(message_class: type[object], version: int) -> Encoder:
+    """``encode(message, out, parts) -> out``: append the message to ``out``.
+
+    If ``parts`` is a list, ``out`` and each large records field go into it in order, and the buffer returned is the
+    last piece, which the caller adds. If it is None, ``out`` holds everything and is returned.
+    """
+    return _EncoderSource(message_class, version).compile()
+
+
+class _EncoderSource:
+    def __init__(self, message_class: type[object], version: int) -> None:
+        self._message_class = message_class
+        self._title = f"encode {message_class.__name__} v{version}"
+        self._version = version
+        self._flexible = versions_of(message_class).flexible_in(version)
+        self._run: list[tuple[str, str]] = []
+        self._source = Source(
+            {
+                "pack": struct.pack,
+                "varint": unsigned_varint,
+                "string_length": _string_length,
+                "unfit": (AttributeError, TypeError, UnicodeEncodeError, struct.error),
+                "misfit": misfit,
+            }
+        )
+
+    def compile(self) -> Encoder:
+        source = self._source
+        with source.block("def encode(m, out, parts)"):
+            with source.block("try"):
+                self._struct(self._message_class, "m")
+                self._flush()
+            source.line(f"except unfit as error: raise misfit(m, {self._version}) from error")
+            source.line("return out")
+        encoder: Encoder = source.function("encode", self._title)
+        return encoder
+
+    # -- structs
+
+    def _struct(self, struct_class: type[object], holder: str) -> None:
+        tagged: list[Field] = []
+        for field in fields_of(struct_class):
+            if not field.exists_in(self._version):
+                continue
+            if field.tag is None:
+                self._value(field.type, field.nullable_in(self._version), f"{holder}.{field.name}", field.name)
+            else:
+                tagged.append(field)
+        if self._flexible:
+            self._tagged_fields(sorted(tagged, key=lambda field: field.tag or 0), holder)
+
+    def _tagged_fields(self, tagged: list[Field], holder: str) -> None:
+        """Emit the section that ends a struct: how many tagged fields differ from their default, and those fields."""
+        if not tagged:
+            self._write("x")
+            return
+        source = self._source
+        self._flush()
+        values = {field.name: source.name(field.name) for field in tagged}
+        for name, value in values.items():
+            source.line(f"{value} = {holder}.{name}")
+        differs = {field.name: self._differs(values[field.name], field) for field in tagged}
+        with source.block(f"if {' or '.join(differs.values())}"):
+            source.line(f"out.append({' + '.join(f'({condition})' for condition in differs.values())})")
+            for field in tagged:
+                with source.block(f"if {differs[field.name]}"):
+                    self._tagged_field(field, values[field.name])
+        source.line("else: out.append(0)")
+
+    def _tagged_field(self, field: Field, value: str) -> None:
+        outer = self._source.name("outer")
+        self._source.line(f"{outer} = out; out = bytearray()")
+        self._value(field.type, field.nullable_in(self._version), value, field.name)
+        self._flush()
+        self._source.line(f"{outer} += varint({field.tag}) + varint(len(out)) + out")
+        self._source.line(f"out = {outer}")
+
+    def _differs(self, value: str, field: Field) -> str:
+        if field.default is None:
+            return f"{value} is not None"
+        if isinstance(field.default, list):
+            return f"len({value}) > 0"
+        default = self._source.constant(field.default)
+        if isinstance(field.type, Fixed):
+            return f"{value} != {default}"
+        # Comparing objects is slow, and nearly every message holds the very default.
+        return f"{value} is not {default} and {value} != {default}"
+
+    # -- values
+
+    def _value(self, wire_type: WireType[Any], nullable: bool, expression: str, stem: str) -> None:
+        match wire_type:
+            case Fixed():
+                self._write(wire_type.code, expression)
+            case Uuid():
+                self._write("16s", f"{expression}.bytes")
+            case String():
+                value = self._sized("h", nullable, expression, stem, empty="b''", convert=".encode()")
+                self._source.line(f"out += {value}")
+            case Bytes():
+                value = self._sized("i", nullable, expression, stem, empty="b''")
+                self._source.line(f"out += {value}")
+            case Records():
+                self._records(self._sized("i", nullable, expression, stem, empty="b''"))
+            case Array():
+                self._elements(wire_type, self._sized("i", nullable, expression, stem, empty="()"), stem)
+            case Struct():
+                self._nested(wire_type, nullable, expression, stem)
+
+    def _sized(self, code: str, nullable: bool, expression: str, stem: str, *, empty: str, convert: str = "") -> str:
+        """Emit the length of a value behind what has gathered; return the value's name, which is empty if null."""
+        source = self._source
+        value, length = source.name(stem), source.name("n")
+        measured = f"{length} = len({value}){' + 1' if self._flexible else ''}"
+        if nullable:
+            source.line(f"{value} = {expression}")
+            source.line(f"if {value} is None: {value} = {empty}; {length} = {0 if self._flexible else -1}")
+            source.line(f"else: {value} = {value}{convert}; {measured}" if convert else f"else: {measured}")
+        else:
+            source.line(f"{value} = {expression}{convert}")
+            source.line(measured)
+        self._length(code, length)
+        return value
+
+    def _length(self, code: str, length: str) -> None:
+        if not self._flexible:
+            self._write(code, length)
+            self._flush()
+            return
+        gathered, self._run = self._run, []
+        source = self._source
+        source.line(f"if {length} < 128: {self._packed([*gathered, ('B', length)])}")
+        before = f"{self._packed(gathered)}; " if gathered else ""
+        source.line(f"else: {before}out += {'string_length' if code == 'h' else 'varint'}({length})")
+
+    def _records(self, value: str) -> None:
+        source = self._source
+        source.line(f"if parts is None or len({value}) < {RECORDS_BY_REFERENCE_SIZE_BYTES_MIN}: out += {value}")
+        source.line(f"else: parts.append(out); parts.append({value}); out = bytearray()")
+
+    def _elements(self, array: Array[Any], value: str, stem: str) -> None:
+        source = self._source
+        if isinstance(array.element, Fixed):
+            source.line(f"out += pack(f'>{{len({value})}}{array.element.code}', *{value})")
+            return
+        element = source.name(stem)
+        with source.block(f"for {element} in {value}"):
+            self._value(array.element, False, element, stem)
+            self._flush()
+
+    def _nested(self, wire_type: Struct[Any], nullable: bool, expression: str, stem: str) -> None:
+        if not nullable:
+            self._struct(wire_type.struct_class, expression)
+            return
+        source = self._source
+        self._flush()
+        holder = source.name(stem)
+        source.line(f"{holder} = {expression}")
+        source.line(f"if {holder} is None: out.append(255)")
+        with source.block("else"):
+            self._write("B", "1")
+            self._struct(wire_type.struct_class, holder)
+            self._flush()
+
+    # -- runs of fields with a constant size
+
+    def _write(self, code: str, expression: str = "") -> None:
+        self._run.append((code, expression))
+
+    def _flush(self) -> None:
+        if self._run:
+            self._source.line(self._packed(self._run))
+            self._run = []
+
+    def _packed(self, run: list[tuple[str, str]]) -> str:
+        codes = "".join(code for code, _ in run)
+        if codes == "x":
+            return "out.append(0)"
+        if codes == "B":
+            return f"out.append({run[0][1]})"
+        arguments = ", ".join(expression for _, expression in run if expression)
+        return f"out += {self._source.packer(codes)}({arguments})"
+
+
+def _string_length(size_bytes_plus_one: int) -> bytes:
+    if size_bytes_plus_one > STRING_SIZE_BYTES_MAX + 1:
+        raise struct.error(f"a string has at most {STRING_SIZE_BYTES_MAX} bytes")
+    return unsigned_varint(size_bytes_plus_one)

@@ -1,0 +1,24 @@
+"""InitProducerId: a producer id and epoch, and for a transactional id the fencing of whoever had it before.
+
+From version 3 a producer that already has an id sends it along, to have its own epoch bumped.
+"""
+
+from __future__ import annotations
+
+from semel.wire.schema import INT16, INT32, INT64, STRING, field, message
+
+
+@message(versions=(0, 5), flexible_since=2)
+class InitProducerIdRequest:
+    transactional_id: str | None = field(STRING, nullable=0)
+    transaction_timeout_ms: int = field(INT32)
+    producer_id: int = field(INT64, since=3, default=-1)
+    producer_epoch: int = field(INT16, since=3, default=-1)
+
+
+@message(versions=(0, 5), flexible_since=2)
+class InitProducerIdResponse:
+    throttle_time_ms: int = field(INT32)
+    error_code: int = field(INT16)
+    producer_id: int = field(INT64, default=-1)
+    producer_epoch: int = field(INT16)

@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch: where the log of a leader epoch ends, so that whoever went astray knows where to cut.
+
+Replica id -2, the default, is a debugging client; a consumer sends -1.
+"""
+
+from __future__ import annotations
+
+from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message, struct
+
+
+@struct
+class OffsetForLeaderPartition:
+    partition: int = field(INT32)
+    current_leader_epoch: int = field(INT32, default=-1)
+    leader_epoch: int = field(INT32)
+
+
+@struct
+class OffsetForLeaderTopic:
+    topic: str = field(STRING)
+    partitions: list[OffsetForLeaderPartition] = field(array(OffsetForLeaderPartition))
+
+
+@message(versions=(2, 4), flexible_since=4)
+class OffsetForLeaderEpochRequest:
+    replica_id: int = field(INT32, since=3, default=-2)
+    topics: list[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
+
+
+@struct
+class EpochEndOffset:
+    error_code: int = field(INT16)
+    partition: int = field(INT32)
+    leader_epoch: int = field(INT32, default=-1)
+    end_offset: int = field(INT64, default=-1)
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    topic: str = field(STRING)
+    partitions: list[EpochEndOffset] = field(array(EpochEndOffset))
+
+
+@message(versions=(2, 4), flexible_since=4)
+class OffsetForLeaderEpochResponse:
+    throttle_time_ms: int = field(INT32)
+    topics: list[OffsetForLeaderTopicResult] = field(array(OffsetForLeaderTopicResult))

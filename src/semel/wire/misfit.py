@@ -1,0 +1,86 @@
+"""Finds the value that does not fit its declaration, after an encoder has failed on it.
+
+A message that cannot be encoded is a bug of whoever built it, and "'h' format requires -32768 <= number" helps nobody
+to find it. This runs only then, so it may be slow.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from semel.wire.schema import (
+    STRING_SIZE_BYTES_MAX,
+    Array,
+    Bytes,
+    Fixed,
+    Records,
+    String,
+    Struct,
+    Uuid,
+    WireType,
+    fields_of,
+)
+
+
+def misfit(message: object, version: int) -> ValueError:
+    """An error that names the first value that is wrong, and why."""
+    title = f"{type(message).__name__} v{version}"
+    found = _in_struct(message, version)
+    return ValueError(f"{title}: {found}" if found else f"{title} cannot be encoded")
+
+
+def _in_struct(holder: Any, version: int) -> str | None:
+    for field in fields_of(type(holder)):
+        if not field.exists_in(version):
+            continue
+        value = getattr(holder, field.name)
+        if value is None and field.nullable_in(version):
+            continue
+        wrong = _in_value(field.type, value, version)
+        if wrong is not None:
+            return f"{field.name}{wrong}"
+    return None
+
+
+def _in_value(wire_type: WireType[Any], value: Any, version: int) -> str | None:
+    """What is wrong with a value, to be read behind its name."""
+    match wire_type:
+        case Fixed():
+            try:
+                struct.pack(">" + wire_type.code, value)
+            except struct.error as error:
+                return f" is {value!r}: {error}"
+        case Array():
+            if not isinstance(value, list | tuple):
+                return f" is {value!r}, not a list"
+            for index, element in enumerate(value):
+                wrong = _in_value(wire_type.element, element, version)
+                if wrong is not None:
+                    return f"[{index}]{wrong}"
+        case Struct():
+            if not isinstance(value, wire_type.struct_class):
+                return f" is {value!r}, not a {wire_type.struct_class.__name__}"
+            wrong = _in_struct(value, version)
+            return None if wrong is None else f".{wrong}"
+        case String():
+            return _in_string(value)
+        case Bytes() | Records():
+            if not isinstance(value, bytes | bytearray | memoryview):
+                return f" is {value!r}, not bytes"
+        case Uuid():
+            if len(getattr(value, "bytes", b"")) != 16:
+                return f" is {value!r}, not a UUID"
+    return None
+
+
+def _in_string(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return f" is {value!r}, not a string"
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError as error:
+        return f" is not text: {error}"
+    if size_bytes > STRING_SIZE_BYTES_MAX:
+        return f" has {size_bytes} bytes; a string has at most {STRING_SIZE_BYTES_MAX}"
+    return None

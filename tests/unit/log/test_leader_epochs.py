@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from semel.errors import DecodeError
+from semel.log.leader_epochs import UNDEFINED, LeaderEpochs
+
+
+@pytest.fixture
+def epochs() -> LeaderEpochs:
+    return LeaderEpochs([(2, 10), (3, 20), (7, 50)])
+
+
+def test_epoch_begins_with_its_first_batch_and_is_then_no_news() -> None:
+    epochs = LeaderEpochs()
+    assert epochs.latest is None
+    assert epochs.assign(0, 0)
+    assert not epochs.assign(0, 5)
+    assert epochs.assign(4, 9)
+    assert not epochs.assign(4, 9)
+    assert epochs.entries == [(0, 0), (4, 9)]
+    assert epochs.latest == 4
+
+
+@pytest.mark.parametrize(
+    ("assigned", "entries"),
+    [
+        pytest.param((8, 50), [(2, 10), (3, 20), (8, 50)], id="nothing was written in the last epoch"),
+        pytest.param((8, 15), [(2, 10), (8, 15)], id="the log was cut below two epochs"),
+        pytest.param((3, 60), [(2, 10), (3, 60)], id="an epoch that was gone comes back"),
+        pytest.param((7, 40), [(2, 10), (3, 20), (7, 40)], id="the same epoch, lower"),
+        pytest.param((1, 5), [(1, 5)], id="below everything"),
+    ],
+)
+def test_newer_word_replaces_what_conflicts_with_it(
+    epochs: LeaderEpochs, assigned: tuple[int, int], entries: list[tuple[int, int]]
+) -> None:
+    assert epochs.assign(*assigned)
+    assert epochs.entries == entries
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [
+        pytest.param(7, (7, 99), id="the latest ends where the log does"),
+        pytest.param(3, (3, 50), id="an older one ends where the next begins"),
+        pytest.param(5, (3, 50), id="one that wrote nothing: the one below it"),
+        pytest.param(2, (2, 20), id="the oldest"),
+        pytest.param(1, (1, 10), id="below all that is known"),
+        pytest.param(8, UNDEFINED, id="above all that is known"),
+        pytest.param(-1, UNDEFINED, id="none"),
+    ],
+)
+def test_end_offset_of_an_epoch(epochs: LeaderEpochs, epoch: int, answer: tuple[int, int]) -> None:
+    assert epochs.end_offset_for(epoch, log_end_offset=99) == answer
+
+
+def test_empty_log_knows_no_epoch() -> None:
+    assert LeaderEpochs().end_offset_for(0, log_end_offset=0) == UNDEFINED
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(9, None), (10, 2), (19, 2), (20, 3), (50, 7), (1000, 7)])
+def test_epoch_of_an_offset(epochs: LeaderEpochs, offset: int, epoch: int | None) -> None:
+    assert epochs.epoch_for(offset) == epoch
+
+
+@pytest.mark.parametrize(
+    ("offset", "entries"),
+    [(51, [(2, 10), (3, 20), (7, 50)]), (50, [(2, 10), (3, 20)]), (21, [(2, 10), (3, 20)]), (10, []), (0, [])],
+)
+def test_cutting_the_end_takes_the_epochs_that_began_there(
+    epochs: LeaderEpochs, offset: int, entries: list[tuple[int, int]]
+) -> None:
+    changed = epochs.truncate_from_end(offset)
+    assert epochs.entries == entries
+    assert changed == (len(entries) < 3)
+
+
+@pytest.mark.parametrize(
+    ("offset", "entries", "changed"),
+    [
+        (5, [(2, 10), (3, 20), (7, 50)], False),
+        (10, [(2, 10), (3, 20), (7, 50)], False),
+        (15, [(2, 15), (3, 20), (7, 50)], True),
+        (20, [(3, 20), (7, 50)], True),
+        (49, [(3, 49), (7, 50)], True),
+        (70, [(7, 70)], True),
+    ],
+)
+def test_cutting_the_start_moves_the_epoch_that_covers_it(
+    epochs: LeaderEpochs, offset: int, entries: list[tuple[int, int]], changed: bool
+) -> None:
+    assert epochs.truncate_from_start(offset) == changed
+    assert epochs.entries == entries
+
+
+def test_text_is_kafkas(epochs: LeaderEpochs) -> None:
+    assert epochs.to_text() == b"0\n3\n2 10\n3 20\n7 50\n"
+    assert LeaderEpochs.from_text(epochs.to_text()).entries == epochs.entries
+    assert LeaderEpochs.from_text(LeaderEpochs().to_text()).entries == []
+
+
+@pytest.mark.parametrize("text", [b"0\n2\n3 20\n2 10\n", b"0\n2\n2 20\n3 20\n", b"0\n1\n2\n", b"0\n1\n2 10 3\n"])
+def test_text_that_breaks_the_law_is_refused(text: bytes) -> None:
+    with pytest.raises(DecodeError):
+        LeaderEpochs.from_text(text)

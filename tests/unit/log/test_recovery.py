@@ -1,0 +1,303 @@
+"""What a log is after a crash: scenarios 10 to 14.
+
+The oracle is a replay: a fresh log to which the batches of the valid prefix are appended one by one.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.errors import ErrorCode, KafkaError
+from semel.log.config import LogConfig
+from semel.log.disk import read_file
+from semel.log.partition_log import Checkpoint, PartitionLog
+from semel.testing.disk import VirtualDisk
+from tests.logs import (
+    FOLDER,
+    append,
+    batch,
+    batches,
+    committed_values,
+    end_transaction,
+    open_log,
+    produced,
+    read_all,
+)
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=120)
+
+
+def fill(log: PartitionLog) -> None:
+    """Idempotent and transactional producers, an abort, a commit, a transaction that stays open, several segments."""
+    append(log, produced(0, "a", "b", producer=1))
+    append(log, produced(0, "txn 1", producer=2, transactional=True))
+    append(log, batch("plain"))
+    append(log, produced(2, "c", producer=1))
+    end_transaction(log, committed=False, producer=2)
+    append(log, produced(0, "txn 2", producer=3, transactional=True))
+    append(log, produced(3, "d" * 100, producer=1))
+    end_transaction(log, committed=True, producer=3)
+    append(log, produced(1, "txn 3", producer=2, transactional=True))
+    append(log, produced(4, "e", producer=1))
+    append(log, batch("last"))
+
+
+def state(log: PartitionLog) -> dict[str, Any]:
+    """All that a reader or a producer could tell two logs apart by."""
+    return {
+        "end": log.log_end_offset,
+        "stable": log.last_stable_offset,
+        "bytes": read_all(log),
+        "committed": committed_values(log),
+        "producers": log.describe_producers(),
+        "open": log.producers.open_transactions,
+        "epochs": log.epochs.entries,
+        "aborted": [entry for segment in log.segments for entry in segment.transaction_index],
+        "largest": log.largest_timestamp(),
+    }
+
+
+def replayed(prefix: list[bytes]) -> dict[str, Any]:
+    log = open_log(VirtualDisk(), config=CONFIG)
+    for data in prefix:
+        log.append_copied(memoryview(bytearray(data)), now_ms=0)
+    log.recovered()
+    return state(log)
+
+
+def carry_out(disk: VirtualDisk, checkpoint: Checkpoint | None) -> int:
+    """What the directory's worker does with a checkpoint. Returns the new recovery point."""
+    assert checkpoint is not None
+    for file in (*checkpoint.segment_files, *checkpoint.index_files):
+        file.sync()
+    with_content(disk, checkpoint.snapshot_path, checkpoint.snapshot)
+    if checkpoint.epochs is not None:
+        with_content(disk, checkpoint.epochs_path, checkpoint.epochs)
+    checkpoint.log.checkpointed(checkpoint)
+    return checkpoint.offset
+
+
+def with_content(disk: VirtualDisk, path: str, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    file.truncate(0)
+    file.write(0, data)
+    file.sync()
+    file.close()
+
+
+def filled(*, checkpoint_after: int | None = None) -> tuple[VirtualDisk, list[bytes], int]:
+    """A disk with a filled log, its batches, and the recovery point (0 unless a checkpoint was made on the way)."""
+    disk, recovery_point = VirtualDisk(), 0
+    log = open_log(disk, config=CONFIG)
+    fill(log)
+    if checkpoint_after is not None:
+        for _ in range(checkpoint_after):
+            append(log, batch("more"))
+        recovery_point = carry_out(disk, log.prepare_checkpoint())
+        append(log, produced(5, "f", producer=1))
+        end_transaction(log, committed=False, producer=2)
+        append(log, produced(0, "g", producer=9))
+    # The indexes as a crash finds them: partly written, beyond the recovery point too.
+    for segment in log.segments:
+        segment.write_indexes(final=False)
+    log._write_snapshot()
+    data = [data for data, _ in batches(read_all(log))]
+    return disk, data, recovery_point
+
+
+def test_a_log_that_was_not_closed_comes_back_as_it_was() -> None:
+    disk, data, _ = filled()
+    assert state(open_log(disk, config=CONFIG)) == replayed(data)
+
+
+@pytest.mark.parametrize("checkpoint_after", [None, 0, 7])
+def test_scenario_10_a_log_cut_at_any_byte_is_the_replay_of_its_whole_batches(checkpoint_after: int | None) -> None:
+    """Cut at every byte of the last three batches. Loading again changes nothing."""
+    disk, data, recovery_point = filled(checkpoint_after=checkpoint_after)
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    starts = _starts(disk, names)
+    cut_positions = 0
+    for number in range(len(data) - 3, len(data)):
+        name, start = starts[number]
+        for cut in range(start, start + len(data[number])):
+            crashed = disk.copy()
+            for later in [later for later in names if later > name]:
+                crashed.remove(f"{FOLDER}/{later}")
+            _truncate(crashed, f"{FOLDER}/{name}", cut)
+            expected = replayed(data[:number])
+            first = open_log(crashed, config=CONFIG, recovery_point=recovery_point)
+            assert state(first) == expected, f"{name} cut at {cut}"
+            second = open_log(crashed, config=CONFIG, recovery_point=recovery_point)
+            assert state(second) == expected, f"{name} cut at {cut}, loaded again"
+            cut_positions += 1
+    assert cut_positions > 200
+
+
+@pytest.mark.parametrize("checkpoint_after", [None, 0])
+def test_scenario_10_a_flipped_bit_cuts_the_log_in_front_of_its_batch(checkpoint_after: int | None) -> None:
+    disk, data, recovery_point = filled(checkpoint_after=checkpoint_after)
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    starts = _starts(disk, names)
+    for number in range(len(data) - 3, len(data)):
+        name, start = starts[number]
+        # The base offset and leader epoch lie outside the CRC: a flip there may leave another valid batch.
+        for position in range(start + 16, start + len(data[number])):
+            crashed = disk.copy()
+            file = crashed.open(f"{FOLDER}/{name}")
+            file.write(position, bytes([file.read(position, 1)[0] ^ 0x10]))
+            log = open_log(crashed, config=CONFIG, recovery_point=recovery_point)
+            assert state(log) == replayed(data[:number]), f"{name} at {position}"
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"])
+def test_scenario_13_a_derived_file_cut_at_any_byte_is_made_again(suffix: str) -> None:
+    disk, data, recovery_point = filled(checkpoint_after=0)
+    expected = replayed(data)
+    for name in [name for name in disk.list(FOLDER) if name.endswith(suffix)]:
+        size = disk.open(f"{FOLDER}/{name}").size()
+        for cut in range(size):
+            crashed = disk.copy()
+            _truncate(crashed, f"{FOLDER}/{name}", cut)
+            # What was synced at the checkpoint cannot be cut by a crash; without one, everything is read again.
+            for point in {0, recovery_point} if _is_caught(suffix, cut) else {0}:
+                log = open_log(crashed, config=CONFIG, recovery_point=point)
+                assert state(log) == expected, f"{name} cut at {cut}, recovery point {point}"
+                assert state(open_log(crashed, config=CONFIG, recovery_point=point)) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00", b"garbage" * 20, bytes(100)])
+def test_scenario_11_a_snapshot_that_is_no_snapshot_is_passed_over(content: bytes) -> None:
+    disk, data, recovery_point = filled(checkpoint_after=0)
+    for name in [name for name in disk.list(FOLDER) if name.endswith(".snapshot")]:
+        crashed = disk.copy()
+        with_content(crashed, f"{FOLDER}/{name}", content)
+        assert state(open_log(crashed, config=CONFIG, recovery_point=recovery_point)) == replayed(data)
+
+
+def test_scenario_11_a_snapshot_from_beyond_the_log_end_is_removed() -> None:
+    disk, data, recovery_point = filled(checkpoint_after=0)
+    newest = max(name for name in disk.list(FOLDER) if name.endswith(".snapshot"))
+    beyond = f"{FOLDER}/{10_000:020d}.snapshot"
+    with_content(disk, beyond, read_file(disk, f"{FOLDER}/{newest}"))
+    assert state(open_log(disk, config=CONFIG, recovery_point=recovery_point)) == replayed(data)
+    assert not disk.exists(beyond)
+
+
+def test_scenario_12_an_open_transaction_comes_back_from_a_snapshot() -> None:
+    disk = VirtualDisk()
+    log = open_log(disk)
+    append(log, batch("a"))
+    append(log, produced(0, producer=2, transactional=True))
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    log = open_log(disk, recovery_point=recovery_point)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 1)
+    end_transaction(log, committed=True, producer=2)
+    assert log.last_stable_offset == 3
+
+
+def test_scenario_2_the_window_of_five_is_refilled_from_batch_headers() -> None:
+    disk = VirtualDisk()
+    log = open_log(disk)
+    for sequence in range(8):
+        append(log, produced(sequence))
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    log = open_log(disk, recovery_point=recovery_point)
+    for sequence in range(3, 8):
+        assert append(log, produced(sequence)).base_offset == sequence
+    with pytest.raises(KafkaError) as caught:
+        append(log, produced(2))
+    assert caught.value.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert log.log_end_offset == 8
+
+
+def test_nothing_below_the_recovery_point_is_read_again() -> None:
+    disk, _, recovery_point = filled(checkpoint_after=0)
+    log = open_log(disk, config=CONFIG, recovery_point=recovery_point)
+    fully = open_log(disk.copy(), config=CONFIG)
+    assert state(log) == state(fully)
+    damaged = disk.copy()
+    first = min(name for name in damaged.list(FOLDER) if name.endswith(".log"))
+    damaged.open(f"{FOLDER}/{first}").write(70, b"\xff")
+    assert open_log(damaged, config=CONFIG, recovery_point=recovery_point).log_end_offset == log.log_end_offset
+    assert open_log(damaged, config=CONFIG).log_end_offset == 0
+
+
+def test_a_hole_between_segments_ends_the_log() -> None:
+    disk, _, _ = filled()
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    assert len(names) > 2
+    second = int(names[1].removesuffix(".log"))
+    disk.remove(f"{FOLDER}/{names[1]}")
+    assert open_log(disk, config=CONFIG).log_end_offset == second
+
+
+def test_a_log_emptied_by_retention_keeps_its_end_after_a_crash() -> None:
+    disk = VirtualDisk()
+    log = open_log(disk, config=LogConfig(retention_ms=1))
+    for _ in range(3):
+        append(log, batch("a"))
+    disk.sync_directory("/")
+    disk.sync_directory("/data")
+    log.apply_retention(10**15)
+    disk.crash()
+    assert open_log(disk).log_end_offset == 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_power_cut_leaves_a_prefix_of_what_was_written(seed: int) -> None:
+    disk = VirtualDisk(Random(seed))
+    log = open_log(disk, config=CONFIG)
+    disk.sync_directory("/")
+    disk.sync_directory("/data")
+    disk.sync_directory(FOLDER)
+    fill(log)
+    data = [data for data, _ in batches(read_all(log))]
+    disk.crash()
+    log = open_log(disk, config=CONFIG)
+    kept = [data for data, _ in batches(read_all(log))]
+    assert kept == data[: len(kept)]
+    assert state(log) == replayed(kept)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_lies_below_the_recovery_point_survives_every_power_cut(seed: int) -> None:
+    disk = VirtualDisk(Random(seed))
+    log = open_log(disk, config=CONFIG)
+    disk.sync_directory("/")
+    disk.sync_directory("/data")
+    fill(log)
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    disk.sync_directory(FOLDER)
+    before = state(log)
+    for _ in range(3):
+        append(log, batch("lost?"))
+    disk.crash()
+    log = open_log(disk, config=CONFIG, recovery_point=recovery_point)
+    assert log.log_end_offset >= recovery_point
+    assert read_all(log).startswith(before["bytes"])
+
+
+def _is_caught(suffix: str, cut: int) -> bool:
+    """Whether a file cut there is known not to be whole. A cut between two entries leaves a shorter index, which is as
+    good as a longer one for offsets; for the others it is not, but their files are synced before the point moves."""
+    entry_size = {".txnindex": 34, ".timeindex": 12}.get(suffix)
+    return entry_size is None or cut % entry_size != 0
+
+
+def _starts(disk: VirtualDisk, names: list[str]) -> list[tuple[str, int]]:
+    found = []
+    for name in names:
+        position = 0
+        for data, _ in batches(read_file(disk, f"{FOLDER}/{name}")):
+            found.append((name, position))
+            position += len(data)
+    return found
+
+
+def _truncate(disk: VirtualDisk, path: str, size: int) -> None:
+    file = disk.open(path)
+    file.truncate(size)
+    file.close()
