@@ -6,7 +6,9 @@ only forward, and only to an offset that was written before the sync began.
 A group goes one of two ways:
 
 - through the journal: the new bytes of all its partitions are copied there, one sync covers them all;
-- directly, when at most two partitions wrote much: copying would cost more than a second sync.
+- directly, when at most two files are behind, and by much: copying would cost more than a second sync. *All* files of
+  the partition that are behind are synced then, not only the one written last: a start cuts a log at its first hole, so
+  a durable segment behind one would be lost.
 
 A sync that failed is not repeated on the same file: the kernel may already have dropped the pages it could not write.
 If the journal fails, it is given up for good, and the partitions' own files, whose pages it has not touched, are synced
@@ -27,8 +29,8 @@ from semel.log.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-_DIRECT_PARTITIONS_MAX: Final = 2
-_DIRECT_BYTES_MIN: Final = 128 * 1024
+DIRECT_FILES_MAX: Final = 2
+DIRECT_BYTES_MIN: Final = 128 * 1024  # per partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Unsynced:
     log: CommittedLog
     end_offset: int
     ranges: tuple[Range, ...]
+    own_files: tuple[File, ...]  # all that hold bytes which no sync of their own has covered, older ones included
     new_names_in: str | None  # the folder, while a segment created in it may have a name that is not durable
     names_version: int
 
@@ -65,7 +68,7 @@ class CommittedLog(Protocol):
 
     def synced(self, end_offset: int) -> None: ...
 
-    def names_synced(self, version: int) -> None: ...
+    def own_files_synced(self, end_offset: int, names_version: int) -> None: ...
 
     def go_offline(self, reason: str) -> None: ...
 
@@ -90,6 +93,7 @@ class Committer:
         call_soon: Callable[[Callable[[], None]], object],
         monotonic_ms: Callable[[], float],
         journal_is_full: Callable[[], None],
+        direct_bytes_min: int = DIRECT_BYTES_MIN,
     ) -> None:
         self._disk = disk
         self._worker = worker
@@ -97,6 +101,7 @@ class Committer:
         self._call_soon = call_soon
         self._monotonic_ms = monotonic_ms
         self._journal_is_full = journal_is_full
+        self._direct_bytes_min = direct_bytes_min
         self._written: dict[CommittedLog, None] = {}
         self._busy = False
         self._idle: list[Callable[[], None]] = []
@@ -140,10 +145,10 @@ class Committer:
         )
 
     def _journal_for(self, group: list[Unsynced]) -> Journal | None:
-        if len(group) > _DIRECT_PARTITIONS_MAX:
+        if sum(len(unsynced.own_files) for unsynced in group) > DIRECT_FILES_MAX:
             return self._journal
         size_bytes = sum(part.end - part.start for unsynced in group for part in unsynced.ranges)
-        return self._journal if size_bytes < _DIRECT_BYTES_MIN * len(group) else None
+        return self._journal if size_bytes < self._direct_bytes_min * len(group) else None
 
     def _make_durable(self, group: list[Unsynced], journal: Journal | None) -> _Outcome:
         """On the worker. Touches files only; what it found out is acted on by ``_finished``, on the loop."""
@@ -161,8 +166,8 @@ class Committer:
                 if unsynced.new_names_in is not None:
                     self._disk.sync_directory(unsynced.new_names_in)
                     outcome.syncs += 1
-                for part in unsynced.ranges:
-                    part.file.sync()
+                for file in unsynced.own_files:
+                    file.sync()
                     outcome.syncs += 1
             except OSError as error:
                 outcome.failed[unsynced.log] = error
@@ -187,7 +192,7 @@ class Committer:
                 unsynced.log.go_offline(f"sync failed: {error}")
                 continue
             if outcome.direct:
-                unsynced.log.names_synced(unsynced.names_version)
+                unsynced.log.own_files_synced(unsynced.end_offset, unsynced.names_version)
             unsynced.log.synced(unsynced.end_offset)
         if self._journal is not None and self._journal.is_full:
             self._journal_is_full()

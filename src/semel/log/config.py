@@ -321,6 +321,11 @@ class LogConfig:
     def delete(self) -> bool:
         return CleanupPolicy.DELETE in self.cleanup_policy
 
+    @property
+    def segment_age_max_ms(self) -> int:
+        """When a segment is closed although it is not full. Only closed segments are compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
     @classmethod
     def from_settings(cls, overrides: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
         """The settings of a topic: what was set on it, over the broker's defaults. Raises ``SettingError``."""

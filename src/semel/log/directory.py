@@ -19,7 +19,7 @@ from semel.clock import Clock
 from semel.errors import StorageError
 from semel.log import checkpoints
 from semel.log.checkpoints import MetaProperties
-from semel.log.commit import CommitStatistics, Committer
+from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, Lock, replace_file
 from semel.log.journal import FILE_SIZE_BYTES, Journal, read_entries
@@ -66,6 +66,7 @@ class LogDirectory:
         make_worker: Callable[[str], Worker],
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         journal_size_bytes: int = FILE_SIZE_BYTES,
+        direct_bytes_min: int = DIRECT_BYTES_MIN,
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -76,6 +77,7 @@ class LogDirectory:
         self._checkpoint_worker = make_worker("semel-checkpoint")
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._journal_size_bytes = journal_size_bytes
+        self._direct_bytes_min = direct_bytes_min
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
@@ -89,6 +91,14 @@ class LogDirectory:
     @property
     def statistics(self) -> CommitStatistics:
         return self._require_committer().statistics
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    def free_bytes(self) -> int:
+        """How much more the disk would take."""
+        return self._disk.free_bytes(self.path)
 
     # Opening
 
@@ -180,6 +190,7 @@ class LogDirectory:
             call_soon=self._loop.call_soon,
             monotonic_ms=self._clock.monotonic_ms,
             journal_is_full=self._journal_is_full,
+            direct_bytes_min=self._direct_bytes_min,
         )
 
     def _attach(self, log: PartitionLog, synced: bool) -> None:

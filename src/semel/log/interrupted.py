@@ -1,16 +1,22 @@
 """What a crash in the middle of replacing files leaves behind, and how it is brought to an end.
 
-A cleaner replaces segments in this order, and a crash may fall behind every step:
+Compaction replaces segments in this order, and a crash may fall behind every step:
 
-1. the new segment is written as ``<base>.log.cleaned`` (and its indexes likewise) and synced;
-2. its indexes are renamed to ``.swap``, then the log file, then the folder is synced: **this is the commit point**;
+1. the new segment is written as ``<base>.log.cleaned``, its three indexes under their names with ``.swap``; all four
+   are synced, then the folder;
+2. the log file is renamed to ``.log.swap``, then the folder is synced: **this is the commit point**;
 3. the old segments that it covers are removed;
-4. the ``.swap`` files lose their ending, the log file last.
+4. the indexes lose ``.swap``, then the folder is synced;
+5. the log file loses ``.swap``.
 
-So a ``.log.swap`` means that the replacement counts and is to be finished; without one it never happened.
+So a ``.log.swap`` means that the replacement counts and is to be finished, and its indexes are there, under the one
+name or the other; without one it never happened. A name is durable only after a sync, and one change of names may
+survive a power cut without an earlier one: hence the syncs. The new segment covers every one that begins within it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from semel.errors import DecodeError
 from semel.log.disk import Disk
@@ -28,10 +34,13 @@ def finish_interrupted(disk: Disk, folder: str) -> list[str]:
     for name in names:
         if name.endswith((CLEANED, DELETED, ".tmp")):
             disk.remove(f"{folder}/{name}")
-    swaps = [name for name in names if name.endswith(".log" + SWAP)]
-    for name in swaps:
-        base_offset = int(name.removesuffix(".log" + SWAP))
-        _finish_swap(disk, folder, names, base_offset)
+    for name in names:
+        if name.endswith(".log" + SWAP):
+            base_offset = int(name.removesuffix(".log" + SWAP))
+            last_offset = _last_offset(disk, f"{folder}/{name}", base_offset)
+            begun = [int(other.removesuffix(".log")) for other in names if other.endswith(".log")]
+            finish_swap(disk, folder, base_offset, [other for other in begun if base_offset < other <= last_offset])
+            disk.sync_directory(folder)
     names = disk.list(folder)
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name in names:
@@ -41,19 +50,25 @@ def finish_interrupted(disk: Disk, folder: str) -> list[str]:
     return disk.list(folder)
 
 
-def _finish_swap(disk: Disk, folder: str, names: list[str], base_offset: int) -> None:
-    last_offset = _last_offset(disk, f"{folder}/{file_name(base_offset, '.log' + SWAP)}", base_offset)
-    for name in names:
-        if name.endswith(".log") and base_offset < int(name.removesuffix(".log")) <= last_offset:
-            for suffix in SUFFIXES:
-                disk.remove(f"{folder}/{file_name(int(name.removesuffix('.log')), suffix)}")
+def finish_swap(disk: Disk, folder: str, base_offset: int, covered: Sequence[int]) -> None:
+    """Steps 3 to 5. Done twice, or begun anew after a crash, they end the same."""
+    for old in covered:
+        for suffix in SUFFIXES:
+            disk.remove(f"{folder}/{file_name(old, suffix)}")
     for suffix in INDEX_SUFFIXES:
         path = f"{folder}/{file_name(base_offset, suffix)}"
         if disk.exists(path + SWAP):
             disk.rename(path + SWAP, path)
+    disk.sync_directory(folder)
     path = f"{folder}/{file_name(base_offset, '.log')}"
     disk.rename(path + SWAP, path)
-    disk.sync_directory(folder)
+
+
+def remove_unfinished(disk: Disk, folder: str) -> None:
+    """Undo what has not reached its commit point: a pass was dropped, and nobody will finish it."""
+    for name in disk.list(folder):
+        if name.endswith(CLEANED) or (name.endswith(SWAP) and not name.endswith(".log" + SWAP)):
+            disk.remove(f"{folder}/{name}")
 
 
 def _last_offset(disk: Disk, path: str, base_offset: int) -> int:

@@ -122,6 +122,8 @@ class PartitionLog:
         self._last_stable_offset = self._compute_last_stable_offset()
         # From where on nothing has been handed to the committer yet.
         self._unsynced_from = (segments.active, segments.active.size_bytes, log_end_offset)
+        # Below this, the segments' own files are synced; above it, perhaps only the journal is.
+        self._own_files_synced_to = recovery_point
         self._epochs_changed = True
         self._names_version = 0
         self._names_synced = 0
@@ -229,7 +231,7 @@ class PartitionLog:
                 segment_bytes=config.segment_bytes,
                 segment_index_bytes=config.segment_index_bytes,
             )
-            and active.age_ms(now_ms, header.max_timestamp) <= config.segment_ms
+            and active.age_ms(now_ms, header.max_timestamp) <= config.segment_age_max_ms
         ):
             return active
         return self.roll(now_ms)
@@ -240,14 +242,13 @@ class PartitionLog:
         if active.base_offset == self.log_end_offset:
             return active
         try:
-            for file in active.write_indexes(final=True):
-                file.close()
             self._write_snapshot()
             segment = Segment(self._disk, self.folder, self.log_end_offset, created_ms=now_ms, create=True)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: a new segment could not be made: {error}"
             ) from error
+        active.finish()
         self.segments.add(segment)
         self._names_version += 1
         return segment
@@ -278,15 +279,17 @@ class PartitionLog:
         active = self.segments.active
         self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
         new_names_in = self.folder if self._names_synced < self._names_version else None
-        return Unsynced(self, self.log_end_offset, tuple(ranges), new_names_in, self._names_version)
+        own_files = tuple(segment.file for segment in self.segments.reaching(self._own_files_synced_to))
+        return Unsynced(self, self.log_end_offset, tuple(ranges), own_files, new_names_in, self._names_version)
 
     def synced(self, end_offset: int) -> None:
         if self.offline is None and end_offset > self.durable_offset:
             self.durable_offset = end_offset
             self.on_durable(self)
 
-    def names_synced(self, version: int) -> None:
-        self._names_synced = max(self._names_synced, version)
+    def own_files_synced(self, end_offset: int, names_version: int) -> None:
+        self._own_files_synced_to = max(self._own_files_synced_to, end_offset)
+        self._names_synced = max(self._names_synced, names_version)
 
     def go_offline(self, reason: str) -> None:
         """Nothing is served from here until the process starts again and recovers the log from what is on disk."""
@@ -317,10 +320,13 @@ class PartitionLog:
         """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already."""
         if self.offline is not None or (self.recovery_point == self.log_end_offset and not self._epochs_changed):
             return None
-        segments = self.segments.reaching(self.recovery_point)
+        # The one that ends there too: it may have been closed since, and its indexes with it.
+        segments = self.segments.reaching(self.recovery_point - 1)
         index_files: list[File] = []
         for segment in segments:
-            index_files += segment.write_indexes(final=closing)
+            if closing:
+                segment.finish()
+            index_files += segment.write_indexes()
         epochs = self.epochs.to_text() if self._epochs_changed else None
         self._epochs_changed = False
         return Checkpoint(
@@ -340,7 +346,7 @@ class PartitionLog:
         previous = self.recovery_point
         # A truncation may have come in between.
         self.recovery_point = max(previous, min(checkpoint.offset, self.log_end_offset))
-        self.names_synced(checkpoint.names_version)
+        self.own_files_synced(self.recovery_point, checkpoint.names_version)
         if previous < self.recovery_point and all(segment.base_offset != previous for segment in self.segments):
             self._disk.remove(self._snapshot_path(previous))
 
@@ -359,6 +365,7 @@ class PartitionLog:
         if self.epochs.truncate_from_end(end_offset):
             self._epochs_changed = True
         self.recovery_point = min(self.recovery_point, end_offset)
+        self._own_files_synced_to = min(self._own_files_synced_to, end_offset)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         active = self.segments.active
@@ -483,14 +490,28 @@ class PartitionLog:
             self.roll(now_ms)
             # The new segment carries the log end in its name: that must survive before the old one goes.
             self._disk.sync_directory(self.folder)
-            self.names_synced(self._names_version)
+            self._names_synced = self._names_version
         following = self.segments[self.segments.number_for(segments[-1].base_offset) + 1]
         self._advance_log_start(following.base_offset)
         self.segments.replace(segments, ())
+        aborted = any(segment.transaction_index.entries for segment in segments)
+        for segment in segments:
+            self._disk.remove(segment.path(".log"))
+            if aborted:
+                # A power cut may undo any of this: it must not bring back records without what says they were aborted.
+                self._disk.sync_directory(self.folder)
         for segment in segments:
             segment.remove()
             if segment.base_offset != self.recovery_point:
                 self._disk.remove(self._snapshot_path(segment.base_offset))
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Compaction has made ``new`` from ``old``, which are closed and synced. The files are the caller's."""
+        following = self.segments[self.segments.number_for(old[-1].base_offset) + 1]
+        if self._unsynced_from[0] in old:
+            # Nothing was written since: or the committer would take the whole of the new segment for unsynced.
+            self._unsynced_from = (following, 0, following.base_offset)
+        self.segments.replace(old, (new,))
 
     def close(self) -> None:
         for segment in self.segments:

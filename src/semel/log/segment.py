@@ -45,10 +45,13 @@ class Place(NamedTuple):
 
 
 class Segment:
-    def __init__(self, disk: Disk, folder: str, base_offset: int, *, created_ms: int, create: bool = False) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: int, *, created_ms: int, create: bool = False, ending: str = ""
+    ) -> None:
         self._disk = disk
         self.folder = folder
         self.base_offset = base_offset
+        self.ending = ending  # what the names of the files end with while the segment is not part of the log yet
         self.created_ms = created_ms
         self.file: File = disk.open(self.path(".log"), create=create)
         self.size_bytes = 0 if create else self.file.size()
@@ -59,12 +62,13 @@ class Segment:
         self.offset_of_largest_timestamp = base_offset
         self._bytes_since_index_entry = 0
         self._first_timestamp: int | None = None
+        self._finished = False
 
     def __repr__(self) -> str:
         return f"<Segment {self.path('.log')} {self.size_bytes} bytes>"
 
     def path(self, suffix: str) -> str:
-        return f"{self.folder}/{file_name(self.base_offset, suffix)}"
+        return f"{self.folder}/{file_name(self.base_offset, suffix)}{self.ending}"
 
     # Writing
 
@@ -108,6 +112,7 @@ class Segment:
         """Keep the file up to ``position``, which is where the batch with ``offset`` would begin."""
         self.file.truncate(position)
         self.size_bytes = position
+        self._finished = False
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -116,13 +121,16 @@ class Segment:
             self._first_timestamp = None
         self.find_largest_timestamp(offset)
 
-    def write_indexes(self, *, final: bool) -> list[File]:
-        """Bring the index files up to date and return them, open, for whoever syncs them.
+    def finish(self) -> None:
+        """No batch will follow: close the time index with the largest timestamp, so that a start need not seek it."""
+        self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+        self._finished = True
 
-        ``final`` closes the time index with the segment's largest timestamp, so that a start need not look for it.
+    def write_indexes(self) -> list[File]:
+        """Bring the index files up to date and return those that changed, open, for whoever syncs them.
+
+        Nobody else writes them: a file that was written and not synced could be torn behind a recovery point.
         """
-        if final:
-            self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
         changed: list[File] = []
         indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
             self.offset_index,
@@ -130,8 +138,8 @@ class Segment:
             self.transaction_index,
         )
         for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
-            # A closed segment has an offset and a time index even if they are empty: that is what operators expect.
-            if index.has_unwritten or (final and index is not self.transaction_index):
+            # A finished segment has an offset and a time index even if they are empty: operators look for them.
+            if index.has_unwritten or (self._finished and index is not self.transaction_index):
                 file = self._disk.open(self.path(suffix), create=True)
                 index.flush(file)
                 changed.append(file)
@@ -183,21 +191,23 @@ class Segment:
                 return
             position += within
 
-    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    def batches(
+        self, position: int = 0, *, step_bytes: int = _SCAN_BYTES
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Every whole batch from ``position`` on, with its bytes. Stops in front of anything that is not one."""
         end = self.size_bytes
-        size = _SCAN_BYTES
+        size = step_bytes
         while position + HEADER_SIZE <= end:
             chunk = memoryview(self.file.read(position, min(size, end - position)))
             within = 0
-            size = _SCAN_BYTES
+            size = step_bytes
             while within + HEADER_SIZE <= len(chunk):
                 try:
                     header = parse_header(chunk, within)
                 except DecodeError:
                     return
                 if within + header.size_bytes > len(chunk):
-                    size = max(_SCAN_BYTES, header.size_bytes)
+                    size = max(step_bytes, header.size_bytes)
                     break
                 yield position + within, header, chunk[within : within + header.size_bytes]
                 within += header.size_bytes

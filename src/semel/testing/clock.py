@@ -33,7 +33,7 @@ class VirtualClock:
         self.skew_ms += ms
 
     def _elapsed_us(self) -> int:
-        # Rounded, not cut: 0.1 + 0.2 seconds must read as 300 ms, or a timer that fires on time would seem early.
+        # Rounded, not cut: 0.1 + 0.7 seconds must read as 800 ms, or a timer that fires on time would seem early.
         return round(self._loop.time() * 1_000_000)
 
 

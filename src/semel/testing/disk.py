@@ -174,8 +174,10 @@ class VirtualDisk:
             raise _error(errno.ENOENT, old)
         if node is replaced:
             return
-        if isinstance(node, Folder) and os.path.commonpath((old, new)) == os.path.normpath(old):
+        if _above(old, new):
             raise _error(errno.EINVAL, new)
+        if _above(new, old):
+            raise _error(errno.ENOTEMPTY, new)
         if isinstance(replaced, Folder) and not isinstance(node, Folder):
             raise _error(errno.EISDIR, new)
         if isinstance(node, Folder) and isinstance(replaced, CachedFile):
@@ -331,6 +333,10 @@ class VirtualDisk:
         self._life = object()
         self._locks.clear()
         self._halted = False
+
+
+def _above(folder: str, path: str) -> bool:
+    return os.path.normpath(path).startswith(os.path.normpath(folder) + "/")
 
 
 def _error(code: int, path: str) -> OSError:

@@ -135,7 +135,7 @@ class Folders:
 
     def _settle(self, random: Random, unsynced: Unsynced) -> None:
         if unsynced is Unsynced.ANY:
-            unsynced = random.choice((Unsynced.LOST, Unsynced.KEPT, Unsynced.ANY))
+            unsynced = random.choice((Unsynced.LOST, Unsynced.KEPT, Unsynced.ANY, Unsynced.ANY))
         undone: set[tuple[int, str]] = set()
         unmade: set[int] = set()
         for change in self._pending:

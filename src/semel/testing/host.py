@@ -5,7 +5,8 @@
     RUNNING or PAUSED --cut_power--> DEAD  the machine dies; what it synced is still there
     DEAD --start--> RUNNING                a new process on the same disk
 
-After its death nothing of a process runs, and nothing that it left on the stack can write, sync or send.
+Any other transition changes nothing, so that faults may be thrown at a host without asking how it is. After its death
+nothing of a process runs, and nothing that it left on the stack can write, sync or send.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ class VirtualHost:
 
     def pause(self) -> None:
         """The process stops, as by SIGSTOP: no timer fires, and nothing reaches or leaves it."""
-        self._loop.pause(self._process)
-        self._cables.pause(self.name)
+        if self._process.state is ProcessState.RUNNING:
+            self._loop.pause(self._process)
+            self._cables.pause(self.name)
 
     def resume(self) -> None:
-        self._loop.resume(self._process)
-        self._cables.resume(self.name)
+        if self._process.state is ProcessState.PAUSED:
+            self._loop.resume(self._process)
+            self._cables.resume(self.name)
 
     def kill(self) -> None:
         """``kill -9``: the process is gone at once, and its peers lose their connections."""

@@ -132,13 +132,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def kill(self, process: Process) -> None:
         """From now on nothing of the process runs, except what is on the stack at this moment."""
+        # Kept until the run ends: were they collected now, their `finally` blocks would run after death.
+        self._abandoned += [task for task in self._pending_tasks() if task.process is process]
         for handle in process._held + self._taken_from_queues(process):
             handle.cancel()
         process._held = []
         process.state = ProcessState.DEAD
         self._interrupted.add(process)
-        # Kept until the run ends: were they collected now, their `finally` blocks would run after death.
-        self._abandoned += [task for task in self._pending_tasks() if task.process is process]
 
     def _taken_from_queues(self, process: Process) -> list[asyncio.Handle]:
         ready = []
@@ -271,9 +271,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._winding_down = True
         self._duration_s_max = float("inf")
         self._steps_max = self._steps + 100_000
-        tasks = self._pending_tasks()
-        self._abandoned.clear()
         self._interrupted.clear()
+        abandoned, self._abandoned = self._abandoned, []
+        for task in abandoned:
+            # Its next step may have been dropped with the process, so it cannot be cancelled; it can be closed.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with contextlib.suppress(BaseException):
+                task.get_coro().close()
+        tasks = [task for task in self._pending_tasks() if task not in abandoned]
         for task in tasks:
             task.cancel()
         # A task that neither ends nor waits for anything must not hide why the run ended.

@@ -182,6 +182,10 @@ class VirtualNetwork:
         except BaseException:
             connection.client.abort()
             raise
+        if connection.client.gone:
+            raise ConnectionResetError(
+                errno.ECONNRESET, f"{destination}:{port} was lost while {source} connected to it"
+            )
         connection.client.made(factory, contextvars.copy_context())
         return connection.client, connection.client.get_protocol()
 

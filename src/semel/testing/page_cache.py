@@ -21,7 +21,7 @@ class Unsynced(Enum):
     LOST = "lost"
     KEPT = "kept"
     ANY = "any"
-    """Some of it, as chance will have it: for a third of the files all, for a third nothing."""
+    """Some of it, as chance will have it: for a quarter of the files all, for a quarter nothing."""
 
 
 class Change(NamedTuple):
@@ -82,7 +82,7 @@ class CachedFile:
 
     def _after_power_cut(self, random: Random, unsynced: Unsynced) -> bytearray:
         if unsynced is Unsynced.ANY:
-            unsynced = random.choice((Unsynced.LOST, Unsynced.KEPT, Unsynced.ANY))
+            unsynced = random.choice((Unsynced.LOST, Unsynced.KEPT, Unsynced.ANY, Unsynced.ANY))
         if unsynced is Unsynced.ANY:
             return _written_back(self.durable, self.pending, random)
         content = bytearray(self.durable)

@@ -47,7 +47,6 @@ class Pipe:
         self._unsent: deque[tuple[float, memoryview | Ending]] = deque()
         self._in_flight: deque[tuple[float, bytes | Ending]] = deque()
         self._window_bytes = WINDOW_BYTES
-        self._latest_arrival = 0.0
         self._arrival: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._stalled = False
@@ -122,8 +121,7 @@ class Pipe:
     def _fly(self, item: bytes | Ending, not_before: float) -> None:
         medium = self._medium
         due = max(not_before, medium.loop.time() + medium.delay_s(self.source, self.destination))
-        self._latest_arrival = max(self._latest_arrival, due)
-        self._in_flight.append((self._latest_arrival, item))
+        self._in_flight.append((due, item))  # It waits for those before it, even if they are due later.
 
     def _pieces(self, data: memoryview) -> Iterator[bytes]:
         """Usually whole, sometimes in two or three: every boundary is possible."""

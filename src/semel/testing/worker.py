@@ -36,7 +36,6 @@ class VirtualWorker:
         self._waiting: deque[Callable[[], Callable[[], None]]] = deque()
         self._finished: deque[Callable[[], None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._told_at = 0.0
         self._ended = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
@@ -86,10 +85,9 @@ class VirtualWorker:
             self._begin()
 
     def _finish(self, tell: Callable[[], None]) -> None:
+        # Through a queue, whichever timer fires first: a later result must not overtake.
         self._finished.append(tell)
-        # Never earlier than the one before: a later result must not overtake.
-        self._told_at = max(self._told_at, self._loop.time() + self._hop_ms(self._random) / 1000)
-        self._loop.call_at(self._told_at, self._tell)
+        self._loop.call_later(self._hop_ms(self._random) / 1000, self._tell)
 
     def _tell(self) -> None:
         if self._finished:

@@ -4,7 +4,8 @@ The law: ``decompress`` gives back at most ``size_max`` bytes, and what claims t
 allocated. Size fields are the sender's word, so they are never trusted, only compared with the bound. Whatever is
 malformed, cut off or followed by something else is a ``DecodeError``.
 
-gzip is the standard library's, the others come from ``cramjam``, which is loaded when the first of them is used.
+gzip is the standard library's, the others come from ``cramjam``, which is loaded when the first of them is used. It has
+to be 2.14 or newer: before, it took the end of the first lz4 frame for the end of the stream and dropped the rest.
 """
 
 from __future__ import annotations

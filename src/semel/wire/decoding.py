@@ -121,16 +121,16 @@ class _DecoderSource:
                 source.line(f"{tag}, p = read_varint(b, p)")
                 source.line(f"{size}, p = read_varint(b, p)")
                 source.line(f"{stop} = p + {size}")
-                source.line(f"if {stop} > end: {self._refuse(path + 'tag {' + tag + '}', 'size {' + size + '}')}")
+                refuse = self._refuse(f"{path}tag {{{tag}}}", f"size {{{size}}}")
+                source.line(f"if {stop} > end: {refuse}")
                 for field in tagged:
                     with source.block(f"if {tag} == {field.tag}"):
                         nullable = field.nullable_in(self._version)
                         value = self._value(field.type, nullable, f"{path}{field.name}", field.name)
                         self._flush()
                         source.line(f"{values[field.name]} = {value}")
-                        source.line(
-                            f"if p != {stop}: {self._refuse(path + field.name, 'it is not {' + size + '} bytes')}"
-                        )
+                        refuse = self._refuse(f"{path}{field.name}", f"it is not {{{size}}} bytes")
+                        source.line(f"if p != {stop}: {refuse}")
                         source.line("continue")
                 source.line(f"p = {stop}")
 
@@ -168,7 +168,8 @@ class _DecoderSource:
         length = self._length(code, path)
         with self._unless_null(nullable, length, value):
             source.line(f"stop = p + {length}")
-            source.line(f"if {length} < 0 or stop > end: {self._refuse(path, 'length {' + length + '}')}")
+            refuse = self._refuse(path, f"length {{{length}}}")
+            source.line(f"if {length} < 0 or stop > end: {refuse}")
             source.line(f"{value} = {expression}")
             source.line("p = stop")
 
@@ -179,7 +180,8 @@ class _DecoderSource:
         assert least, f"{path}: a count of elements without bytes has no bound"
         with self._unless_null(nullable, count, value):
             needed = count if least == 1 else f"{count} * {least}"
-            source.line(f"if {count} < 0 or {needed} > end - p: {self._refuse(path, 'count {' + count + '}')}")
+            refuse = self._refuse(path, f"count {{{count}}}")
+            source.line(f"if {count} < 0 or {needed} > end - p: {refuse}")
             if isinstance(array.element, Fixed):
                 source.line(f"{value} = list(unpack_from(f'>{{{count}}}{array.element.code}', b, p))")
                 source.line(f"p += {needed}")
@@ -198,7 +200,8 @@ class _DecoderSource:
         self._read(marker, "b")
         self._flush()
         with self._unless_null(True, marker, value):
-            source.line(f"if {marker} != 1: {self._refuse(path, 'a marker that is not -1 or 1 but {' + marker + '}')}")
+            refuse = self._refuse(path, f"a marker that is not -1 or 1 but {{{marker}}}")
+            source.line(f"if {marker} != 1: {refuse}")
             source.line(f"{value} = {self._struct(wire_type.struct_class, f'{path}.')}")
         return value
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.properties.wire.message_strategies import legal_in, message_classes, messages, versions, with_one_of_each
 
 from semel.errors import DecodeError
 from semel.wire.codec import decode, decoder, encode
+from tests.properties.wire.message_strategies import legal_in, message_classes, messages, versions, with_one_of_each
 
 MUTATIONS_PER_MESSAGE = 25
 

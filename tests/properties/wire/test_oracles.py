@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.properties.wire.kafka_python_oracle import encode_with_kafka_python
-from tests.properties.wire.kio_oracle import encode_with_kio
-from tests.properties.wire.message_strategies import as_of, message_classes, messages, versions, with_one_of_each
 
 from semel.wire.apis import APIS
 from semel.wire.codec import encode
+from tests.properties.wire.kafka_python_oracle import encode_with_kafka_python
+from tests.properties.wire.kio_oracle import encode_with_kio
+from tests.properties.wire.message_strategies import as_of, message_classes, messages, versions, with_one_of_each
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*", "ignore:open_text is deprecated")
 

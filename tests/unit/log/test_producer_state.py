@@ -154,6 +154,7 @@ def test_batch_older_than_the_last_five_is_called_a_duplicate__scenario_2(partit
         pytest.param(20, 4, id="the first part of a batch"),
         pytest.param(12, 10, id="two batches as one"),
         pytest.param(3, 5, id="half in the window, half older"),
+        pytest.param(1, 5, id="one in the window, the others older"),
     ],
 )
 def test_partial_overlap_is_out_of_order__scenario_2(partition: Partition, sequence: int, count: int) -> None:
@@ -176,7 +177,7 @@ def test_sequences_below_a_gap_in_the_log_are_not_called_duplicates(partition: P
     partition.send(0, 5)
     for sequence in range(20, 50, 5):
         partition.replay(batch(sequence, 5))
-    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, partition.states, batch(10, 5))
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, partition.states, batch(15, 5))
     refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, partition.states, batch(20, 5))
 
 
@@ -473,6 +474,14 @@ def test_batch_twice_in_one_request_is_out_of_order(partition: Partition) -> Non
         partition.states.check(batch(0, 5), pending=pending)
 
 
+def test_new_epoch_in_a_request_has_no_duplicates_in_the_old_one(partition: Partition) -> None:
+    partition.send(5, 5)
+    pending = Pending()
+    assert partition.states.check(batch(0, epoch=1), pending=pending) is None
+    with pytest.raises(KafkaError, match="sequence 5 after 0 .* expected 1"):
+        partition.states.check(batch(5, 5, epoch=1), pending=pending)
+
+
 def test_duplicate_among_several_batches_is_told_by_its_offsets_or_refused_but_never_as_a_success(
     partition: Partition,
 ) -> None:
@@ -599,7 +608,13 @@ def test_refilling_takes_only_what_precedes(partition: Partition) -> None:
     states.remember_earlier(batch(0, 5, offset=-5, producer=8))
     assert states.describe() == partition.states.describe()
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, states, batch(30, 5))
+    refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, states, batch(15, 5))
     assert states.check(batch(25, 5)) is None
+
+
+def test_batch_with_the_wrap_inside_is_recognised_after_loading(partition: Partition) -> None:
+    partition.send(INT32_MAX - 9, 10 + 5)
+    assert partition.reloaded().check(batch(INT32_MAX - 9, 15)) == Duplicate(0, 14, 0)
 
 
 def test_describe_lists_producers_by_id(partition: Partition) -> None:

@@ -102,7 +102,7 @@ def filled(*, checkpoint_after: int | None = None) -> tuple[VirtualDisk, list[by
         append(log, produced(0, "g", producer=9))
     # The indexes as a crash finds them: partly written, beyond the recovery point too.
     for segment in log.segments:
-        segment.write_indexes(final=False)
+        segment.write_indexes()
     log._write_snapshot()
     data = [data for data, _ in batches(read_all(log))]
     return disk, data, recovery_point
@@ -239,8 +239,9 @@ def test_a_log_emptied_by_retention_keeps_its_end_after_a_crash() -> None:
     log = open_log(disk, config=LogConfig(retention_ms=1))
     for _ in range(3):
         append(log, batch("a"))
-    disk.sync_directory("/")
-    disk.sync_directory("/data")
+    for folder in ("/", "/data", FOLDER):
+        disk.sync_directory(folder)
+    log.segments.active.file.sync()
     log.apply_retention(10**15)
     disk.crash()
     assert open_log(disk).log_end_offset == 3

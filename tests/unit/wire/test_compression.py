@@ -182,18 +182,27 @@ def test_skippable_frames_are_skipped(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("size_max", [0, 1, 1000, 2**20, 2**30])
-def test_the_bound_on_a_frame_covers_its_content_and_never_exceeds_the_limit(size_max: int) -> None:
-    for data in SAMPLES.values():
-        for bound, stream in (
-            (lz4_size_bound, lz4.frame.compress(data)),
-            (lz4_size_bound, lz4.frame.compress(data, block_size=7, block_checksum=True, store_size=False) * 2),
-            (zstd_size_bound, zstandard.ZstdCompressor().compress(data)),
-            (
-                zstd_size_bound,
-                zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(data) * 2,
-            ),
-        ):
-            assert min(len(data), size_max) <= bound(stream, size_max) <= size_max
+@pytest.mark.parametrize("data", SAMPLES.values(), ids=SAMPLES)
+def test_the_bound_on_a_stream_covers_its_content_and_never_exceeds_the_limit(data: bytes, size_max: int) -> None:
+    """Frames of every shape, each behind one of another shape: a wrong step over the first would miss the second."""
+    lz4_frames = [
+        lz4.frame.compress(part, block_size=block_size, store_size=store_size, **checksums)
+        for part in (b"small", data)
+        for block_size in (4, 7)
+        for store_size in (True, False)
+        for checksums in ({}, {"block_checksum": True}, {"content_checksum": True})
+    ]
+    zstd_frames = [
+        zstandard.ZstdCompressor(write_content_size=size, write_checksum=checksum, write_dict_id=False).compress(part)
+        for part in (b"small", b"middle" * 100, data)
+        for size in (True, False)
+        for checksum in (True, False)
+    ]
+    for bound, frames in ((lz4_size_bound, lz4_frames), (zstd_size_bound, zstd_frames)):
+        for first in frames:
+            assert min(len(data), size_max) <= bound(first + frames[-1], size_max) <= size_max
+            alone = bound(frames[-1], 2**30)
+            assert alone < bound(first + frames[-1], 2**30)
 
 
 def snappy_by_hand(block: bytes) -> bytes:

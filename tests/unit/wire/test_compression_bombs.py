@@ -26,7 +26,7 @@ Bomb = Callable[[], bytes]
 
 
 def gzip_in_one_member() -> bytes:
-    return zlib.compress(bytes(64 * MEBIBYTE), 1, 31)
+    return zlib.compress(bytes(64 * MEBIBYTE), 9, 31)
 
 
 def gzip_in_many_members() -> bytes:

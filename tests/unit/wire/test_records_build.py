@@ -69,6 +69,11 @@ def test_an_emptied_batch_is_a_header_that_keeps_its_producer(codec: Codec) -> N
     assert list(iterate_records(batch)) == []
 
 
+def test_a_batch_without_records_and_time_has_no_timestamp() -> None:
+    header = parse_header(build_batch([], last_offset_delta=0))
+    assert (header.base_timestamp, header.max_timestamp) == (-1, -1)
+
+
 def test_a_delete_horizon_leaves_the_timestamps_of_the_records_alone() -> None:
     batch = build_batch(RECORDS, delete_horizon_ms=1_800_000_000_000)
     header = parse_header(batch)

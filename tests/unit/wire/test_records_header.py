@@ -228,6 +228,9 @@ def test_the_crc_notices_every_bit_it_covers() -> None:
 
 def test_the_crc_of_a_cut_batch_does_not_hold() -> None:
     assert not verify_crc(BATCH[:-1], 0, parse_header(BATCH))
+    # The length is outside the CRC, so the checksum of what is there can be right.
+    longer = changed(BATCH_LENGTH_POSITION, ">i", len(BATCH) - 12 + 1)
+    assert not verify_crc(longer, 0, parse_header(longer))
 
 
 def test_offset_and_epoch_are_patched_in_place_and_the_crc_still_holds() -> None:

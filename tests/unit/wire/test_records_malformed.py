@@ -55,6 +55,7 @@ def test_the_smallest_record_is_read() -> None:
         (b"\xff\xff\xff\xff\xff\x01" + bytes(6), "more than 32 bits"),
         (b"\x80\x80\x80\x80\x80\x01" + bytes(6), "more than 32 bits"),
         (b"\xff\xff\xff\xff\x1f" + bytes(6), "more than 32 bits"),
+        (b"\x8c\x80\x80\x80\x80\x00" + bytes(6), "more than 32 bits"),
         (b"\x80" * 7, "more than 32 bits"),
         (record(ATTRIBUTES, b"\x80" * 10 + b"\x01", OFFSET, NULL, NULL, NO_HEADERS), "more than 64 bits"),
         (record(ATTRIBUTES, b"\xff" * 9 + b"\x02", OFFSET, NULL, NULL, NO_HEADERS), "more than 64 bits"),
@@ -128,6 +129,17 @@ def test_offsets_beyond_64_bits_are_refused() -> None:
 def test_timestamps_overflow_as_they_do_in_kafka() -> None:
     records = [Record(0, 2**63 - 1), Record(1, -(2**63))]
     assert list(iterate_records(build_batch(records))) == records
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_records_that_decompress_to_more_than_the_limit_are_refused(codec: Codec) -> None:
+    records = [Record(0, 1, b"key", b"v" * 100_000)]
+    batch = build_batch(records, codec=codec)
+    size = len(build_batch(records)) - HEADER_SIZE
+    assert list(iterate_records(batch, size_max=size)) == records
+    for read in (iterate_records, validate_records):
+        with pytest.raises(DecodeError, match=codec.name):
+            read(batch, size_max=size - 1)
 
 
 def test_an_unknown_codec_is_refused_by_its_number() -> None:

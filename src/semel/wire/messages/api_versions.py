@@ -3,6 +3,8 @@
 The first request on a connection. Its response always has header v0, and a version that the broker does not know is
 answered with UNSUPPORTED_VERSION in a body of version 0. Clients switch to transactions V2 only if
 ``finalized_features`` has ``transaction.version`` 2 and ``finalized_features_epoch`` is not negative.
+
+Up to version 3, a supported feature whose ``min_version`` is 0 must be left out: Java clients of that time refuse it.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def iterate_records(
 ) -> Iterator[Record]:
     """The records of the batch at ``position``, in order.
 
-    The call itself reads the header and decompresses to at most ``size_max`` bytes; a record is decoded when it is asked
-    for. Offsets grow from record to record and stay within the header's range; compaction leaves gaps, so they need not
-    be consecutive.
+    The call reads the header and decompresses to at most ``size_max`` bytes; a record is decoded when it is asked for.
+    Offsets grow from record to record and stay within the header's range; compaction leaves gaps, so they need not be
+    consecutive.
     """
     header = parse_header(buffer, position)
     if header.size_bytes > len(buffer) - position:

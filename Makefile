@@ -1,0 +1,68 @@
+# Every target brings its own environment: Python 3.11 or newer, make and git are all a fresh machine needs.
+# PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+CHECKED := src tests tools benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help environment demo check test test-kafka kafka-jars bench simulate docs clean
+
+help:
+	@echo "make demo           see the broker at work: produce, kill -9, restart, consume, verdict"
+	@echo "make test           check, then every test that needs nothing but Python (and kcat, where it is)"
+	@echo "make check          ruff, mypy --strict, import layers"
+	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"
+	@echo "make bench          Semel and Apache Kafka side by side; make bench ARGS=--quick to try it"
+	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
+	@echo "make campaign-kill  fifty kills; goes on where it was interrupted (campaign-simulation: the same for seeds)"
+	@echo "make docs           write the documents that are generated from the code"
+	@echo "make clean          remove caches; .venv and the jars stay"
+
+environment:
+	@command -v $(PYTHON) >/dev/null || { echo "semel: there is no $(PYTHON) on PATH; Python 3.11 or newer is needed" >&2; exit 1; }
+	@$(PYTHON) tools/bootstrap.py
+
+demo: environment
+	@echo "semel: a broker, two producers, three kills, one consumer"
+	@$(RUN) -m tools.demo
+
+check: environment
+	@echo "semel: ruff, mypy --strict, import layers"
+	@$(RUN) -m ruff check --quiet $(CHECKED)
+	@$(RUN) -m ruff format --check --quiet $(CHECKED) || { echo "semel: run .venv/bin/ruff format $(CHECKED)" >&2; exit 1; }
+	@$(RUN) -m mypy --no-error-summary
+	@$(RUN) -m mypy --no-error-summary --strict -p tools -p benchmarks
+	@.venv/bin/lint-imports --no-logo >.cache/lint-imports.txt || { cat .cache/lint-imports.txt; exit 1; }
+
+test: check
+	@echo "semel: tests (Apache Kafka's are in make test-kafka)"
+	@$(RUN) -m pytest $(ARGS)
+
+kafka-jars: environment
+	@$(RUN) -m tools.kafka_jars
+
+test-kafka: environment
+	@echo "semel: tests beside Apache Kafka's own jars"
+	@$(RUN) -m tools.kafka_jars || echo "semel: without the jars their tests are skipped, and listed at the end"
+	@$(RUN) -m pytest -m kafka $(ARGS)
+
+bench: environment
+	@echo "semel: benchmarks, Semel and Apache Kafka in turn"
+	@$(RUN) -m tools.kafka_jars 4.3.0 || echo "semel: without the jars of Apache Kafka, Semel is measured alone"
+	@$(RUN) -m benchmarks $(ARGS)
+
+simulate: environment
+	@echo "semel: simulations"
+	@$(RUN) -m pytest tests/simulation $(ARGS)
+
+campaign-%: environment
+	@$(RUN) -m tools.campaign $* $(ARGS)
+
+docs: environment
+	@echo "semel: generated documents"
+	@$(RUN) -m tools.docs
+
+clean:
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find $(CHECKED) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,82 @@
+"""``python -m benchmarks [--quick] [--only PART] [--out FOLDER]``: measure, print the table, keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.contestants import contestants
+from benchmarks.measuring import FULL, QUICK
+from benchmarks.picture import svg
+from benchmarks.plan import ROWS
+from benchmarks.running import Results, run
+from benchmarks.table import advantage, markdown
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Semel and Apache Kafka side by side.")
+    parser.add_argument("--quick", action="store_true", help="see that it works, in a minute or two")
+    parser.add_argument("--only", default="", metavar="PART", help="only rows whose key contains this, e.g. latency")
+    parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
+    options = parser.parse_args()
+    complete = not options.quick and not options.only
+    out: Path = options.out or (ROOT / "results" if complete else ROOT.parent / ".cache" / "bench")
+    described = machine.describe()
+    present, missing = contestants()
+    print(machine.sentence(described))
+    for remark in (machine.busy_elsewhere(), missing and f"measuring Semel alone: {missing}"):
+        if remark:
+            print(f"note: {remark}")
+    started = time.time()
+    with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
+        results = run(present, QUICK if options.quick else FULL, Path(folder), options.only)
+    names = [one.name for one in present]
+    table = markdown(ROWS, names, results.final)
+    print(f"\n{table}\n{_legend({one.name: one.describe for one in present})}")
+    described |= {"load_average_after": round(os.getloadavg()[0], 2), "seconds": round(time.time() - started)}
+    _keep(out, described, names, table, results)
+    print(f"kept in {out}: bench.json, bench.md, bench.svg")
+    return 0
+
+
+def _legend(described: dict[str, str]) -> str:
+    return "".join(f"{name}: {words}\n" for name, words in described.items())
+
+
+def _keep(out: Path, described: dict[str, object], names: list[str], table: str, results: Results) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    day = time.strftime("%Y-%m-%d")
+    content = {
+        "day": day,
+        "machine": described,
+        "contestants": names,
+        "rows": [
+            {
+                "key": row.key,
+                "title": row.title,
+                "unit": row.unit,
+                "higher_is_better": row.higher_is_better,
+                "aim": row.aim,
+                "times_better_than_kafka": advantage(row, results.final),
+                "rounds": results.figures.get(row.key, {}),
+                "broker_cpu_percent": results.broker_cpu_percent.get(row.key, {}),
+            }
+            for row in ROWS
+        ],
+    }
+    words = f"{day}, {machine.sentence(described)}"
+    (out / "bench.json").write_text(json.dumps(content, indent=1) + "\n")
+    (out / "bench.md").write_text(f"{words}\n\n{table}")
+    (out / "bench.svg").write_text(svg(ROWS, results.final, words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

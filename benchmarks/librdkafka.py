@@ -1,0 +1,117 @@
+"""Throughput with librdkafka, through confluent-kafka, with as little Python per record as it allows.
+
+One value is allocated and sent over and over; no delivery report is made for a success; the queue is watched through
+the exception it raises when it is full. What was sent is compared with the end offsets afterwards, so a figure counts
+only what the broker has.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.measuring import Effort, Measured, Row, Workload
+from benchmarks.topics import QUIET, busy_percent, end_offsets, fresh_topic
+from tools.server import Server
+
+PARTITIONS = 4
+_SENT_AT_ONCE = 500
+
+
+def produce_workload(record_bytes: int, batch_bytes: int, row: Row) -> Workload:
+    def measure(server: Server, effort: Effort) -> Measured:
+        with fresh_topic(server, PARTITIONS) as topic, busy_percent(server) as busy:
+            records, elapsed_s = produce_for(server, topic, record_bytes, batch_bytes, seconds=effort.seconds)
+            figure = records * record_bytes / elapsed_s / 1e6 if row.unit == "MB/s" else records / elapsed_s
+            percent = busy()
+        return Measured({row.key: figure}, percent)
+
+    return Workload(row.title, (row,), measure)
+
+
+def consume_workload(row: Row, *, record_bytes: int, batch_bytes: int) -> Workload:
+    def measure(server: Server, effort: Effort) -> Measured:
+        with fresh_topic(server, PARTITIONS) as topic:
+            # Read for about as long as it is written: as much as a few seconds of producing leave behind.
+            produce_for(server, topic, record_bytes, batch_bytes, seconds=effort.seconds)
+            with busy_percent(server) as busy:
+                records, elapsed_s = consume_all(server, topic)
+                percent = busy()
+        return Measured({row.key: records * record_bytes / elapsed_s / 1e6}, percent)
+
+    return Workload(row.title, (row,), measure)
+
+
+def produce_for(
+    server: Server,
+    topic: str,
+    record_bytes: int,
+    batch_bytes: int,
+    *,
+    seconds: float = float("inf"),
+    total_bytes: int | None = None,
+) -> tuple[int, float]:
+    """Send until the time or the amount is reached and all is acknowledged; records sent, and seconds taken."""
+    producer = Producer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "enable.idempotence": True,
+            "batch.size": batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            "delivery.report.only.error": True,
+            **QUIET,
+        }
+    )
+    produce, value = producer.produce, bytes(record_bytes)
+    # The first record brings the connection and the producer id; they are not what is measured.
+    produce(topic, value, None, 0)
+    producer.flush(30)
+    sent, partition = 1, 0
+    records_max = total_bytes // record_bytes if total_bytes is not None else None
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds and (records_max is None or sent < records_max):
+        partition = (partition + 1) % PARTITIONS
+        try:
+            for _ in range(_SENT_AT_ONCE):
+                produce(topic, value, None, partition)
+                sent += 1
+        except BufferError:
+            producer.poll(0.002)
+    unanswered = producer.flush(120)
+    elapsed_s = time.perf_counter() - started
+    stored = sum(end_offsets(server, topic, PARTITIONS))
+    assert unanswered == 0, f"{unanswered} records were not acknowledged within two minutes"
+    assert stored == sent, f"{sent} records were sent and {stored} are stored"
+    return sent, elapsed_s
+
+
+def consume_all(server: Server, topic: str) -> tuple[int, float]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 4_000_000,
+            "fetch.wait.max.ms": 100,
+            # A full queue makes librdkafka pause, which would look like a slow broker.
+            "queued.max.messages.kbytes": 1_000_000,
+            "queued.min.messages": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+            **QUIET,
+        }
+    )
+    try:
+        wanted = sum(end_offsets(server, topic, PARTITIONS))
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        read = 0
+        started = time.perf_counter()
+        while read < wanted:
+            read += len(consumer.consume(num_messages=50_000, timeout=0.1))
+            assert time.perf_counter() - started < 120, f"{read} of {wanted} records after two minutes"
+        return read, time.perf_counter() - started
+    finally:
+        consumer.close()

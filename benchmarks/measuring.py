@@ -1,0 +1,70 @@
+"""The vocabulary of a benchmark: rows, what a measurement yields, how much effort it may take.
+
+A workload measures one contestant once and yields a figure for one or several rows. Rounds go around the contestants
+(A B C A B C), so that a slow minute of the machine falls on all of them, and the last round is the one that counts:
+before it, Java has compiled and the caches are warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.contestants import Contestant
+from tools.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. ``aim`` is the ratio to Apache Kafka that Semel sets itself, in its own favour."""
+
+    key: str
+    title: str
+    unit: str
+    higher_is_better: bool = True
+    aim: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long things take: the full run, or ``--quick``, whose figures mean nothing but that it works."""
+
+    seconds: float
+    latency_seconds: float
+    recovery_bytes: int
+    rounds: int = 2
+    starts: int = 3
+
+
+FULL = Effort(seconds=4.0, latency_seconds=12.0, recovery_bytes=1_000_000_000)
+QUICK = Effort(seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, starts=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures by row, and how busy the broker was: a broker that is not busy was not what limited the figure."""
+
+    figures: Mapping[str, float]
+    broker_cpu_percent: float | None = None
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``measure(server, effort)`` on servers that stay up, one after the other."""
+
+    name: str
+    rows: tuple[Row, ...]
+    measure: Callable[[Server, Effort], Measured]
+    only: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleWorkload:
+    """``measure(contestant, folder, effort)`` with a server of its own, started and ended by the measurement."""
+
+    name: str
+    rows: tuple[Row, ...]
+    measure: Callable[[Contestant, Path, Effort], Measured]
+    only: frozenset[str] | None = None

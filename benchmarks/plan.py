@@ -1,0 +1,57 @@
+"""What is measured, in order. The aims are those of the project: what Semel must reach to be worth choosing."""
+
+from __future__ import annotations
+
+from benchmarks.latency import latency_workload
+from benchmarks.librdkafka import consume_workload, produce_workload
+from benchmarks.lifecycle import recovery_workload, start_workload
+from benchmarks.measuring import LifecycleWorkload, Row, Workload
+from benchmarks.raw_load import fetch_workload, one_record_workload
+from benchmarks.syncs import records_per_sync_workload, syncs_per_group_workload
+
+_MB, _KB16 = 1_000_000, 16_384
+
+THROUGHPUT: tuple[Workload, ...] = (
+    produce_workload(1000, _MB, Row("produce-1kb-1mb", "produce 1 KB records, 1 MB batches", "MB/s", aim=2.0)),
+    produce_workload(1000, _KB16, Row("produce-1kb-16kb", "produce 1 KB records, 16 KB batches", "MB/s", aim=2.5)),
+    produce_workload(100, _MB, Row("produce-100b-1mb", "produce 100 B records, 1 MB batches", "records/s", aim=1.3)),
+    produce_workload(
+        100, _KB16, Row("produce-100b-16kb", "produce 100 B records, 16 KB batches", "records/s", aim=1.3)
+    ),
+    consume_workload(Row("consume-1kb", "consume 1 KB records", "MB/s", aim=1.0), record_bytes=1000, batch_bytes=_MB),
+    fetch_workload(
+        Row("fetch-1kb", "fetch 1 KB records, without a client", "MB/s", aim=1.0), batch_records=900, record_bytes=1000
+    ),
+    one_record_workload(1, 1, Row("single-1", "one record per request, 1 connection", "requests/s", aim=1.3)),
+    one_record_workload(16, 1, Row("single-16", "one record per request, 16 connections", "requests/s", aim=1.3)),
+    one_record_workload(16, 5, Row("single-16-pipelined", "... 5 requests under way on each", "requests/s", aim=1.3)),
+    latency_workload(
+        Row("latency-p50", "produce latency at 100/s, p50", "ms", higher_is_better=False, aim=1.0),
+        Row("latency-p99", "produce latency at 100/s, p99", "ms", higher_is_better=False, aim=1.0),
+    ),
+    records_per_sync_workload(1, Row("per-sync-1", "records per sync, 1 connection", "records")),
+    records_per_sync_workload(16, Row("per-sync-16", "records per sync, 16 connections", "records")),
+    records_per_sync_workload(64, Row("per-sync-64", "records per sync, 64 connections", "records")),
+    *(
+        syncs_per_group_workload(
+            count, Row(f"syncs-{count}", f"syncs per group commit, {count} partitions", "syncs", higher_is_better=False)
+        )
+        for count in (1, 50, 1000)
+    ),
+)
+
+MEMORY_AFTER_LOAD = Row("memory-loaded", "resident memory after all this", "MB", higher_is_better=False, aim=10.0)
+
+LIFECYCLE: tuple[LifecycleWorkload, ...] = (
+    start_workload(
+        Row("start", "start to ready", "s", higher_is_better=False, aim=10.0),
+        Row("memory-idle", "resident memory, idle", "MB", higher_is_better=False, aim=10.0),
+    ),
+    recovery_workload(Row("recovery", "serving again after kill -9, 1 GB of log", "s", higher_is_better=False)),
+)
+
+ROWS: tuple[Row, ...] = (
+    *(row for workload in THROUGHPUT for row in workload.rows),
+    MEMORY_AFTER_LOAD,
+    *(row for life in LIFECYCLE for row in life.rows),
+)

@@ -1,0 +1,113 @@
+"""Going around the contestants, round by round, and keeping every figure of every round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.contestants import Contestant
+from benchmarks.measuring import Effort, LifecycleWorkload, Measured, Row, Workload
+from benchmarks.plan import LIFECYCLE, MEMORY_AFTER_LOAD, THROUGHPUT
+from benchmarks.table import shown
+from tools.server import Server, running
+
+
+@dataclass(slots=True)
+class Results:
+    """Figures by row and contestant, one per round; the last one counts."""
+
+    figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    broker_cpu_percent: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, contestant: str, measured: Measured) -> None:
+        for key, figure in measured.figures.items():
+            self.figures.setdefault(key, {}).setdefault(contestant, []).append(figure)
+            if measured.broker_cpu_percent is not None:
+                self.broker_cpu_percent.setdefault(key, {})[contestant] = measured.broker_cpu_percent
+
+    def final(self, key: str, contestant: str) -> float | None:
+        rounds = self.figures.get(key, {}).get(contestant)
+        return rounds[-1] if rounds else None
+
+
+class Progress:
+    """One line per measurement, as it happens."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._started = time.monotonic()
+
+    def tell(self, what: str, round_number: int, contestant: str, rows: Sequence[Row], measured: Measured) -> None:
+        self._done += 1
+        figures = ", ".join(f"{shown(measured.figures[row.key])} {row.unit}" for row in rows)
+        busy = (
+            "" if measured.broker_cpu_percent is None else f"  (broker: {measured.broker_cpu_percent:.0f} % of a core)"
+        )
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        print(
+            f"[{self._done:3}/{self._total} {minutes:2}:{seconds:02}] {what}, round {round_number}, "
+            f"{contestant}: {figures}{busy}",
+            flush=True,
+        )
+
+
+def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, only: str = "") -> Results:
+    """Measure everything whose rows match ``only`` (a part of a row's key)."""
+    throughput = [workload for workload in THROUGHPUT if any(only in row.key for row in workload.rows)]
+    lifecycle = [workload for workload in LIFECYCLE if any(only in row.key for row in workload.rows)]
+    everything: list[Workload | LifecycleWorkload] = [*throughput, *lifecycle]
+    total = effort.rounds * sum(len(_taking_part(workload, contestants)) for workload in everything)
+    results, progress = Results(), Progress(total)
+    if throughput:
+        with ExitStack() as stack:
+            servers = {
+                one.name: stack.enter_context(running(one.make(folder / f"served-{number}")))
+                for number, one in enumerate(contestants)
+            }
+            for workload in throughput:
+                _rounds(workload, contestants, servers, effort, results, progress)
+            if not only:
+                for name, server in servers.items():
+                    results.add(name, Measured({MEMORY_AFTER_LOAD.key: server.resident_bytes() / 1e6}))
+    for life in lifecycle:
+        _lifecycle_rounds(life, contestants, effort, folder, results, progress)
+    return results
+
+
+def _rounds(
+    workload: Workload,
+    contestants: Sequence[Contestant],
+    servers: dict[str, Server],
+    effort: Effort,
+    results: Results,
+    progress: Progress,
+) -> None:
+    for number in range(1, effort.rounds + 1):
+        for one in _taking_part(workload, contestants):
+            measured = workload.measure(servers[one.name], effort)
+            results.add(one.name, measured)
+            progress.tell(workload.name, number, one.name, workload.rows, measured)
+
+
+def _lifecycle_rounds(
+    workload: LifecycleWorkload,
+    contestants: Sequence[Contestant],
+    effort: Effort,
+    folder: Path,
+    results: Results,
+    progress: Progress,
+) -> None:
+    for number in range(1, effort.rounds + 1):
+        for place, one in enumerate(_taking_part(workload, contestants)):
+            home = folder / f"{workload.rows[0].key}-{number}-{place}"
+            measured = workload.measure(one, home, effort)
+            results.add(one.name, measured)
+            progress.tell(workload.name, number, one.name, workload.rows, measured)
+
+
+def _taking_part(workload: Workload | LifecycleWorkload, contestants: Sequence[Contestant]) -> list[Contestant]:
+    return [one for one in contestants if workload.only is None or one.name in workload.only]

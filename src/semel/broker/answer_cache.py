@@ -1,0 +1,34 @@
+"""Encoded answers to requests that many clients ask in the same bytes: ApiVersions and Metadata.
+
+The key is the request itself (API, version, body), the value a whole response frame. Everything is forgotten whenever
+the cluster changes (``clear``), so an answer is never older than the image it was made from.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ANSWERS_BYTES_MAX: Final = 16 * 1024 * 1024
+KEY_BYTES_MAX: Final = 8 * 1024
+
+
+class AnswerCache:
+    def __init__(self) -> None:
+        self._answers: dict[bytes, bytes] = {}
+        self._size_bytes = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._answers.get(key)
+
+    def put(self, key: bytes, frame: bytes) -> None:
+        size_bytes = len(key) + len(frame)
+        if len(key) > KEY_BYTES_MAX or size_bytes > ANSWERS_BYTES_MAX:
+            return
+        if self._size_bytes + size_bytes > ANSWERS_BYTES_MAX:
+            self.clear()
+        self._answers[key] = frame
+        self._size_bytes += size_bytes
+
+    def clear(self) -> None:
+        self._answers.clear()
+        self._size_bytes = 0

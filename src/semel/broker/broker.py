@@ -1,0 +1,231 @@
+"""One broker: everything it is made of, put together, started, stopped and killed.
+
+This is the only place that knows all the parts. What touches the world (disk, network, clock, randomness, worker
+threads) is handed in, so the same broker runs on a machine and inside a simulation.
+
+Starting: take the data directory, read the metadata, open the logs, listen. Stopping: accept nothing more, answer what
+was asked, bring the logs to rest. Killing: let go of everything as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from semel.broker.answer_cache import AnswerCache
+from semel.broker.config import BrokerConfig
+from semel.broker.deadlines import Deadlines
+from semel.broker.dispatch import Dispatcher
+from semel.broker.features import Features
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.hosting import Hosting, topic_logs
+from semel.broker.maintenance import Maintenance
+from semel.broker.measured import measure
+from semel.broker.metrics import Metrics
+from semel.broker.metrics_page import MetricsPage
+from semel.broker.node import Node
+from semel.broker.partitions import Partitions
+from semel.broker.server import Limits, Server
+from semel.clock import Clock
+from semel.coordinator.producer_ids import ProducerIds
+from semel.errors import StorageError
+from semel.log.checkpoints import MetaProperties
+from semel.log.directory import LogDirectory
+from semel.log.disk import Disk
+from semel.log.worker import Worker
+from semel.metadata.cluster import ClusterMetadata
+from semel.metadata.controller import Decision
+from semel.metadata.embedded import EmbeddedStore
+from semel.metadata.image import Broker as RegisteredBroker
+from semel.metadata.image import BrokerRegistered, ClusterImage
+from semel.metadata.producer_id_blocks import claim_producer_ids
+from semel.net.network import Network
+from semel.types import kafka_uuid
+
+logger = logging.getLogger("semel.broker")
+
+METADATA_FILE: Final = "metadata"
+
+# How long a stopping broker waits for its disk to make appended records safe, and for clients to read their answers.
+STOP_SECONDS_MAX: Final = 5.0
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Broker:
+    """A broker of one node. ``start`` it, then ``stop`` or ``kill`` it; for another run make another one."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        listen: Address,
+        advertise: Address | None = None,
+        metrics_listen: Address | None = None,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        make_worker: Callable[[str], Worker],
+    ) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.cluster_id = ""
+        self.address = listen
+        self.metrics_address = metrics_listen
+        self._advertise = advertise
+        self._disk = disk
+        self._network = network
+        self._clock = clock
+        self._random = random
+        self._make_worker = make_worker
+        self._closers: list[Callable[[], object]] = []  # What kill calls, in the reverse order of taking.
+        self._running: _Running | None = None
+
+    @property
+    def node(self) -> Node:
+        assert self._running is not None, "the broker is not running"
+        return self._running.node
+
+    async def start(self) -> None:
+        """Serve. Raises StorageError or OSError in one sentence, and then nothing is left behind."""
+        try:
+            await self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    async def stop(self) -> None:
+        """Answer what was asked, then end cleanly: the next start has nothing to recover."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        running.maintenance.stop()
+        running.server.stop_accepting()
+        await running.dispatcher.drain()
+        running.node.partitions.release_readers()
+        await running.server.finish_connections(timeout_s=STOP_SECONDS_MAX)
+        if running.page is not None:
+            running.page.close()
+        running.node.deadlines.close()
+        await running.node.producer_ids.close()
+        await running.node.cluster.close()
+        await running.store.close()
+        running.store_worker.stop()
+        await running.node.logs.close()
+        running.node.partitions.close()
+        self._closers.clear()
+
+    def kill(self) -> None:
+        """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, nobody is told."""
+        self._running = None
+        while self._closers:
+            self._closers.pop()()
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        config = self.config
+        (folder,) = config.log_dirs
+        logs = LogDirectory(
+            folder,
+            disk=self._disk,
+            clock=self._clock,
+            loop=loop,
+            make_worker=self._make_worker,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        self._closers.append(logs.kill)
+        own = MetaProperties(kafka_uuid(UUID(int=self._random.getrandbits(128), version=4)), config.node_id)
+        properties = logs.acquire(own)
+        if properties.node_id != config.node_id:
+            raise StorageError(f"{folder} belongs to node {properties.node_id}; node.id is {config.node_id}")
+        self.cluster_id = properties.cluster_id
+
+        store_worker = self._make_worker("semel-metadata")
+        store = EmbeddedStore.open(self._disk, f"{folder}/{METADATA_FILE}", store_worker)
+        self._closers.append(store.abandon)
+        self._closers.append(store_worker.kill)
+        cluster = await ClusterMetadata.load(store, new_cluster_id=lambda: properties.cluster_id)
+        if cluster.image.cluster_id != properties.cluster_id:
+            raise StorageError(
+                f"{folder} holds the metadata of cluster {cluster.image.cluster_id}, and meta.properties says "
+                f"{properties.cluster_id}"
+            )
+        altered = cluster.image.broker_configs
+        config = config.altered(dynamic_default=altered.get(None, {}), dynamic=altered.get(config.node_id, {}))
+        logs.load({topic.name: topic_logs(topic, config) for topic in cluster.image.topics.values()})
+
+        node = Node(
+            config=config,
+            clock=self._clock,
+            random=self._random,
+            metrics=self.metrics,
+            answers=AnswerCache(),
+            features=Features.of_one_node(),
+            cluster=cluster,
+            disk=self._disk,
+            logs=logs,
+            partitions=Partitions(loop),
+            deadlines=Deadlines(loop),
+            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
+            producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
+        )
+        self._closers += [node.partitions.close, node.deadlines.close]
+        hosting = Hosting(node, loop)
+        self._closers.append(hosting.close)
+        hosting.open_all()
+        cluster.watch(hosting.changed)
+
+        dispatcher = Dispatcher(node)
+        server = Server(
+            limits=_limits(config), serve=dispatcher.request, metrics=self.metrics, clock=self._clock, loop=loop
+        )
+        self._closers += [dispatcher.cancel, server.kill]
+        self.address = self.address._replace(port=await server.listen(self._network, *self.address))
+        await cluster.change(self._registration)
+        measure(node, server)
+        page = None
+        if self.metrics_address is not None:
+            page = MetricsPage(self.metrics)
+            self._closers.append(page.close)
+            port = await page.listen(self._network, *self.metrics_address)
+            self.metrics_address = self.metrics_address._replace(port=port)
+        maintenance = Maintenance(node, loop)
+        self._closers.append(maintenance.stop)
+        maintenance.start()
+        self._running = _Running(node, store, store_worker, dispatcher, server, maintenance, page)
+
+    def _registration(self, image: ClusterImage) -> Decision[None]:
+        host, port = self._advertise or self.address
+        config = self.config
+        broker = RegisteredBroker(config.node_id, host, port or self.address.port, config.broker_rack)
+        return Decision((BrokerRegistered(broker),), ())
+
+
+class _Running(NamedTuple):
+    node: Node
+    store: EmbeddedStore
+    store_worker: Worker
+    dispatcher: Dispatcher
+    server: Server
+    maintenance: Maintenance
+    page: MetricsPage | None
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        frame_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        idle_ms_max=config.connections_max_idle_ms if config.connections_max_idle_ms >= 0 else None,
+    )

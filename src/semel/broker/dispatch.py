@@ -1,0 +1,166 @@
+"""From a frame to the handler that serves it, and from whatever the handler does to one answer.
+
+The law: nothing that one request contains or causes reaches beyond its own connection. What cannot be decoded, or asks
+for an API or version that is not served, closes the connection, as in Apache Kafka (ApiVersions excepted: its unknown
+versions are answered, so that a newer client can step down). A handler that fails unexpectedly is one entry in the log
+and the API's generic error, or a closed connection where the API has none; a Produce is never answered
+UNKNOWN_SERVER_ERROR, because clients respond to it by sending the records a second time under a new epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import CoroutineType
+from typing import Any, Final
+
+from semel.broker.connection import Connection
+from semel.broker.metrics import Histogram
+from semel.broker.node import Node
+from semel.broker.quirks import repaired
+from semel.broker.request import Request
+from semel.broker.routes import CACHED, SERVED, handler_of
+from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
+from semel.wire.apis import APIS, Api, ApiKey
+from semel.wire.codec import decoder
+from semel.wire.framing import RequestHeader, decode_request_header
+from semel.wire.schema import fields_of
+
+logger = logging.getLogger("semel.broker")
+
+
+class Dispatcher:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._served: Final = frozenset(SERVED)
+        self._routes: dict[int, _Route] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def request(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
+        header, position = decode_request_header(frame)
+        api_key, version, correlation_id, client_id = header
+        route = self._routes.get(api_key) or self._load(api_key)
+        if route is None or not route.api.min_version <= version <= route.api.max_version:
+            self._unsupported(connection, header)
+            return
+        request = Request(connection, route.api, version, correlation_id, client_id, route.time)
+        if route.cached:
+            request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
+            encoded = self._node.answers.get(request.cache_key)
+            if encoded is not None:
+                connection.begin(request)
+                request.answer_encoded(encoded)
+                return
+        decode = decoder(route.request_class, version)
+        try:
+            message = decode(frame, position)
+        except DecodeError:
+            body = repaired(api_key, version, frame[position:])
+            if body is None:
+                raise
+            message = decode(body, 0)
+        connection.begin(request)
+        try:
+            result = route.handle(request, message)
+            if result is None:
+                return
+            if type(result) is CoroutineType:
+                self._start(request, result)
+            else:
+                request.answer(result)
+        except Exception as error:
+            self._failed(request, error)
+
+    async def drain(self) -> None:
+        """Wait for the requests that are being served in tasks of their own."""
+        while self._tasks:
+            await next(iter(self._tasks))
+
+    def cancel(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _load(self, api_key: int) -> _Route | None:
+        if api_key not in self._served:
+            return None
+        key = ApiKey(api_key)
+        api = APIS[key]
+        handle = partial(handler_of(key), self._node)
+        route = self._routes[key] = _Route(api, handle, self._node.metrics.requests(api.name))
+        return route
+
+    def _start(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
+        request.hold()
+        task = asyncio.get_running_loop().create_task(self._finish(request, work))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _finish(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            result = await work
+            if result is not None:
+                request.answer(result)
+        except Exception as error:
+            self._failed(request, error)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        match error:
+            case KafkaError():
+                code, text = error.code, error.message
+            case StorageError():
+                code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+                logger.error("%s could not be served: %s", request.api.name, error)
+            case _:
+                code, text = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an unexpected error; its log says which"
+                self._node.metrics.failed.value += 1
+                logger.error(
+                    "%s v%d from %s (client id %s) failed",
+                    request.api.name,
+                    request.version,
+                    request.peer_host,
+                    request.client_id,
+                    exc_info=error,
+                )
+        response = None if request.parts is not None else _refusal(request.api, request.version, code, text)
+        if response is None:
+            request.refuse()
+        else:
+            request.answer(response)
+
+    def _unsupported(self, connection: Connection, header: RequestHeader) -> None:
+        api_key, version, correlation_id, _ = header
+        if api_key != ApiKey.API_VERSIONS:
+            raise DecodeError(f"API key {api_key} version {version} is not served")
+        route = self._routes.get(api_key) or self._load(api_key)
+        assert route is not None
+        from semel.broker.handlers.api_versions import unsupported_version
+
+        request = Request(connection, route.api, 0, correlation_id, None, route.time)
+        connection.begin(request)
+        request.answer(unsupported_version(route.api))
+
+
+class _Route:
+    __slots__ = ("api", "cached", "handle", "request_class", "time")
+
+    def __init__(self, api: Api, handle: Callable[[Request, Any], object], time: Histogram) -> None:
+        self.api = api
+        self.handle = handle
+        self.time = time
+        self.request_class = api.request_class
+        self.cached = api.key in CACHED
+
+
+def _refusal(api: Api, version: int, code: ErrorCode, text: str) -> object | None:
+    """The API's own way to refuse a whole request, if it has one."""
+    if api.key is ApiKey.PRODUCE:
+        return None
+    fields = {field.name for field in fields_of(api.response_class) if field.exists_in(version)}
+    if "error_code" not in fields:
+        return None
+    texts = {"error_message": text} if "error_message" in fields else {}
+    response: object = api.response_class(error_code=code, **texts)
+    return response

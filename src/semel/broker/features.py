@@ -1,0 +1,32 @@
+"""Cluster features (KIP-584): what this broker could do, and what the cluster has agreed to do.
+
+Clients switch protocols by the second list: transactions V2 with ``transaction.version`` 2, the new consumer groups
+with ``group.version`` 1. A feature enters ``SUPPORTED`` together with the code that keeps its promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+
+class Levels(NamedTuple):
+    min_level: int
+    max_level: int
+
+
+SUPPORTED: Final[Mapping[str, Levels]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    supported: Mapping[str, Levels] = field(default_factory=lambda: SUPPORTED)
+    finalized: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    """Of the finalized list: it grows with every change. Clients ignore the list while it is negative."""
+
+    @classmethod
+    def of_one_node(cls) -> Features:
+        """A cluster of one has agreed to all it can do."""
+        return cls(finalized={name: levels.max_level for name, levels in SUPPORTED.items()})

@@ -1,0 +1,183 @@
+"""Incremental fetch sessions (KIP-227): a consumer of many partitions names only what changed, and is told only that.
+
+A session is a numbered memory of which partitions a client fetches, from where, and what it was last told of each.
+Every request of a session carries an epoch that counts up by one; a request with another epoch is refused, and the
+client starts a new session, so a lost or repeated request can never make the two memories drift apart.
+
+    client                                broker
+    id 0, epoch 0, all partitions   -->   a new session (or id 0 if there is no room: then every fetch is full)
+    id n, epoch 1, changes          -->   partitions with records, errors or moved offsets
+    id n, epoch -1                  -->   the session is closed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+from uuid import UUID
+
+from semel.errors import ErrorCode, KafkaError
+from semel.types import INT32_MAX, ZERO_UUID
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+NO_SESSION: Final = 0
+
+# How long a session is safe from those that want its place.
+EVICTION_MS_MIN: Final = 120_000
+
+Key: TypeAlias = tuple[str | UUID, int]
+
+
+class Random(Protocol):
+    def randint(self, a: int, b: int) -> int: ...
+
+
+@dataclass(slots=True)
+class FetchTarget:
+    """One partition of a fetch: what the client asked last, and what it was told last."""
+
+    topic: str
+    topic_id: UUID
+    asked: FetchPartition
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    @property
+    def key(self) -> Key:
+        return (self.topic if self.topic_id == ZERO_UUID else self.topic_id, self.asked.partition)
+
+    def news(self, data: PartitionData) -> bool:
+        """Whether the client must hear of this, remembering that it was told."""
+        if data.error_code or data.diverging_epoch.end_offset >= 0:
+            # Whatever comes after an error is news.
+            self.told_high_watermark = -1
+            return True
+        told = self.told_high_watermark == data.high_watermark and self.told_log_start_offset == data.log_start_offset
+        self.told_high_watermark = data.high_watermark
+        self.told_log_start_offset = data.log_start_offset
+        return not told or bool(data.records) or data.preferred_read_replica >= 0
+
+
+class FetchSession:
+    __slots__ = ("created_at_ms", "epoch", "id", "privileged", "targets", "used_at_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: float) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.privileged = privileged  # A follower's: it goes last.
+        self.uses_topic_ids = uses_topic_ids
+        self.created_at_ms = self.used_at_ms = now_ms
+        self.targets: dict[Key, FetchTarget] = {}
+
+    def update(self, request: FetchRequest) -> None:
+        for target in targets_of(request):
+            known = self.targets.get(target.key)
+            if known is None:
+                self.targets[target.key] = target
+            else:
+                known.asked = target.asked
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
+            for partition in forgotten.partitions:
+                self.targets.pop((name, partition), None)
+
+    def told(self, results: list[tuple[FetchTarget, PartitionData]]) -> list[tuple[FetchTarget, PartitionData]]:
+        """What is news among the results. Partitions that had records go to the end of the line: all get their turn."""
+        news = [(target, data) for target, data in results if target.news(data)]
+        for target, data in news:
+            if data.records and self.targets.pop(target.key, None) is not None:
+                self.targets[target.key] = target
+        return news
+
+
+class FetchSessions:
+    """The sessions of all clients. There are only so many places; ``_make_room`` says who has to leave."""
+
+    def __init__(self, slots_max: int, random: Random) -> None:
+        self._slots_max = slots_max
+        self._random = random
+        self._sessions: dict[int, FetchSession] = {}  # The one used longest ago comes first.
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def create(
+        self, targets: list[FetchTarget], *, privileged: bool, uses_topic_ids: bool, now_ms: float
+    ) -> FetchSession | None:
+        """A new session over these targets, or None if there is no room for it."""
+        if not self._make_room(len(targets), privileged, now_ms):
+            return None
+        session_id = self._random.randint(1, INT32_MAX)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, INT32_MAX)
+        session = FetchSession(session_id, privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session.targets = {target.key: target for target in targets}
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
+        """The session that an incremental request continues, updated by it; None if nothing is left in it.
+
+        Raises KafkaError with Kafka's code if the request does not fit the session.
+        """
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session has the id {request.session_id}")
+        if request.session_epoch != session.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"epoch {request.session_epoch} for fetch session {session.id}; expected {session.epoch}",
+            )
+        if uses_topic_ids != session.uses_topic_ids:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session.id} was begun {'with' if session.uses_topic_ids else 'without'} topic ids",
+            )
+        session.update(request)
+        if not session.targets:
+            self.close(session.id)
+            return None
+        session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
+        session.used_at_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def _make_room(self, size: int, privileged: bool, now_ms: float) -> bool:
+        """As in Kafka: first goes a session that nobody used for a while, then one that had its time and is worth less.
+
+        A follower's is worth more than a consumer's, and a large one more than a small one.
+        """
+        if len(self._sessions) < self._slots_max:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None and now_ms - oldest.used_at_ms <= EVICTION_MS_MIN:
+            candidates = [
+                session
+                for session in self._sessions.values()
+                if session.used_at_ms - session.created_at_ms >= EVICTION_MS_MIN
+                and (session.privileged, len(session.targets)) < (privileged, size)
+            ]
+            oldest = min(candidates, key=lambda session: (session.privileged, len(session.targets)), default=None)
+        if oldest is None:
+            return False
+        self.close(oldest.id)
+        self.evictions += 1
+        return True
+
+
+def targets_of(request: FetchRequest) -> list[FetchTarget]:
+    return [
+        FetchTarget(topic.topic, topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]

@@ -1,0 +1,105 @@
+"""Fetch (versions 4-18): read record batches, in a session or without, now or when there are some.
+
+Which session a request belongs to is decided first (``fetch_sessions``), then its partitions are read (``reading``),
+and if there is not enough yet, the request waits (``delayed_fetch``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.delayed_fetch import DelayedFetch
+from semel.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchTarget, targets_of
+from semel.broker.node import Node
+from semel.broker.partitions import Partition
+from semel.broker.reading import FetchParameters, Reading, partition_of, read_targets
+from semel.broker.request import Request
+from semel.errors import KafkaError
+from semel.log.partition_log import Isolation
+from semel.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+SESSIONS_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
+REPLICA_STATE_SINCE: Final = 15
+
+
+def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse | None:
+    parameters = _parameters(node, request.version, message)
+    session: FetchSession | None = None
+    new_session = False
+    if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if message.session_id != NO_SESSION:
+            node.sessions.close(message.session_id)
+        targets = targets_of(message)
+        new_session = message.session_epoch == INITIAL_EPOCH and request.version >= SESSIONS_SINCE
+    else:
+        now_ms = node.clock.monotonic_ms()
+        try:
+            session = node.sessions.resume(message, uses_topic_ids=parameters.uses_topic_ids, now_ms=now_ms)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+        targets = [] if session is None else list(session.targets.values())
+
+    def respond(reading: Reading) -> FetchResponse:
+        node.metrics.fetched_bytes.value += reading.size_bytes
+        if new_session:
+            return _first_answer(node, parameters, reading)
+        if session is not None:
+            return _answer(session.told(reading.results), session.id)
+        return _answer(reading.results, NO_SESSION)
+
+    def read() -> Reading:
+        return read_targets(node, targets, parameters)
+
+    reading = read()
+    if not targets or message.max_wait_ms <= 0 or reading.urgent or reading.size_bytes >= parameters.min_bytes:
+        return respond(reading)
+    DelayedFetch(
+        request,
+        _partitions(node, targets, parameters),
+        available_bytes=reading.size_bytes,
+        min_bytes=parameters.min_bytes,
+        max_wait_ms=message.max_wait_ms,
+        committed_only=parameters.isolation is Isolation.READ_COMMITTED,
+        deadlines=node.deadlines,
+        read=read,
+        respond=respond,
+    )
+    return None
+
+
+def _parameters(node: Node, version: int, message: FetchRequest) -> FetchParameters:
+    replica_id = message.replica_state.replica_id if version >= REPLICA_STATE_SINCE else message.replica_id
+    max_bytes = min(message.max_bytes, node.config.fetch_max_bytes)
+    return FetchParameters(
+        isolation=Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED,
+        min_bytes=min(message.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        uses_topic_ids=version >= TOPIC_IDS_SINCE,
+        replica_id=replica_id,
+    )
+
+
+def _partitions(node: Node, targets: list[FetchTarget], parameters: FetchParameters) -> list[Partition]:
+    return [partition_of(node, target, uses_topic_ids=parameters.uses_topic_ids) for target in targets]
+
+
+def _first_answer(node: Node, parameters: FetchParameters, reading: Reading) -> FetchResponse:
+    session = node.sessions.create(
+        [target for target, _ in reading.results],
+        privileged=False,
+        uses_topic_ids=parameters.uses_topic_ids,
+        now_ms=node.clock.monotonic_ms(),
+    )
+    for target, data in reading.results:
+        target.news(data)
+    return _answer(reading.results, NO_SESSION if session is None else session.id)
+
+
+def _answer(results: list[tuple[FetchTarget, PartitionData]], session_id: int) -> FetchResponse:
+    topics: list[FetchableTopicResponse] = []
+    for target, data in results:
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (target.topic, target.topic_id):
+            topics.append(FetchableTopicResponse(target.topic, target.topic_id, []))
+        topics[-1].partitions.append(data)
+    return FetchResponse(session_id=session_id, responses=topics)

@@ -1,0 +1,148 @@
+"""Metadata (versions 0-13): the brokers, and who leads which partition; and topics that are created by asking for them.
+
+The answer depends on the cluster's image and the request alone, so it is kept encoded until the image changes, unless
+the request may create a topic. A topic created this way is in the answer: the client need not ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from semel.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from semel.broker.node import Node
+from semel.broker.request import Request
+from semel.errors import ErrorCode, StorageError
+from semel.metadata.controller import NewTopic, create_topics
+from semel.metadata.image import ClusterImage, PartitionState, Topic
+from semel.metadata.topic_names import why_illegal
+from semel.types import INTERNAL_TOPICS, ZERO_UUID
+from semel.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+logger = logging.getLogger("semel.broker")
+
+NULL_IS_ALL_SINCE: Final = 1
+TOPIC_IDS_SINCE: Final = 12
+
+_NOBODY: Final = -1
+
+
+def metadata(
+    node: Node, request: Request, message: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    creatable = _creatable(node, message)
+    if creatable:
+        return _created(node, request.version, message, creatable)
+    request.cacheable(node.answers)
+    return _answer(node, request.version, message, {})
+
+
+async def _created(node: Node, version: int, message: MetadataRequest, names: list[str]) -> MetadataResponse:
+    wanted = [NewTopic(name) for name in names]
+    try:
+        results = await node.change(
+            lambda image: create_topics(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id)
+        )
+    except StorageError as error:
+        logger.error("topics %s could not be created: %s", names, error)
+        return _answer(node, version, message, {})
+    refused = {result.name or "": result.refusal.code for result in results if result.refusal is not None}
+    return _answer(node, version, message, refused)
+
+
+def _creatable(node: Node, message: MetadataRequest) -> list[str]:
+    """The topics that this request brings into being."""
+    if not message.topics or not message.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
+        return []
+    known = node.image.topics
+    names = (topic.name for topic in message.topics if topic.name is not None and topic.topic_id == ZERO_UUID)
+    return list(
+        dict.fromkeys(
+            name for name in names if name not in known and name not in INTERNAL_TOPICS and why_illegal(name) is None
+        )
+    )
+
+
+def _answer(node: Node, version: int, message: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
+    image = node.image
+    operations = TOPIC_OPERATIONS if message.include_topic_authorized_operations else NOT_ASKED
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in image.brokers.values()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=node.controller_id,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if message.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+    if message.topics is None or (version < NULL_IS_ALL_SINCE and not message.topics):
+        response.topics = [_described(image, topic, operations) for topic in image.topics.values()]
+    elif version < TOPIC_IDS_SINCE and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in message.topics
+    ):
+        # Versions 10 and 11 have the field and not its meaning.
+        response.topics = [
+            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
+            for topic in message.topics
+        ]
+    else:
+        response.topics = [_asked(image, topic, operations, errors) for topic in _distinct(message.topics)]
+    return response
+
+
+def _distinct(topics: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    distinct: dict[str | UUID | None, MetadataRequestTopic] = {}
+    for topic in topics:
+        distinct.setdefault(topic.name if topic.topic_id == ZERO_UUID else topic.topic_id, topic)
+    return distinct.values()
+
+
+def _asked(
+    image: ClusterImage, asked: MetadataRequestTopic, operations: int, errors: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+        return _described(image, topic, operations)
+    name = asked.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _described(image, topic, operations)
+    valid = why_illegal(name) is None
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(errors.get(name, missing), name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _described(image: ClusterImage, topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.id,
+        topic.is_internal,
+        [_partition(image, index, state) for index, state in enumerate(topic.partitions)],
+        operations,
+    )
+
+
+def _partition(image: ClusterImage, index: int, state: PartitionState) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if state.leader is not None else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=_NOBODY if state.leader is None else state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=[replica for replica in state.replicas if replica not in image.brokers],
+    )

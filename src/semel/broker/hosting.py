@@ -1,0 +1,162 @@
+"""What the cluster's image means for this broker: which logs it keeps, with which settings.
+
+The metadata is the truth and the logs follow it: a topic exists once the metadata store has it, and a log that is
+missing is made, one that belongs to no topic is removed, now or at the next start. A log that cannot be made leaves its
+partition unavailable (KAFKA_STORAGE_ERROR) and everything else as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from semel.broker.config import BrokerConfig, Flush
+from semel.broker.node import Node
+from semel.errors import StorageError
+from semel.log.config import LogConfig
+from semel.log.directory import TopicLogs
+from semel.metadata.image import (
+    BrokerConfigsAltered,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+from semel.types import TopicPartition
+
+logger = logging.getLogger("semel.broker")
+
+OPENING_MS_PER_TURN: Final = 5.0
+
+
+def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
+    """How the logs of a topic are kept here."""
+    return TopicLogs(
+        topic_id=topic.id,
+        config=LogConfig.from_settings(topic.configs, config.log),
+        synced=config.flush is Flush.COMMIT or topic.is_internal,
+    )
+
+
+class Hosting:
+    """Keeps logs and partitions equal to the image. Watches ``ClusterMetadata``.
+
+    Making a log means waiting for the disk, so new ones are made a few per turn of the loop: a topic of a thousand
+    partitions keeps nobody else waiting. ``settled`` waits until all are there.
+    """
+
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._to_open: deque[tuple[Topic, int]] = deque()
+        self._opening: asyncio.Handle | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        node.settled = self.settled
+
+    def open_all(self) -> None:
+        """After the logs were loaded: make those that are missing, and serve them all."""
+        for topic in self._node.image.topics.values():
+            for index in range(len(topic.partitions)):
+                self._open(topic, index)
+
+    def changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
+        self._node.answers.clear()
+        for change in changes:
+            match change:
+                case TopicCreated(topic):
+                    self._open_soon(topic)
+                case TopicAltered(topic):
+                    self._reconfigure(topic)
+                    self._open_soon(topic)
+                case TopicDeleted(topic):
+                    self._remove(topic)
+                case BrokerConfigsAltered():
+                    self._reconfigure_broker(after)
+                case BrokerRegistered() | BrokerUnregistered():
+                    pass
+                case _:
+                    assert_never(change)
+
+    async def settled(self) -> None:
+        if self._to_open:
+            waiting: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+
+    def _open_soon(self, topic: Topic) -> None:
+        known = self._node.partitions
+        self._to_open += (
+            (topic, index) for index in range(len(topic.partitions)) if known.get(topic.name, index) is None
+        )
+        if self._to_open and self._opening is None:
+            self._open_some()
+
+    def _open_some(self) -> None:
+        self._opening = None
+        clock = self._node.clock
+        until_ms = clock.monotonic_ms() + OPENING_MS_PER_TURN
+        while self._to_open and clock.monotonic_ms() < until_ms:
+            topic, index = self._to_open.popleft()
+            if topic.id in self._node.image.topics_by_id:  # It may have been deleted while it waited.
+                self._open(topic, index)
+        if self._to_open:
+            self._opening = self._loop.call_soon(self._open_some)
+            return
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _open(self, topic: Topic, index: int) -> None:
+        node = self._node
+        state = topic.partitions[index]
+        if node.config.node_id not in state.replicas or node.partitions.get(topic.name, index) is not None:
+            return
+        topic_partition = TopicPartition(topic.name, index)
+        try:
+            log = node.logs.get(topic_partition) or node.logs.create(topic_partition, topic_logs(topic, node.config))
+        except (OSError, StorageError) as error:
+            logger.error("the log of %s could not be made: %s", topic_partition, error)
+            node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
+            return
+        log.set_leader_epoch(state.leader_epoch)
+        node.partitions.add(log, leader_epoch=state.leader_epoch)
+
+    def _reconfigure(self, topic: Topic) -> None:
+        config = topic_logs(topic, self._node.config).config
+        for index in range(len(topic.partitions)):
+            partition = self._node.partitions.get(topic.name, index)
+            if partition is not None:
+                partition.log.config = config
+
+    def _remove(self, topic: Topic) -> None:
+        node = self._node
+        for index in range(len(topic.partitions)):
+            topic_partition = TopicPartition(topic.name, index)
+            node.partitions.remove(topic_partition)
+            if node.logs.get(topic_partition) is None:
+                continue
+            try:
+                node.logs.delete(topic_partition)
+            except OSError as error:
+                logger.error("the files of %s stay until the next start: %s", topic_partition, error)
+
+    def _reconfigure_broker(self, image: ClusterImage) -> None:
+        node = self._node
+        node.config = node.config.altered(
+            dynamic_default=image.broker_configs.get(None, {}),
+            dynamic=image.broker_configs.get(node.config.node_id, {}),
+        )
+        for topic in image.topics.values():
+            self._reconfigure(topic)

@@ -1,0 +1,123 @@
+"""Bytes in, whole frames out, in place.
+
+A frame is a 4-byte size and that many bytes. Frames are handed out as views into the buffer they were received in, so
+they are good only until the next byte is received: who wants to keep something copies it.
+
+All connections of a broker receive into one shared ``scratch``. That is sound because a transport asks for a buffer,
+fills it and reports it within one callback, with no other connection in between; and it means that an idle connection
+owns no buffer. What is left over of an incomplete frame is set aside (``settle``) before the callback ends. A frame
+larger than the scratch gets a buffer of its own and is received straight into it; that buffer grows with what has
+arrived, never with what was promised, so a stranger who claims 100 MB and sends nothing costs nothing.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from semel.errors import DecodeError
+
+SCRATCH_BYTES: Final = 256 * 1024
+
+_SIZE: Final = Struct(">i")
+_SIZE_BYTES: Final = _SIZE.size
+
+
+class Inbox:
+    __slots__ = ("_end", "_frame_bytes_max", "_large", "_large_size", "_rest", "_scratch", "_start", "_view")
+
+    def __init__(self, scratch: memoryview, frame_bytes_max: int) -> None:
+        self._scratch = scratch
+        self._frame_bytes_max = frame_bytes_max
+        self._view = scratch
+        self._start = self._end = 0
+        self._rest = bytearray()  # An incomplete frame that fits into the scratch, or frames that have to wait.
+        self._large: memoryview | None = None  # The buffer for frames that do not.
+        self._large_size = 0  # Of the frame being received into it, size prefix included; 0: none.
+
+    @property
+    def waiting(self) -> bool:
+        """Whether bytes are set aside that have not been handed out."""
+        return bool(self._rest) or self._large_size > 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._large_size:
+            if self._end == len(self._large or b""):
+                self._reserve_large(self._end * 2)
+            assert self._large is not None
+            return self._large[self._end : self._large_size]
+        if rest := len(self._rest):
+            if rest == len(self._scratch):
+                raise BufferError("bytes arrived on a connection that asked for none")
+            self._scratch[:rest] = self._rest
+            return self._scratch[rest:]
+        return self._scratch
+
+    def received(self, count: int) -> None:
+        """``count`` bytes were put into ``buffer()``."""
+        if self._large_size:
+            self._end += count
+            return
+        self._view, self._start, self._end = self._scratch, 0, len(self._rest) + count
+        if self._rest:
+            self._rest = bytearray()
+
+    def reopen(self) -> None:
+        """Go back to what was set aside, to hand out what had to wait."""
+        if self._rest:
+            self._view, self._start, self._end = memoryview(self._rest), 0, len(self._rest)
+            self._rest = bytearray()
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, or None. Raises DecodeError for a size nobody may send."""
+        start = self._start
+        available = self._end - start
+        if available < _SIZE_BYTES:
+            return None
+        size: int = _SIZE.unpack_from(self._view, start)[0]
+        if not 0 < size <= self._frame_bytes_max:
+            raise DecodeError(f"a frame of {size} bytes; the limit is {self._frame_bytes_max}")
+        if available < size + _SIZE_BYTES:
+            return None
+        self._start = start + size + _SIZE_BYTES
+        return self._view[start + _SIZE_BYTES : self._start]
+
+    def settle(self) -> None:
+        """Set aside what was not handed out, so that the shared buffer is free again."""
+        start, end = self._start, self._end
+        if self._large_size:
+            if start == 0:
+                return
+            self._large_size = 0  # Handed out; it was alone in its buffer.
+        elif start < end:
+            rest = self._view[start:end]
+            needed = _SIZE_BYTES + _SIZE.unpack_from(rest)[0] if len(rest) >= _SIZE_BYTES else 0
+            if needed > len(self._scratch):
+                self._start_large(rest, needed)
+                return
+            self._rest = bytearray(rest)
+        self._view = self._scratch
+        self._start = self._end = 0
+
+    def shrink(self) -> None:
+        """Give back the buffer for large frames, if none is being received."""
+        if not self._large_size:
+            self._large = None
+
+    def _start_large(self, begun: memoryview, needed: int) -> None:
+        self._large_size = needed
+        self._end = 0
+        self._reserve_large(len(begun) * 4)
+        assert self._large is not None
+        self._large[: len(begun)] = begun
+        self._view, self._start, self._end = self._large, 0, len(begun)
+
+    def _reserve_large(self, wanted: int) -> None:
+        have = self._large
+        if have is not None and len(have) >= min(wanted, self._large_size):
+            return
+        self._large = memoryview(bytearray(min(wanted, self._large_size)))
+        if have is not None and self._end:
+            self._large[: self._end] = have[: self._end]
+        self._view = self._large

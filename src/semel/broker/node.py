@@ -1,0 +1,107 @@
+"""What a request handler may reach: the parts of one running broker, under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from semel.broker.answer_cache import AnswerCache
+from semel.broker.config import BROKER_SETTINGS, BrokerConfig
+from semel.broker.deadlines import Deadlines
+from semel.broker.features import Features
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.metrics import Metrics
+from semel.broker.partitions import Partition, Partitions
+from semel.clock import Clock
+from semel.coordinator.producer_ids import ProducerIds
+from semel.errors import ErrorCode, KafkaError
+from semel.log.directory import LogDirectory
+from semel.log.disk import Disk
+from semel.metadata.alter_configs import ConfigPolicy
+from semel.metadata.cluster import ClusterMetadata
+from semel.metadata.controller import Decision, TopicPolicy
+from semel.metadata.image import ClusterImage
+
+Result = TypeVar("Result")
+
+
+async def _at_once() -> None:
+    """Until somebody hosts logs, there is nothing to wait for."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    answers: AnswerCache
+    features: Features
+    cluster: ClusterMetadata
+    disk: Disk
+    logs: LogDirectory
+    partitions: Partitions
+    deadlines: Deadlines
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    settled: Callable[[], Awaitable[None]] = field(default=_at_once)
+    """Waits until the logs have caught up with the image."""
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.cluster.image
+
+    @property
+    def controller_id(self) -> int:
+        controller_id = self.image.controller_id
+        return self.config.node_id if controller_id is None else controller_id
+
+    def led_partition(self, topic: str, index: int) -> Partition:
+        """The partition, if this broker leads it. Raises KafkaError with Kafka's code for why not."""
+        partition = self.partitions.get(topic, index)
+        if partition is not None:
+            return partition
+        state = self.image.partition(topic, index)
+        if state is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+        if state.leader != self.config.node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is led by broker {state.leader}")
+        reason = self.partitions.unavailable.get((topic, index))
+        if reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is not available: {reason}")
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is just being opened")
+
+    async def change(
+        self, decide: Callable[[ClusterImage], Decision[Result]], *, validate_only: bool = False
+    ) -> tuple[Result, ...]:
+        """Decide and commit, or only decide. The results are true once this returns."""
+        if validate_only:
+            return decide(self.image).results
+        decision = await self.cluster.change(decide)
+        await self.settled()
+        return decision.results
+
+    def new_topic_id(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def topic_policy(self) -> TopicPolicy:
+        config = self.config
+        return TopicPolicy(
+            num_partitions=config.num_partitions,
+            default_replication_factor=config.default_replication_factor,
+            partitions_max=config.max_partitions,
+            delete_topic_enable=config.delete_topic_enable,
+            log_defaults=config.log,
+        )
+
+    def config_policy(self) -> ConfigPolicy:
+        config = self.config
+        return ConfigPolicy(
+            topics=self.topic_policy(),
+            broker_settings=BROKER_SETTINGS,
+            broker_texts=config.sources.static,
+            check_broker=lambda texts: config.altered(dynamic_default={}, dynamic=texts),
+        )

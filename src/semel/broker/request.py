@@ -1,0 +1,126 @@
+"""One request, from its header to its answer.
+
+The law: a request is answered at most once, in the version it was asked in, and nothing is said to a client that is
+gone. Whoever parks a request says what is waiting (``park``), so that it can stop when the client goes away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Protocol
+
+from semel.broker.answer_cache import AnswerCache
+from semel.broker.connection import Connection
+from semel.broker.metrics import Histogram
+from semel.types import Buffer
+from semel.wire.apis import Api
+from semel.wire.framing import encode_response_parts
+
+logger = logging.getLogger("semel.broker")
+
+
+class Parked(Protocol):
+    def abandoned(self) -> None:
+        """The client is gone: wait no longer."""
+
+
+class Request:
+    __slots__ = (
+        "_cache",
+        "_connection",
+        "_parked",
+        "_time",
+        "api",
+        "cache_key",
+        "client_id",
+        "correlation_id",
+        "parts",
+        "received_at_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        time: Histogram,
+    ) -> None:
+        self._connection = connection
+        self._time = time
+        self._parked: Parked | None = None
+        self._cache: AnswerCache | None = None
+        self.cache_key: bytes | None = None
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.received_at_ms = connection.active_at_ms
+        self.parts: list[Buffer] | None = None
+
+    @property
+    def peer_host(self) -> str:
+        return self._connection.host
+
+    def answer(self, response: object) -> None:
+        """Send ``response``, after the answers of the requests before this one."""
+        parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
+        if self._cache is not None and self.cache_key is not None:
+            self._cache.put(self.cache_key, b"".join(parts))
+        self._send(parts)
+
+    def answer_parked(self, make_response: Callable[[], object]) -> None:
+        """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
+        try:
+            self.answer(make_response())
+        except Exception:
+            logger.exception("%s v%d from %s failed while it was parked", self.api.name, self.version, self.peer_host)
+            self.refuse()
+
+    def answer_encoded(self, frame: bytes) -> None:
+        """Send a whole response frame that was encoded for some other request of this API and version."""
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, _CORRELATION_ID_POSITION, self.correlation_id)
+        self._send([own])
+
+    def answer_nothing(self) -> None:
+        """The client asked for no answer (acks=0)."""
+        self._send([])
+
+    def refuse(self) -> None:
+        """There is no answer that would be true: close the connection, so that the client finds out for itself."""
+        self._parked = None
+        self._connection.close()
+
+    def park(self, parked: Parked, *, hold: bool) -> None:
+        """The answer comes later. ``hold`` keeps the client's next requests back until then."""
+        self._parked = parked
+        if hold:
+            self._connection.hold(self)
+
+    def hold(self) -> None:
+        self._connection.hold(self)
+
+    def cacheable(self, cache: AnswerCache) -> None:
+        """The next request with the same bytes may have the same answer, until the cluster changes."""
+        self._cache = cache
+
+    def abandoned(self) -> None:
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.abandoned()
+
+    def _send(self, parts: list[Buffer]) -> None:
+        assert self.parts is None, f"{self.api.name} answered twice"
+        self._parked = None
+        self.parts = parts
+        self._time.observe((self._connection.now_ms() - self.received_at_ms) / 1000)
+        self._connection.answered(self)
+
+
+_CORRELATION_ID: Final = Struct(">i")
+_CORRELATION_ID_POSITION: Final = 4

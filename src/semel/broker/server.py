@@ -1,0 +1,148 @@
+"""Who may connect, and for how long.
+
+The law: a stranger costs at most one connection's worth of memory and one log line. Connections over the limits are
+closed before a byte is read, silent ones after ``connections.max.idle.ms``, and all of them share one receive buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from semel.broker.connection import Connection
+from semel.broker.inbox import SCRATCH_BYTES, Inbox
+from semel.broker.metrics import Metrics
+from semel.broker.rate_limited_log import RateLimitedLog
+from semel.clock import Clock
+from semel.net.network import Listener, Network
+
+logger = logging.getLogger("semel.broker")
+
+# How often idle connections are looked for, as a part of the time they may be idle.
+_SWEEPS_PER_IDLE_TIME: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    frame_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    idle_ms_max: int | None
+
+
+class Server:
+    """Accepts connections and closes them. What they ask is ``serve``'s business."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        serve: Callable[[Connection, memoryview], None],
+        metrics: Metrics,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.clock = clock
+        self.request = serve
+        self.connections: dict[Connection, None] = {}
+        self._limits = limits
+        self._metrics = metrics
+        self._loop = loop
+        self._log = RateLimitedLog(logger, clock)
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._per_ip: dict[str, int] = {}
+        self._listener: Listener | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
+
+    async def listen(self, network: Network, host: str, port: int) -> int:
+        """Accept from now on; returns the port."""
+        self._listener = await network.listen(host, port, self._connection)
+        self._sweep_later()
+        return self._listener.port
+
+    def stop_accepting(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    async def finish_connections(self, *, timeout_s: float) -> None:
+        """Answer what was asked, look at nothing more, and close; clients that do not read are cut off."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.finish()
+        if self.connections:
+            self._emptied = self._loop.create_future()
+            try:
+                await asyncio.wait_for(self._emptied, timeout_s)
+            except TimeoutError:
+                self.kill()
+
+    def kill(self) -> None:
+        """Cut everybody off."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.abort()
+
+    # What a connection says (``connection.Server``).
+
+    def opened(self, connection: Connection) -> bool:
+        limits, host = self._limits, connection.host
+        on_host = self._per_ip.get(host, 0) + 1
+        self.connections[connection] = None
+        self._per_ip[host] = on_host
+        if self._listener is None:
+            return False
+        for count, maximum, setting in (
+            (len(self.connections), limits.connections_max, "max.connections"),
+            (on_host, limits.connections_per_ip_max, "max.connections.per.ip"),
+        ):
+            if count > maximum:
+                self._metrics.connections_refused.value += 1
+                self._log.warning("connection from %s refused: %s is %d", connection.peer, setting, maximum)
+                return False
+        self._metrics.connections_accepted.value += 1
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        remaining = self._per_ip.get(connection.host, 0) - 1
+        if remaining > 0:
+            self._per_ip[connection.host] = remaining
+        else:
+            self._per_ip.pop(connection.host, None)
+        if not self.connections and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def refused(self, connection: Connection, reason: object) -> None:
+        self._metrics.malformed.value += 1
+        self._log.warning("connection from %s closed: %s", connection.peer, reason)
+
+    def transferred(self, received_bytes: int, sent_bytes: int) -> None:
+        self._metrics.received_bytes.value += received_bytes
+        self._metrics.sent_bytes.value += sent_bytes
+
+    def _connection(self) -> Connection:
+        return Connection(self, Inbox(self._scratch, self._limits.frame_bytes_max), self._loop)
+
+    def _sweep_later(self) -> None:
+        if self._limits.idle_ms_max is not None:
+            interval_ms = max(self._limits.idle_ms_max // _SWEEPS_PER_IDLE_TIME, 10)
+            self._sweep = self._loop.call_later(interval_ms / 1000, self._close_idle)
+
+    def _close_idle(self) -> None:
+        assert self._limits.idle_ms_max is not None
+        now_ms = self.clock.monotonic_ms()
+        for connection in list(self.connections):
+            idle_ms = now_ms - connection.active_at_ms
+            if connection.idle and idle_ms >= self._limits.idle_ms_max:
+                connection.close()
+            elif idle_ms >= self._limits.idle_ms_max / _SWEEPS_PER_IDLE_TIME:
+                connection.shrink()
+        self._sweep_later()

@@ -1,0 +1,169 @@
+"""``semel serve``: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from semel.broker.broker import Address, Broker
+
+EXAMPLES: Final = """\
+examples:
+  semel serve
+      listen on 127.0.0.1:9092 and keep the data in ./semel-data
+
+  semel serve --data-dir /var/lib/semel --listen 0.0.0.0:9092 --advertise kafka.example.org:9092
+      be reachable from other machines, under the name that clients know
+
+  semel serve --set num.partitions=4 --set flush=os --metrics 127.0.0.1:9100
+      other settings (docs/configuration.md lists them all), and numbers for Prometheus
+
+The broker says "semel ready on HOST:PORT" when it serves. SIGTERM or Ctrl-C stops it: what was asked is answered, and
+the next start has nothing to recover. After a crash or a power cut it recovers by itself.
+
+exit codes: 0 stopped as asked, 1 failure at run time, 2 wrong usage
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="run a broker",
+        description="Run a Kafka-compatible broker.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="where all data is kept (default: ./semel-data)")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default="127.0.0.1:9092", help="where to listen (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--advertise", metavar="HOST:PORT", help="the address that clients are told to use (default: that of --listen)"
+    )
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve GET /metrics for Prometheus there")
+    parser.add_argument("--config", metavar="FILE", help="settings, in the syntax of Kafka's server.properties")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting; wins over the file; may be repeated",
+    )
+    parser.set_defaults(run=lambda options: run(options, parser.error))
+
+
+def run(options: argparse.Namespace, usage_error: Callable[[str], object]) -> int:
+    # Imported here, so that `semel --help` does not wait for a broker.
+    from semel.cli.running import run_broker
+    from semel.errors import StorageError
+    from semel.settings import SettingError
+
+    try:
+        make_broker = _maker(options)
+    except (SettingError, _UsageError) as error:
+        usage_error(str(error))
+        return 2
+    try:
+        run_broker(make_broker, ready=_say_ready)
+    except StorageError as error:
+        print(f"semel: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"semel: {_sentence(error, options)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _UsageError(Exception):
+    pass
+
+
+def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop], Broker]:
+    """Everything that can be wrong with the arguments, before anything is touched."""
+    from random import SystemRandom
+
+    from semel.broker.broker import Broker
+    from semel.broker.config import BrokerConfig
+    from semel.clock import SystemClock
+    from semel.log.disk import SystemDisk
+    from semel.log.worker import ThreadWorker
+    from semel.net.network import SystemNetwork
+
+    overrides = dict(map(_setting, options.set))
+    if options.data_dir is not None:
+        overrides["log.dirs"] = options.data_dir
+    config = BrokerConfig.load(_file_text(options.config), overrides)
+    listen = _address("--listen", options.listen)
+    advertise = None if options.advertise is None else _address("--advertise", options.advertise)
+    metrics = None if options.metrics is None else _address("--metrics", options.metrics)
+    if advertise is None and listen.host in ("", "0.0.0.0", "::"):
+        raise _UsageError(
+            f"--listen {options.listen} is not an address that clients can reach: name one with --advertise HOST:PORT"
+        )
+    return lambda loop: Broker(
+        config,
+        listen=listen,
+        advertise=advertise,
+        metrics_listen=metrics,
+        disk=SystemDisk(),
+        network=SystemNetwork(),
+        clock=SystemClock(),
+        random=SystemRandom(),
+        make_worker=lambda name: ThreadWorker(loop, name),
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise _UsageError(f"--set {text}: it takes the form KEY=VALUE")
+    return name.strip(), value
+
+
+def _file_text(path: str | None) -> str:
+    if path is None:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise _UsageError(f"--config {path} cannot be read: {reason}") from None
+
+
+def _address(option: str, text: str) -> Address:
+    from semel.broker.broker import Address
+
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise _UsageError(f"{option} {text}: it takes the form HOST:PORT, with a port from 0 to 65535")
+    return Address(host, int(port))
+
+
+def _say_ready(broker: Broker) -> None:
+    (folder,) = broker.config.log_dirs
+    line = (
+        f"semel ready on {broker.address}, node {broker.config.node_id}, cluster {broker.cluster_id}, data in {folder}"
+    )
+    if broker.metrics_address is not None:
+        line += f", metrics on http://{broker.metrics_address}/metrics"
+    print(line, flush=True)
+
+
+def _sentence(error: OSError, options: argparse.Namespace) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"cannot listen: {options.listen} is in use by another process" + (
+                f" (or --metrics {options.metrics} is)" if options.metrics else ""
+            )
+        case errno.EADDRNOTAVAIL:
+            return f"cannot listen: this machine has no address {options.listen}"
+        case _:
+            return f"the broker cannot start: {error}"

@@ -1,0 +1,28 @@
+"""Syncs of a pass: they block, so they go to a worker if there is one, and the pass waits in slices that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from semel.log.worker import Worker
+
+Background: TypeAlias = Callable[[Callable[[], None]], Iterator[None]]
+
+
+def at_once(work: Callable[[], None]) -> Iterator[None]:
+    """Where waiting harms nobody."""
+    work()
+    return iter(())
+
+
+def on(worker: Worker) -> Background:
+    def background(work: Callable[[], None]) -> Iterator[None]:
+        outcomes: list[BaseException | None] = []
+        worker.run(work, outcomes.append)
+        while not outcomes:
+            yield
+        if (failure := outcomes[0]) is not None:
+            raise failure
+
+    return background

@@ -1,0 +1,156 @@
+"""What becomes of one batch: it stays as it is, stays with fewer records, or goes.
+
+The filter is shown the batches of a log in order, from the first segment to the last of the pass. The laws:
+
+- What it gives back covers the same offsets and sequences as what it was given, or is nothing.
+- A batch that keeps all its records is given back itself, the same object: the caller can tell that nothing changed.
+- A marker goes only if no record of its transaction was shown before it. So no record outlives its marker, not even
+  if the pass ends in between.
+- A control batch is known by its bit. Its key is never looked up: a user may have chosen the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+
+from semel.errors import DecodeError
+from semel.log.compaction.offset_map import OffsetMap
+from semel.log.compaction.pace import Pace
+from semel.log.compaction.statistics import CleanerStatistics
+from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
+from semel.types import Buffer
+from semel.wire.control import parse_marker
+from semel.wire.records import BatchHeader, Record, TimestampType, build_batch, iterate_records, verify_crc
+
+logger = logging.getLogger(__name__)
+
+
+class BatchFilter:
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        *,
+        covered_to: int,
+        aborted: AbortedTransactions,
+        live: LiveProducers,
+        now_ms: int,
+        delete_retention_ms: int,
+        pace: Pace,
+        statistics: CleanerStatistics,
+    ) -> None:
+        self._map = offset_map
+        self._covered_to = covered_to
+        self._aborted = aborted
+        self._live = live
+        self._now_ms = now_ms
+        self._delete_horizon_ms = now_ms + delete_retention_ms
+        self._pace = pace
+        self._statistics = statistics
+        # The producers of which records were shown since their last marker.
+        self._with_records: set[int] = set()
+
+    def filtered(
+        self, header: BatchHeader, batch: memoryview, *, ends_segment: bool
+    ) -> Generator[None, None, Buffer | None]:
+        """What is left of the batch. ``ends_segment``: it is the last of the new segment, whose end it marks."""
+        if header.base_offset >= self._covered_to:
+            return batch
+        if not verify_crc(batch, 0, header):
+            return self._undecodable(header, batch, "it fails its CRC")
+        try:
+            if header.is_control:
+                return self._marker(header, batch, ends_segment)
+            return (yield from self._data(header, batch, ends_segment))
+        except DecodeError as error:
+            return self._undecodable(header, batch, str(error))
+
+    def _data(self, header: BatchHeader, batch: memoryview, ends_segment: bool) -> Generator[None, None, Buffer | None]:
+        if header.is_transactional and header.record_count:
+            self._with_records.add(header.producer_id)
+        kept: list[Record] = []
+        horizon_ms = header.delete_horizon_ms
+        if not self._aborted.hold(header):
+            for record in iterate_records(batch):
+                if self._pace.spend(1):
+                    yield
+                if not self._is_latest(record):
+                    continue
+                if record.value is None:
+                    if horizon_ms is None:
+                        horizon_ms = self._delete_horizon_ms
+                    elif horizon_ms <= self._now_ms:
+                        continue
+                kept.append(record)
+        self._statistics.records_kept += len(kept)
+        self._statistics.records_dropped += header.record_count - len(kept)
+        unchanged = len(kept) == header.record_count and horizon_ms == header.delete_horizon_ms
+        if kept:
+            return batch if unchanged else _rebuilt(header, kept, horizon_ms)
+        if not ends_segment and not self._live.need(header):
+            return None
+        return batch if unchanged else _emptied(header)
+
+    def _is_latest(self, record: Record) -> bool:
+        if record.key is None:
+            self._statistics.records_without_key += 1
+            return False
+        latest = self._map.get(record.key)
+        return latest is None or latest <= record.offset
+
+    def _marker(self, header: BatchHeader, batch: memoryview, ends_segment: bool) -> Buffer | None:
+        if header.record_count and parse_marker(batch) is None:
+            return batch  # Of a type that says nothing about transactions.
+        if header.producer_id in self._with_records:
+            self._with_records.remove(header.producer_id)
+            return batch
+        # Nothing of the transaction is left. Whoever has read some of it gets time to meet the marker.
+        if header.record_count and header.delete_horizon_ms is None:
+            return _rebuilt(header, list(iterate_records(batch)), self._delete_horizon_ms)
+        if header.delete_horizon_ms is not None and self._now_ms < header.delete_horizon_ms:
+            return batch
+        # Kept whole where it must stay, not emptied: it also says which coordinator is the latest.
+        return batch if ends_segment or self._live.need(header) else None
+
+    def _undecodable(self, header: BatchHeader, batch: memoryview, reason: str) -> Buffer:
+        logger.warning("the batch at offset %d stays as it is: %s", header.base_offset, reason)
+        self._statistics.batches_undecodable += 1
+        if header.is_transactional and not header.is_control:
+            self._with_records.add(header.producer_id)
+        return batch
+
+
+def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
+    log_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+        codec=header.compression,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        delete_horizon_ms=delete_horizon_ms,
+        last_offset_delta=header.last_offset_delta,
+        max_timestamp=header.max_timestamp if log_append_time else None,
+    )
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """The batch as a header alone. Its time stays: a start takes it for when the producer was last active."""
+    return build_batch(
+        (),
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        last_offset_delta=header.last_offset_delta,
+        max_timestamp=header.max_timestamp,
+    )

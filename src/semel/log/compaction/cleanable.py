@@ -1,0 +1,89 @@
+"""What of a log may be compacted, whether that is worth it, and which log comes first. Decisions only.
+
+The law: a range ends at the beginning of a segment, and all in it is decided, visible, and synced in the partition's
+own files. So a crash brings back nothing that was compacted, and "not aborted" means committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semel.log.partition_log import PartitionLog
+from semel.types import INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableRange:
+    """The dirty part of a log that may be compacted now, and how much lies before it."""
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool  # whether a record in it has waited for longer than max.compaction.lag.ms
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
+
+
+def cleanable_range(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> CleanableRange | None:
+    """``None`` if there is nothing to compact. A segment that is dirty in part counts as dirty."""
+    config = log.config
+    first_dirty_offset = max(first_dirty_offset, log.log_start_offset)
+    limit = _first_uncleanable_offset(log)
+    touched_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else INT64_MAX
+    overdue_ms = now_ms - config.max_compaction_lag_ms if config.max_compaction_lag_ms < INT64_MAX else None
+    clean_bytes = dirty_bytes = 0
+    range_end, overdue = first_dirty_offset, False
+    for number, segment in enumerate(log.segments):
+        end_offset = log.segments.end_of(number)
+        if end_offset is None or end_offset > limit:
+            break
+        if end_offset <= first_dirty_offset:
+            clean_bytes += segment.size_bytes
+            continue
+        if segment.largest_timestamp > touched_ms:
+            break
+        dirty_bytes += segment.size_bytes
+        range_end = end_offset
+        if overdue_ms is not None and not overdue:
+            first_timestamp = segment.first_timestamp()
+            overdue = first_timestamp is not None and 0 <= first_timestamp < overdue_ms
+    if not dirty_bytes:
+        return None
+    return CleanableRange(first_dirty_offset, range_end, clean_bytes, dirty_bytes, overdue)
+
+
+def needs_cleaning(log: PartitionLog, cleanable: CleanableRange) -> bool:
+    return cleanable.overdue or cleanable.dirty_ratio >= log.config.min_cleanable_dirty_ratio
+
+
+def dirtiest(candidates: Iterable[tuple[PartitionLog, CleanableRange]]) -> PartitionLog | None:
+    """The log to compact next. One that is overdue comes first: its lag is a promise, the ratio is thrift."""
+    worth_it = [candidate for candidate in candidates if needs_cleaning(*candidate)]
+    if not worth_it:
+        return None
+    log, _ = min(worth_it, key=lambda found: (not found[1].overdue, -found[1].dirty_ratio, found[0].topic_partition))
+    return log
+
+
+def is_due_to_roll(log: PartitionLog, now_ms: int) -> bool:
+    """Whether the active segment has waited so long that it must be closed, since only closed ones are compacted.
+
+    An append closes it by the records' own times. This is for a log that nobody appends to; there the time since the
+    segment was begun counts too, or a log that is filled with old records would be cut into one segment per look.
+    """
+    active = log.segments.active
+    first_timestamp = active.first_timestamp()
+    if first_timestamp is None:
+        return False
+    return now_ms - max(active.created_ms, first_timestamp) > log.config.segment_age_max_ms
+
+
+def _first_uncleanable_offset(log: PartitionLog) -> int:
+    limit = min(log.last_stable_offset, log.recovery_point)
+    # Deleting records may carry the last stable offset past a transaction that is still open.
+    undecided = log.producers.first_undecided_offset
+    return limit if undecided is None else min(limit, undecided)

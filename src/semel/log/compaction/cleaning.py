@@ -1,0 +1,167 @@
+"""One pass over one log: the keys of its dirty part are mapped, and the segments up to there are written anew.
+
+A pass is a generator. At every ``yield`` the broker may serve requests, remove segments, or die; the pass itself is
+simply dropped then. What it left in the folder has an ending that says so, and is removed by the next pass or start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+
+from semel.errors import DecodeError
+from semel.log.compaction.background import Background, at_once
+from semel.log.compaction.batch_filter import BatchFilter
+from semel.log.compaction.cleanable import CleanableRange
+from semel.log.compaction.grouping import group_segments
+from semel.log.compaction.offset_map import OffsetMap
+from semel.log.compaction.pace import STEP_BYTES, Pace
+from semel.log.compaction.rewriting import Outgrown, Rewriting
+from semel.log.compaction.statistics import CleanerStatistics
+from semel.log.compaction.swap import swap_segments
+from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
+from semel.log.disk import Disk
+from semel.log.interrupted import remove_unfinished
+from semel.log.partition_log import PartitionLog
+from semel.log.segment import Segment
+from semel.wire.records import BatchHeader, iterate_records, verify_crc
+
+logger = logging.getLogger(__name__)
+
+
+class CleaningPass:
+    def __init__(
+        self,
+        log: PartitionLog,
+        cleanable: CleanableRange,
+        *,
+        disk: Disk,
+        now_ms: int,
+        map_entries_max: int,
+        statistics: CleanerStatistics,
+        background: Background = at_once,
+        pace: Pace | None = None,
+    ) -> None:
+        self.log = log
+        self.cleanable = cleanable
+        self._disk = disk
+        self._now_ms = now_ms
+        self._statistics = statistics
+        self._background = background
+        self._pace = pace or Pace()
+        # No more keys than offsets: a short range gets a small map.
+        self._map_entries_max = min(map_entries_max, cleanable.end_offset - cleanable.first_dirty_offset)
+
+    def run(self) -> Generator[None, None, int]:
+        """Compact the log. Returns how far it then is: to the end of the range, or to where the map was full."""
+        remove_unfinished(self._disk, self.log.folder)
+        aborted = self.aborted_transactions()
+        live = self.live_producers()
+        yield
+        offset_map, covered_to = yield from self._map(aborted)
+        yield
+        batch_filter = BatchFilter(
+            offset_map,
+            covered_to=covered_to,
+            aborted=aborted,
+            live=live,
+            now_ms=self._now_ms,
+            delete_retention_ms=self.log.config.delete_retention_ms,
+            pace=self._pace,
+            statistics=self._statistics,
+        )
+        segments, end_offset = self._segments_below(covered_to)
+        for group in group_segments(segments, end_offset=end_offset, config=self.log.config):
+            yield from self._replace(group, batch_filter)
+            yield
+        return covered_to
+
+    def aborted_transactions(self) -> AbortedTransactions:
+        return AbortedTransactions(entry for segment in self.log.segments for entry in segment.transaction_index)
+
+    def live_producers(self) -> LiveProducers:
+        return LiveProducers(self.log.producers.snapshot_entries())
+
+    def rewriting(self, group: list[Segment]) -> Rewriting:
+        return Rewriting(
+            group,
+            disk=self._disk,
+            index_interval_bytes=self.log.config.index_interval_bytes,
+            pace=self._pace,
+            background=self._background,
+            statistics=self._statistics,
+        )
+
+    # The map
+
+    def _map(self, aborted: AbortedTransactions) -> Generator[None, None, tuple[OffsetMap, int]]:
+        """The last committed offset of every key in the dirty part, and the offset in front of which that is true."""
+        offset_map = OffsetMap(self._map_entries_max)
+        start, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
+        for segment in self.log.segments.reaching(start):
+            if segment.base_offset >= end:
+                break
+            place = segment.locate(start)
+            if place is None:
+                continue
+            for _, header, batch in segment.batches(place.position, step_bytes=STEP_BYTES):
+                if self._pace.spend_batch(header.size_bytes):
+                    yield
+                if header.is_control or aborted.hold(header):
+                    continue
+                keys = yield from self._keys(header, batch)
+                if offset_map.entries + len(keys) > offset_map.entries_max:
+                    if offset_map.entries:
+                        return self._mapped(offset_map, header.base_offset)
+                    # One batch is always covered, or there would be no progress.
+                    offset_map = OffsetMap(len(keys))
+                for key, offset in keys:
+                    offset_map.put(key, offset)
+                    if self._pace.spend(1):
+                        yield
+        return self._mapped(offset_map, end)
+
+    def _keys(self, header: BatchHeader, batch: memoryview) -> Generator[None, None, list[tuple[bytes, int]]]:
+        """All keys of the batch, or none: one that cannot be decoded to its end stays, but replaces nothing."""
+        keys: list[tuple[bytes, int]] = []
+        if not verify_crc(batch, 0, header):
+            return []
+        try:
+            for record in iterate_records(batch):
+                if record.key is not None:
+                    keys.append((record.key, record.offset))
+                if self._pace.spend(1):
+                    yield
+        except DecodeError:
+            return []
+        return keys
+
+    def _mapped(self, offset_map: OffsetMap, covered_to: int) -> tuple[OffsetMap, int]:
+        self._statistics.map_entries_max = max(self._statistics.map_entries_max, offset_map.entries)
+        return offset_map, covered_to
+
+    # The segments
+
+    def _segments_below(self, covered_to: int) -> tuple[list[Segment], int]:
+        """The segments to write anew, and where the last of them ends."""
+        segments = [segment for segment in self.log.segments if segment.base_offset < covered_to]
+        end_offset = self.log.segments.end_of(len(segments) - 1)
+        assert end_offset is not None, "the active segment is never compacted"
+        return segments, end_offset
+
+    def _replace(self, group: list[Segment], batch_filter: BatchFilter) -> Generator[None, None, None]:
+        rewriting = self.rewriting(group)
+        try:
+            new = yield from rewriting.run(batch_filter)
+        except Outgrown:
+            logger.warning("%s: %r stays as it is: compacted, it would exceed 2 GB", self.log.topic_partition, group)
+            remove_unfinished(self._disk, self.log.folder)
+            return
+        if new is None:
+            self._statistics.segments_left_alone += 1
+        elif swap_segments(self._disk, self.log, group, new):
+            self._statistics.segments_replaced += len(group)
+            self._statistics.bytes_freed += sum(segment.size_bytes for segment in group) - new.size_bytes
+        else:
+            # Retention was faster, and what it removed must not come back.
+            remove_unfinished(self._disk, self.log.folder)

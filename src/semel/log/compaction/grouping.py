@@ -1,0 +1,41 @@
+"""Which segments become one: a pass shrinks segments, and without this a log would end up as thousands of small ones.
+
+Consecutive segments go together as long as their sizes *before* the pass fit into one, in bytes, in index entries, and
+in what an offset relative to the first can express. So a group never needs more than one new segment, and a segment
+that is still full is a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.log.config import LogConfig
+from semel.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from semel.log.segment import Segment
+from semel.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from semel.types import INT32_MAX
+
+
+def group_segments(segments: Sequence[Segment], *, end_offset: int, config: LogConfig) -> list[list[Segment]]:
+    """The segments, in order, in groups. ``end_offset`` is where the last of them ends."""
+    groups: list[list[Segment]] = []
+    size_bytes = offset_index_bytes = time_index_bytes = 0
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    for segment, segment_end in zip(segments, ends, strict=True):
+        offset_bytes = segment.offset_index.entries * OFFSET_ENTRY_SIZE
+        time_bytes = segment.time_index.entries * TIME_ENTRY_SIZE
+        if (
+            groups
+            and size_bytes + segment.size_bytes <= config.segment_bytes
+            and offset_index_bytes + offset_bytes <= config.segment_index_bytes
+            and time_index_bytes + time_bytes <= config.segment_index_bytes
+            and segment_end - 1 - groups[-1][0].base_offset <= INT32_MAX
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size_bytes = offset_index_bytes = time_index_bytes = 0
+        size_bytes += segment.size_bytes
+        offset_index_bytes += offset_bytes
+        time_index_bytes += time_bytes
+    return groups

@@ -1,0 +1,129 @@
+"""A group of segments becomes one new segment, batch by batch.
+
+The law: an entry of a transaction index lives exactly as long as the marker it was made from. Without its entry an
+aborted record would be read; without its marker the entry would hide what the producer wrote afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from semel.errors import StorageError
+from semel.log.compaction.background import Background
+from semel.log.compaction.batch_filter import BatchFilter
+from semel.log.compaction.pace import STEP_BYTES, Pace
+from semel.log.compaction.statistics import CleanerStatistics
+from semel.log.disk import Disk
+from semel.log.interrupted import CLEANED, SWAP
+from semel.log.offset_index import OffsetIndex
+from semel.log.segment import INDEX_SUFFIXES, Segment
+from semel.log.time_index import TimeIndex
+from semel.log.transaction_index import AbortedTransaction, TransactionIndex
+from semel.types import INT32_MAX, Buffer
+from semel.wire.records import parse_header
+
+# What is written between two syncs: a sync of a whole segment at its end would keep the disk from everybody else.
+_SYNC_BYTES = 4 * 1024 * 1024
+
+
+class UnsoundSegment(StorageError):
+    """Something in a closed segment is not a batch. What follows it cannot be found, so nothing may be rewritten."""
+
+
+class Outgrown(Exception):
+    """The new segment would be larger than positions in a file can express. The old ones may stay as they are."""
+
+
+class Rewriting:
+    def __init__(
+        self,
+        group: Sequence[Segment],
+        *,
+        disk: Disk,
+        index_interval_bytes: int,
+        pace: Pace,
+        background: Background,
+        statistics: CleanerStatistics,
+    ) -> None:
+        self._group = group
+        self._disk = disk
+        self._index_interval_bytes = index_interval_bytes
+        self._pace = pace
+        self._background = background
+        self._statistics = statistics
+        self._synced_bytes = 0
+
+    def run(self, batch_filter: BatchFilter) -> Generator[None, None, Segment | None]:
+        """The new segment, its files complete and synced; ``None`` if it would be the same as the old one."""
+        new = self._begin() if len(self._group) > 1 else None
+        aborted = self.aborted_by_marker()
+        for segment in self._group:
+            is_last = segment is self._group[-1]
+            end = 0
+            for position, header, batch in segment.batches(step_bytes=STEP_BYTES):
+                end = position + header.size_bytes
+                ends_segment = is_last and end == segment.size_bytes
+                kept = yield from batch_filter.filtered(header, batch, ends_segment=ends_segment)
+                if new is None and kept is not batch:
+                    new = self._begin()
+                    yield from self._copy(segment, position, new, aborted)
+                if new is not None and kept is not None:
+                    yield from self._append(new, kept, aborted)
+                if self._pace.spend_batch(header.size_bytes):
+                    yield
+            if end != segment.size_bytes:
+                raise UnsoundSegment(f"{segment!r}: there is no batch at position {end}")
+            self._statistics.bytes_read += end
+        if new is not None:
+            yield from self._finish(new)
+        return new
+
+    def aborted_by_marker(self) -> dict[int, AbortedTransaction]:
+        return {entry.last_offset: entry for segment in self._group for entry in segment.transaction_index}
+
+    def _begin(self) -> Segment:
+        created_ms = max(segment.created_ms for segment in self._group)
+        first = self._group[0]
+        return Segment(self._disk, first.folder, first.base_offset, created_ms=created_ms, create=True, ending=CLEANED)
+
+    def _copy(
+        self, segment: Segment, end: int, new: Segment, aborted: dict[int, AbortedTransaction]
+    ) -> Generator[None, None, None]:
+        """Everything before the first batch that changed."""
+        for position, header, batch in segment.batches(step_bytes=STEP_BYTES):
+            if position >= end:
+                return
+            yield from self._append(new, batch, aborted)
+            if self._pace.spend_batch(header.size_bytes):
+                yield
+
+    def _append(
+        self, new: Segment, batch: Buffer, aborted: dict[int, AbortedTransaction]
+    ) -> Generator[None, None, None]:
+        header = parse_header(batch)
+        if new.size_bytes + header.size_bytes > INT32_MAX:
+            raise Outgrown
+        new.append(batch, header, index_interval_bytes=self._index_interval_bytes)
+        if header.is_control and (entry := aborted.get(header.base_offset)) is not None:
+            new.transaction_index.append(entry)
+        if new.size_bytes - self._synced_bytes >= _SYNC_BYTES:
+            self._synced_bytes = new.size_bytes
+            yield from self._background(new.file.sync)
+
+    def _finish(self, new: Segment) -> Generator[None, None, None]:
+        """The indexes get the names that they have from the commit point on; the log file gets its own there."""
+        self._statistics.bytes_written += new.size_bytes
+        yield from self._background(new.file.sync)
+        new.finish()
+        indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
+            new.offset_index,
+            new.time_index,
+            new.transaction_index,
+        )
+        for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
+            file = self._disk.open(new.path(suffix).removesuffix(CLEANED) + SWAP, create=True)
+            index.flush(file)
+            yield from self._background(file.sync)
+            file.close()
+            yield
+        yield from self._background(lambda: self._disk.sync_directory(new.folder))

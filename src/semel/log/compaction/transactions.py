@@ -1,0 +1,55 @@
+"""What a pass must know of transactions and producers before it may drop anything.
+
+Both are taken once, when the pass begins. That is enough: everything in its range is decided by then, and a producer
+that moves on afterwards only makes a batch superfluous that was kept for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from semel.log.producer_snapshot import ProducerEntry
+from semel.log.transaction_index import AbortedTransaction
+from semel.wire.records import BatchHeader
+
+
+class AbortedTransactions:
+    """Which batches belong to an aborted transaction: those of its producer between its first record and its marker.
+
+    The entries come in the order of the log, from all of it: a transaction's marker may lie far beyond its records.
+    """
+
+    def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
+        self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
+        for entry in entries:
+            first_offsets, last_offsets = self._by_producer.setdefault(entry.producer_id, ([], []))
+            first_offsets.append(entry.first_offset)
+            last_offsets.append(entry.last_offset)
+
+    def hold(self, header: BatchHeader) -> bool:
+        if not header.is_transactional or header.is_control:
+            return False
+        found = self._by_producer.get(header.producer_id)
+        if found is None:
+            return False
+        first_offsets, last_offsets = found
+        # A producer has one transaction at a time: the first that ends behind the batch is the only one it can be in.
+        slot = bisect_left(last_offsets, header.base_offset)
+        return slot < len(first_offsets) and first_offsets[slot] <= header.base_offset
+
+
+class LiveProducers:
+    """The one batch of every known producer without which its next sequence, or its epoch, would be forgotten."""
+
+    def __init__(self, entries: Iterable[ProducerEntry]) -> None:
+        self._entries = {entry.producer_id: entry for entry in entries}
+
+    def need(self, header: BatchHeader) -> bool:
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return False
+        if entry.last_offset is None:
+            # Nothing but its marker is known of this epoch: the marker is what fences the epochs before it.
+            return header.is_control and header.producer_epoch == entry.producer_epoch
+        return not header.is_control and header.last_offset == entry.last_offset

@@ -1,0 +1,239 @@
+"""What may happen to configs: pure decisions about AlterConfigs and IncrementalAlterConfigs.
+
+A resource is altered as a whole or not at all, and is validated as a whole: what was set before, with the alterations
+over it. Topics take the settings of ``TOPIC_SETTINGS``; brokers take those of the broker's that may change while it
+runs, handed in because they are declared a layer above. Codes and wording of refusals are Apache Kafka's, except
+that Kafka stores a broker setting it does not know, and Semel refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import TypeAlias, TypeVar
+
+from semel.errors import ErrorCode, KafkaError
+from semel.log.config import TOPIC_SETTINGS
+from semel.metadata.controller import Decision, Refusal, TopicPolicy, checked_topic_configs
+from semel.metadata.image import BrokerConfigsAltered, Change, ClusterImage, TopicAltered
+from semel.metadata.topic_names import check_topic_name
+from semel.settings import Setting, SettingError, Settings, SettingType, Update
+
+
+class ResourceType(IntEnum):
+    """Kafka's numbers for what can be configured. Only topics and brokers can be here."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class AlterKind(IntEnum):
+    """Kafka's numbers for the operations of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A topic by its name, a broker by its number, or all brokers by the empty name."""
+
+    type: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    name: str
+    kind: int
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPolicy:
+    """What configs are judged by: the rules of topics, the broker's settings, and the texts it was started with.
+
+    ``check_broker`` raises ``SettingError`` for altered texts that are each right but cannot hold together.
+    """
+
+    topics: TopicPolicy
+    broker_settings: Settings
+    broker_texts: Mapping[str, str] = field(default_factory=dict)
+    check_broker: Callable[[Mapping[str, str]], object] = dict
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResult:
+    resource: Resource
+    refusal: Refusal | None = None
+
+
+def alter_configs(
+    image: ClusterImage, resources: Sequence[tuple[Resource, Mapping[str, str | None]]], *, policy: ConfigPolicy
+) -> Decision[ConfigResult]:
+    """Replace everything that is set on each resource."""
+    return _decide(image, resources, _replaced, policy)
+
+
+def incremental_alter_configs(
+    image: ClusterImage, resources: Sequence[tuple[Resource, Sequence[Alteration]]], *, policy: ConfigPolicy
+) -> Decision[ConfigResult]:
+    """Alter single settings and leave the others."""
+    return _decide(image, resources, _altered, policy)
+
+
+Wanted = TypeVar("Wanted")
+Texts: TypeAlias = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A resource that exists: its settings, what is set on it, and the change that sets something else."""
+
+    settings: Settings
+    before: Mapping[str, str]
+    default_text: Callable[[Setting], str]
+    change: Callable[[Texts], Change]
+
+
+def _decide(
+    image: ClusterImage,
+    resources: Sequence[tuple[Resource, Wanted]],
+    rewrite: Callable[[_Target, Wanted], Texts],
+    policy: ConfigPolicy,
+) -> Decision[ConfigResult]:
+    asked = Counter(resource for resource, _ in resources)
+    changes: list[Change] = []
+    results = []
+    for resource, wanted in resources:
+        refusal = None
+        try:
+            if asked[resource] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            target = _target(image, resource, policy)
+            texts = rewrite(target, wanted)
+            change = target.change(texts)
+        except KafkaError as error:
+            refusal = Refusal(error.code, error.message)
+        else:
+            if texts != target.before:
+                changes.append(change)
+        results.append(ConfigResult(resource, refusal))
+    return Decision(tuple(changes), tuple(results))
+
+
+def _replaced(_target: _Target, configs: Texts) -> Texts:
+    return configs
+
+
+def _altered(target: _Target, alterations: Sequence[Alteration]) -> Texts:
+    if any(times > 1 for times in Counter(alteration.name for alteration in alterations).values()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    texts: dict[str, str | None] = dict(target.before)
+    for alteration in alterations:
+        name, kind, value = alteration.name, alteration.kind, alteration.value
+        if kind == AlterKind.DELETE:
+            texts.pop(name, None)
+        elif value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {name}")
+        elif kind == AlterKind.SET:
+            texts[name] = value
+        elif kind in (AlterKind.APPEND, AlterKind.SUBTRACT):
+            texts[name] = _list_altered(target, name, AlterKind(kind), value)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {kind} for config {name}")
+    return texts
+
+
+def _list_altered(target: _Target, name: str, kind: AlterKind, value: str) -> str:
+    setting = target.settings.get(name)
+    if setting is None or setting.type is not SettingType.LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {kind.name} to key {name} because its type is not LIST.")
+    parts = _parts(target.before.get(name, target.default_text(setting)))
+    named = _parts(value)
+    if kind is AlterKind.APPEND:
+        return ",".join(dict.fromkeys([*parts, *named]))
+    return ",".join(part for part in parts if part not in named)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
+def _target(image: ClusterImage, resource: Resource, policy: ConfigPolicy) -> _Target:
+    match resource.type:
+        case ResourceType.TOPIC:
+            return _topic_target(image, resource.name, policy.topics)
+        case ResourceType.BROKER:
+            return _broker_target(image, resource.name, policy)
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"Configs of resource type {resource.type} cannot be altered; only those of topics (2) and brokers (4) can.",
+    )
+
+
+def _topic_target(image: ClusterImage, name: str, policy: TopicPolicy) -> _Target:
+    check_topic_name(name)
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+    def default_text(setting: Setting) -> str:
+        return ",".join(sorted(getattr(policy.log_defaults, setting.attribute)))
+
+    def change(texts: Texts) -> Change:
+        return TopicAltered(replace(topic, configs=checked_topic_configs(texts, policy)))
+
+    return _Target(TOPIC_SETTINGS, topic.configs, default_text, change)
+
+
+def _broker_target(image: ClusterImage, name: str, policy: ConfigPolicy) -> _Target:
+    node_id = _node_id(image, name)
+
+    def default_text(setting: Setting) -> str:
+        text = policy.broker_texts.get(setting.name)
+        return text if text is not None else setting.text(setting.default or ())
+
+    def change(texts: Texts) -> Change:
+        return BrokerConfigsAltered(node_id, _checked_broker_configs(texts, policy))
+
+    return _Target(policy.broker_settings, image.broker_configs.get(node_id, {}), default_text, change)
+
+
+def _node_id(image: ClusterImage, name: str) -> int | None:
+    if not name:
+        return None
+    if not re.fullmatch(r"[0-9]{1,10}", name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) not in image.brokers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+    return int(name)
+
+
+def _checked_broker_configs(texts: Texts, policy: ConfigPolicy) -> dict[str, str]:
+    checked: dict[str, str] = {}
+    for name, text in texts.items():
+        try:
+            setting = policy.broker_settings.lookup(name)
+        except SettingError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if setting.update is Update.READ_ONLY:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+        if text is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for broker configs: {name}")
+        checked[name] = text
+    try:
+        policy.broker_settings.parse(checked)
+        policy.check_broker(checked)
+    except SettingError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return checked

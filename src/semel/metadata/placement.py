@@ -1,0 +1,94 @@
+"""On which brokers the replicas of a topic lie. Pure: the same cluster and topic id give the same answer.
+
+Leaders go round all brokers, beginning where the topic's id says, so that many small topics spread too. Partitions with
+the same leader have different followers, so that the load of a broker that dies falls on several. No rack gets a second
+replica of a partition while there is one that has none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from semel.errors import ErrorCode, KafkaError
+from semel.metadata.image import Broker, PartitionState
+
+
+def place(
+    brokers: Mapping[int, Broker], topic_id: UUID, partitions: range, *, replication_factor: int
+) -> tuple[PartitionState, ...]:
+    """New partitions with the numbers ``partitions``, each led by its first replica."""
+    if replication_factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): the target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    order = sorted(brokers)
+    start = topic_id.int % len(order)
+    return tuple(
+        new_partition(_replicas(brokers, order, start + partition, replication_factor)) for partition in partitions
+    )
+
+
+def assign(
+    brokers: Mapping[int, Broker], assignments: Sequence[Sequence[int]], *, replication_factor: int | None
+) -> tuple[PartitionState, ...]:
+    """New partitions on the brokers that somebody named. All have as many replicas as ``replication_factor``, or, when
+    there are no partitions before them, as the first."""
+    partitions = []
+    for replicas in assignments:
+        _check_assignment(brokers, replicas, replication_factor=replication_factor)
+        replication_factor = len(replicas)
+        partitions.append(new_partition(tuple(replicas)))
+    return tuple(partitions)
+
+
+def new_partition(replicas: tuple[int, ...]) -> PartitionState:
+    return PartitionState(leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
+
+
+def _check_assignment(
+    brokers: Mapping[int, Broker], replicas: Sequence[int], *, replication_factor: int | None
+) -> None:
+    if not replicas:
+        raise _refuse("The manual partition assignment includes an empty replica list.")
+    for index, node_id in enumerate(ordered := sorted(replicas)):
+        if node_id not in brokers:
+            raise _refuse(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+        if index and ordered[index - 1] == node_id:
+            raise _refuse(f"The manual partition assignment includes the broker {node_id} more than once.")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _refuse(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def _refuse(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _replicas(brokers: Mapping[int, Broker], order: list[int], turn: int, replication_factor: int) -> tuple[int, ...]:
+    """The leader is the broker whose turn it is; who follows first moves on by one with every round."""
+    rounds, leader = divmod(turn, len(order))
+    others = order[leader + 1 :] + order[:leader]
+    first = rounds % len(others) if others else 0
+    waiting = others[first:] + others[:first]
+    chosen = [order[leader]]
+    replicas_in = Counter([_rack(brokers, chosen[0])])
+    while len(chosen) < replication_factor:
+        following = min(waiting, key=lambda node_id: replicas_in[_rack(brokers, node_id)])
+        waiting.remove(following)
+        chosen.append(following)
+        replicas_in[_rack(brokers, following)] += 1
+    return tuple(chosen)
+
+
+def _rack(brokers: Mapping[int, Broker], node_id: int) -> str | int:
+    """Its rack; a broker that names none stands alone."""
+    rack = brokers[node_id].rack
+    return node_id if rack is None else rack

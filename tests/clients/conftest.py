@@ -1,0 +1,68 @@
+"""Real clients against a real broker process: Semel in ``make test``, Apache Kafka in ``make test-kafka``.
+
+Every test that takes ``cluster`` runs on both. What holds on Apache Kafka is how these tests are known to be right.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.libraries import Library
+from tests.clients.libraries.aio import Aiokafka
+from tests.clients.libraries.confluent import Confluent
+from tests.clients.libraries.kafka_python import KafkaPython
+from tools.brokers import apache_kafka, semel
+from tools.load import create_topic
+from tools.server import Server, running
+
+SEMEL = pytest.param("semel", id="semel")
+APACHE_KAFKA = pytest.param("apache-kafka", id="kafka", marks=[pytest.mark.kafka, pytest.mark.needs("kafka")])
+LIBRARIES: tuple[Library, ...] = (Confluent(), KafkaPython(), Aiokafka())
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="session", params=[SEMEL, APACHE_KAFKA])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One broker for the whole session; tests keep apart by topic."""
+    folder = tmp_path_factory.mktemp(request.param)
+    server = semel(folder) if request.param == "semel" else apache_kafka(folder)
+    with running(server):
+        yield server
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.name)
+def library(request: pytest.FixtureRequest) -> Library:
+    found: Library = request.param
+    return found
+
+
+@pytest.fixture
+def new_topic(cluster: Server) -> Callable[..., str]:
+    """A function that creates a topic nobody else uses: ``new_topic(partitions=1, **{"max.message.bytes": ...})``."""
+
+    def create(partitions: int = 1, **config: str) -> str:
+        name = f"topic-{next(_names)}"
+        create_topic(cluster.bootstrap_servers, name, partitions=partitions, config=config)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    return new_topic()
+
+
+@pytest.fixture
+def absent_topic() -> str:
+    return f"absent-{next(_names)}"
+
+
+@pytest.fixture
+def admin(cluster: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})

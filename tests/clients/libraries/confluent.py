@@ -1,0 +1,155 @@
+"""confluent-kafka, which is librdkafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+
+RECORD_BYTES_MAX = 20_000_000
+
+
+class Confluent:
+    name = "confluent-kafka"
+
+    def produce(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: Codec = "none",
+        acks: int = -1,
+        idempotent: bool = False,
+        in_batches_of: int | None = None,
+        request_timeout_ms: int = 30_000,
+    ) -> list[int | None]:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "compression.codec": codec,
+                "acks": acks,
+                "enable.idempotence": idempotent,
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "batch.num.messages": in_batches_of or 10_000,
+                "linger.ms": 20 if in_batches_of is None else 1,
+                "socket.timeout.ms": request_timeout_ms,
+                "request.timeout.ms": request_timeout_ms,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        answers: list[tuple[KafkaError | None, int | None] | None] = [None] * len(records)
+
+        def answered(index: int, error: KafkaError | None, message: Message) -> None:
+            answers[index] = (error, message.offset())
+
+        for index, record in enumerate(records):
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=0,
+                timestamp=record.timestamp_ms or 0,
+                on_delivery=lambda error, message, index=index: answered(index, error, message),
+            )
+        unanswered = producer.flush(60)
+        assert unanswered == 0, f"{unanswered} records were not answered within a minute"
+        return [_offset(answer, acks) for answer in answers]
+
+    @contextmanager
+    def reader(
+        self, bootstrap_servers: str, topic: str, start: Start, *, fetch_max_wait_ms: int = 500
+    ) -> Iterator[Reader]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "no-group-is-joined",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": fetch_max_wait_ms,
+                "fetch.message.max.bytes": RECORD_BYTES_MAX,
+                "fetch.max.bytes": RECORD_BYTES_MAX,
+                "receive.message.max.bytes": RECORD_BYTES_MAX + 1_000_000,
+                "socket.timeout.ms": fetch_max_wait_ms + 10_000,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, 0, _start_offset(consumer, topic, start))])
+            if start == "latest":
+                _wait_for_end(consumer)
+            yield _ConfluentReader(consumer)
+        finally:
+            consumer.close()
+
+
+class _ConfluentReader:
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+        deadline = time.monotonic() + timeout_s
+        found: list[Stored] = []
+        while len(found) < count and time.monotonic() < deadline:
+            for message in self._consumer.consume(count - len(found), timeout=0.05):
+                error = message.error()
+                if error is None:
+                    found.append(_stored(message))
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+        return found
+
+
+def _offset(answer: tuple[KafkaError | None, int | None] | None, acks: int) -> int | None:
+    assert answer is not None
+    error, offset = answer
+    if error is not None:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise TooLarge(str(error))
+        raise KafkaException(error)
+    return offset if acks != 0 else None
+
+
+def _start_offset(consumer: Consumer, topic: str, start: Start) -> int:
+    match start:
+        case "earliest":
+            return int(OFFSET_BEGINNING)
+        case "latest":
+            return int(OFFSET_END)
+        case Since(timestamp_ms):
+            (answer,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=10)
+            return answer.offset
+        case offset:
+            return offset
+
+
+def _wait_for_end(consumer: Consumer) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        error = message.error() if message is not None else None
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            return
+    raise TimeoutError("the consumer did not reach the end of the partition within 10 s")
+
+
+def _stored(message: Message) -> Stored:
+    kind, timestamp_ms = message.timestamp()
+    timestamp_type = LOG_APPEND_TIME if kind == TIMESTAMP_LOG_APPEND_TIME else CREATE_TIME
+    record = Record(message.value(), message.key(), tuple(message.headers() or ()), timestamp_ms)
+    return Stored(message.offset(), timestamp_type, record)

@@ -1,0 +1,111 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import MessageSizeTooLargeError
+
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+
+RECORD_BYTES_MAX = 20_000_000
+
+
+class KafkaPython:
+    name = "kafka-python"
+
+    def produce(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: Codec = "none",
+        acks: int = -1,
+        idempotent: bool = False,
+        in_batches_of: int | None = None,
+        request_timeout_ms: int = 30_000,
+    ) -> list[int | None]:
+        # This client has no limit on records per batch, only on bytes: a tiny one closes a batch after each record.
+        batch_size = 16_384 if in_batches_of is None else 1
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers,
+            compression_type=None if codec == "none" else codec,
+            acks="all" if acks == -1 else acks,
+            enable_idempotence=idempotent,
+            max_request_size=RECORD_BYTES_MAX,
+            batch_size=batch_size,
+            linger_ms=20 if in_batches_of is None else 0,
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_ms=50,
+            reconnect_backoff_max_ms=200,
+        )
+        try:
+            futures = [
+                producer.send(topic, record.value, record.key, list(record.headers), 0, record.timestamp_ms)
+                for record in records
+            ]
+            offsets = [future.get(timeout=60).offset for future in futures]
+        except MessageSizeTooLargeError as error:
+            raise TooLarge(str(error)) from error
+        finally:
+            producer.close(timeout=10)
+        return [offset if acks != 0 else None for offset in offsets]
+
+    @contextmanager
+    def reader(
+        self, bootstrap_servers: str, topic: str, start: Start, *, fetch_max_wait_ms: int = 500
+    ) -> Iterator[Reader]:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=None,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            max_partition_fetch_bytes=RECORD_BYTES_MAX,
+        )
+        try:
+            partition = TopicPartition(topic, 0)
+            consumer.assign([partition])
+            _seek(consumer, partition, start)
+            yield _KafkaPythonReader(consumer)
+        finally:
+            consumer.close()
+
+
+class _KafkaPythonReader:
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+        deadline = time.monotonic() + timeout_s
+        found: list[Stored] = []
+        while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
+            polled = self._consumer.poll(timeout_ms=int(left_s * 1000), max_records=count - len(found))
+            found += [_stored(message) for messages in polled.values() for message in messages]
+        return found
+
+
+def _seek(consumer: KafkaConsumer, partition: TopicPartition, start: Start) -> None:
+    match start:
+        case "earliest":
+            consumer.seek_to_beginning(partition)
+        case "latest":
+            consumer.seek_to_end(partition)
+            consumer.position(partition)  # Resolved now, not when the first record is asked for.
+        case Since(timestamp_ms):
+            answer = consumer.offsets_for_times({partition: timestamp_ms})[partition]
+            if answer is not None:
+                consumer.seek(partition, answer.offset)
+            else:
+                _seek(consumer, partition, "latest")
+        case offset:
+            consumer.seek(partition, offset)
+
+
+def _stored(message: Any) -> Stored:
+    timestamp_type = LOG_APPEND_TIME if message.timestamp_type == 1 else CREATE_TIME
+    record = Record(message.value, message.key, tuple(message.headers), message.timestamp)
+    return Stored(message.offset, timestamp_type, record)

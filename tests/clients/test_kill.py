@@ -1,0 +1,31 @@
+"""``kill -9`` under load: everything acknowledged is there once, in order. ``make campaign-kill`` runs it ten times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.brokers import apache_kafka, semel
+from tools.kill_run import KillRun, kill_under_load
+from tools.server import running
+
+
+def assert_exactly_once(verdict: KillRun) -> None:
+    assert verdict.passed, verdict.to_json()
+    assert verdict.acknowledged == verdict.sent
+
+
+@pytest.mark.timeout(180)
+def test_five_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    with running(semel(tmp_path)) as server:
+        assert_exactly_once(kill_under_load(server, seed=1_000, kills=5))
+
+
+@pytest.mark.kafka
+@pytest.mark.needs("kafka")
+@pytest.mark.timeout(300)
+def test_the_same_run_on_apache_kafka_passes_too(tmp_path: Path) -> None:
+    """Kafka does not sync, but a killed process leaves its writes with the system: the checker must agree."""
+    with running(apache_kafka(tmp_path)) as server:
+        assert_exactly_once(kill_under_load(server, seed=1_000, kills=1))

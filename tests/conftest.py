@@ -1,0 +1,65 @@
+"""What a test needs from outside Python, and how its absence is told.
+
+``@pytest.mark.needs("java" | "kafka" | "kcat")`` skips a test on a machine that lacks the tool. Every such skip is
+listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
+``CI=true`` it is a failure instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+from tools.kafka_jars import KAFKA_4, Unavailable, jars_of, java
+
+_MISSING = pytest.StashKey[dict[str, list[str]]]()
+
+
+def _java() -> None:
+    java()
+
+
+def _kafka() -> None:
+    java()
+    jars_of(KAFKA_4)
+
+
+def _kcat() -> None:
+    if shutil.which("kcat") is None:
+        raise Unavailable("there is no kcat on PATH: apt-get install kcat, or brew install kcat")
+
+
+# Each raises Unavailable, with a sentence that says how to get the tool.
+_TOOLS: dict[str, Callable[[], None]] = {"java": _java, "kafka": _kafka, "kcat": _kcat}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_MISSING] = {}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for tool in mark.args:
+            try:
+                _TOOLS[tool]()
+            except Unavailable as missing:
+                item.config.stash[_MISSING].setdefault(f"{tool}: {missing}", []).append(item.nodeid)
+                if os.environ.get("CI") == "true":
+                    pytest.fail(
+                        f"needs {tool}, and in CI nothing may be skipped for want of it: {missing}", pytrace=False
+                    )
+                pytest.skip(f"needs {tool}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    missing = config.stash[_MISSING]
+    if missing:
+        terminalreporter.section("not run, for want of a tool")
+        for reason, tests in missing.items():
+            terminalreporter.line(f"{len(tests)} tests need {reason}")
+            for test in tests[:5]:
+                terminalreporter.line(f"    {test}")
+            if len(tests) > 5:
+                terminalreporter.line(f"    ... and {len(tests) - 5} more")

@@ -1,0 +1,306 @@
+"""Answers leave in the order of the requests, and a client is read only as fast as it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from semel.broker.connection import WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX, Connection
+from semel.broker.inbox import Inbox
+from semel.errors import DecodeError
+from semel.testing.clock import VirtualClock
+from semel.testing.loop import VirtualLoop
+from semel.types import Buffer
+
+
+class Transport(asyncio.Transport):
+    """What a connection sees of a socket."""
+
+    def __init__(self, protocol: Connection) -> None:
+        super().__init__({"peername": ("10.0.0.1", 5000)})
+        self.protocol = protocol
+        self.written: list[bytes] = []
+        self.reading = True
+        self.closing = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closing
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            self.protocol.connection_lost(None)
+
+    abort = close
+
+    def deliver(self, data: bytes) -> None:
+        while data:
+            assert self.reading, "bytes were delivered to a connection that asked for none"
+            buffer = self.protocol.get_buffer(-1)
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self.protocol.buffer_updated(size)
+
+
+class Slot:
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.parts: list[Buffer] | None = None
+        self.is_abandoned = False
+
+    def abandoned(self) -> None:
+        self.is_abandoned = True
+
+
+class Server:
+    """Parks every request; the test answers them."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.clock = VirtualClock(loop)
+        self.slots: dict[bytes, Slot] = {}
+        self.refusals: list[str] = []
+        self.is_closed = False
+        self.at_once: Callable[[bytes], bool] = lambda name: False
+        self.hold: Callable[[bytes], bool] = lambda name: False
+
+    def opened(self, connection: Connection) -> bool:
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self.is_closed = True
+
+    def request(self, connection: Connection, frame: memoryview) -> None:
+        name = bytes(frame)
+        if name == b"bad":
+            raise DecodeError("bad")
+        slot = self.slots[name] = Slot(name)
+        connection.begin(slot)
+        if self.hold(name):
+            connection.hold(slot)
+        if self.at_once(name):
+            self.answer(connection, name)
+
+    def answer(self, connection: Connection, name: bytes, answer: bytes | None = None) -> None:
+        slot = self.slots[name]
+        slot.parts = [name if answer is None else answer]
+        connection.answered(slot)
+
+    def refused(self, connection: Connection, reason: object) -> None:
+        self.refusals.append(str(reason))
+
+    def transferred(self, received_bytes: int, sent_bytes: int) -> None:
+        pass
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.server = Server(self.loop)
+        inbox = Inbox(memoryview(bytearray(4096)), 10_000_000)
+        self.connection = Connection(self.server, inbox, self.loop)
+        self.transport = Transport(self.connection)
+        self.connection.connection_made(self.transport)
+
+    def send(self, *names: bytes) -> None:
+        self.transport.deliver(b"".join(struct.pack(">i", len(name)) + name for name in names))
+
+    def answer(self, name: bytes, answer: bytes | None = None) -> None:
+        self.server.answer(self.connection, name, answer)
+
+    def turn(self) -> None:
+        """Let the loop run what is ready."""
+        self.loop.run_until_complete(asyncio.sleep(0.001))
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self.transport.written)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_answers_wait_for_the_answers_before_them(scene: Scene) -> None:
+    scene.send(b"a", b"b", b"c")
+    scene.answer(b"c")
+    scene.answer(b"b")
+    scene.turn()
+    assert scene.sent == b""
+
+    scene.answer(b"a")
+    scene.turn()
+    assert scene.sent == b"abc"
+
+
+def test_answers_given_at_once_leave_in_one_write(scene: Scene) -> None:
+    scene.server.at_once = lambda name: True
+
+    scene.send(b"a", b"b", b"c")
+
+    assert scene.transport.written == [b"abc"]
+
+
+def test_answers_given_in_one_turn_of_the_loop_leave_in_one_write(scene: Scene) -> None:
+    scene.send(b"a", b"b")
+    scene.answer(b"a")
+    scene.answer(b"b")
+    scene.turn()
+
+    assert scene.transport.written == [b"ab"]
+
+
+def test_a_request_that_wants_no_answer_keeps_its_place_and_sends_nothing(scene: Scene) -> None:
+    scene.send(b"a", b"silent", b"c")
+    scene.answer(b"c")
+    scene.server.slots[b"silent"].parts = []
+    scene.connection.answered(scene.server.slots[b"silent"])
+    scene.answer(b"a")
+    scene.turn()
+
+    assert scene.sent == b"ac"
+
+
+def test_requests_behind_one_that_holds_are_not_looked_at_before_it_is_answered(scene: Scene) -> None:
+    scene.server.hold = lambda name: name == b"fetch"
+    scene.send(b"fetch", b"next")
+    assert b"next" not in scene.server.slots
+    assert not scene.transport.reading
+
+    scene.answer(b"fetch")
+    scene.turn()
+    assert b"next" in scene.server.slots
+    assert scene.transport.reading
+    scene.answer(b"next")
+    scene.turn()
+    assert scene.sent == b"fetchnext"
+
+
+def test_while_a_request_holds_and_nothing_is_behind_it_the_connection_still_reads(scene: Scene) -> None:
+    """So that a client who leaves during a long poll is noticed."""
+    scene.server.hold = lambda name: True
+    scene.send(b"fetch")
+
+    assert scene.transport.reading
+
+
+def test_a_request_in_pieces_that_arrives_while_another_holds_is_served_later(scene: Scene) -> None:
+    scene.server.hold = lambda name: name == b"fetch"
+    scene.send(b"fetch")
+    scene.transport.deliver(struct.pack(">i", 4) + b"ne")
+    assert not scene.transport.reading
+
+    scene.answer(b"fetch")
+    scene.turn()
+    assert scene.transport.reading
+    scene.transport.deliver(b"xt")
+    assert b"next" in scene.server.slots
+
+
+def test_too_many_waiting_requests_stop_the_reading_until_one_is_answered(scene: Scene) -> None:
+    names = [b"%04d" % number for number in range(WAITING_REQUESTS_MAX + 2)]
+    scene.send(*names)
+    assert len(scene.server.slots) == WAITING_REQUESTS_MAX
+    assert not scene.transport.reading
+
+    scene.answer(names[0])
+    scene.turn()
+    assert len(scene.server.slots) == WAITING_REQUESTS_MAX + 1
+    for name in names[1 : WAITING_REQUESTS_MAX + 1]:
+        scene.answer(name)
+    scene.turn()
+    assert len(scene.server.slots) == WAITING_REQUESTS_MAX + 2
+    assert scene.transport.reading
+    scene.answer(names[-1])
+    scene.turn()
+    assert scene.sent == b"".join(names)
+
+
+def test_too_many_bytes_of_answers_behind_a_slow_one_stop_the_reading(scene: Scene) -> None:
+    scene.send(b"slow", b"big")
+    scene.answer(b"big", b"x" * WAITING_ANSWER_BYTES_MAX)
+    scene.send(b"next")
+    assert b"next" not in scene.server.slots
+
+    scene.answer(b"slow")
+    scene.turn()
+    assert b"next" in scene.server.slots
+    assert scene.connection._answer_bytes == 0
+
+
+def test_a_client_that_does_not_read_is_not_read(scene: Scene) -> None:
+    scene.server.at_once = lambda name: True
+    scene.connection.pause_writing()
+    scene.send(b"a")
+    assert b"a" not in scene.server.slots
+    assert not scene.transport.reading
+
+    scene.connection.resume_writing()
+    scene.turn()
+    assert scene.sent == b"a"
+    assert scene.transport.reading
+
+
+def test_a_bad_request_closes_the_connection_after_the_answers_before_it(scene: Scene) -> None:
+    scene.server.at_once = lambda name: True
+
+    scene.send(b"a", b"bad", b"never")
+
+    assert scene.sent == b"a"
+    assert scene.transport.closing
+    assert scene.server.refusals == ["bad"]
+    assert b"never" not in scene.server.slots
+
+
+def test_when_the_client_leaves_what_waits_for_it_is_abandoned(scene: Scene) -> None:
+    scene.send(b"a", b"b", b"c")
+    scene.answer(b"b")
+    scene.transport.close()
+
+    assert [scene.server.slots[name].is_abandoned for name in (b"a", b"b", b"c")] == [True, False, True]
+    assert scene.server.is_closed
+
+
+def test_an_answer_for_a_client_that_left_is_dropped(scene: Scene) -> None:
+    scene.send(b"a")
+    scene.transport.close()
+
+    scene.answer(b"a")
+    scene.turn()
+
+    assert scene.sent == b""
+
+
+def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(scene: Scene) -> None:
+    scene.server.hold = lambda name: name == b"fetch"
+    scene.send(b"fetch")
+    large = b"L" * 100_000
+    framed = struct.pack(">i", len(large)) + large
+    sent = 0
+    while scene.transport.reading and sent < len(framed):
+        scene.transport.deliver(framed[sent : sent + 1000])
+        sent += 1000
+    scene.answer(b"fetch")
+    scene.turn()
+    scene.transport.deliver(framed[sent:])
+
+    assert large in scene.server.slots

@@ -1,0 +1,118 @@
+"""The embedded store's file: cut anywhere it is a prefix of what was committed, damaged anywhere it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.errors import StorageError
+from semel.metadata.change_file import HEADER, Entry, Record, encode, read, snapshot
+from semel.metadata.store import Versioned
+
+RECORDS = [
+    Record(1, (Entry("/a", Versioned(b"one", 1)), Entry("/b", Versioned(b"", 1)))),
+    Record(2, (Entry("/a", Versioned(b"two", 2)),)),
+    Record(5, (Entry("/b", None), Entry("/ü", Versioned(bytes(range(256)), 5)))),
+    Record(6, (Entry("/a", None),)),
+]
+
+
+def values_after(records: Sequence[Record]) -> dict[str, Versioned]:
+    values: dict[str, Versioned] = {}
+    for record in records:
+        for entry in record.entries:
+            if entry.written is None:
+                values.pop(entry.path, None)
+            else:
+                values[entry.path] = entry.written
+    return values
+
+
+def file_of(records: Sequence[Record]) -> bytes:
+    return HEADER + b"".join(map(encode, records))
+
+
+def test_a_file_cut_at_any_byte_holds_the_commits_that_are_whole() -> None:
+    ends = [len(file_of(RECORDS[:count])) for count in range(len(RECORDS) + 1)]
+    whole = file_of(RECORDS)
+    for size in range(len(HEADER), len(whole) + 1):
+        survivors = [record for record, end in zip(RECORDS, ends[1:], strict=True) if end <= size]
+        contents = read(whole[:size], "metadata")
+        assert contents.values == values_after(survivors)
+        assert contents.size_bytes == ends[len(survivors)]
+        assert contents.sequence == (survivors[-1].sequence if survivors else 0)
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 5000, b"\xff" * 100, b"\0\0\0\x20" + b"x" * 60])
+def test_what_a_torn_write_left_behind_the_last_commit_is_cut_off(rest: bytes) -> None:
+    whole = file_of(RECORDS)
+    contents = read(whole + rest, "metadata")
+    assert (contents.values, contents.size_bytes) == (values_after(RECORDS), len(whole))
+
+
+def test_a_byte_flipped_before_the_last_commit_is_damage_and_not_a_torn_end() -> None:
+    whole = file_of(RECORDS)
+    last = len(file_of(RECORDS[:-1]))
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x41
+        if position >= last:
+            # It cannot be told from a commit that was never acknowledged.
+            assert read(bytes(damaged), "metadata").values == values_after(RECORDS[:-1])
+        else:
+            with pytest.raises(StorageError, match="metadata"):
+                read(bytes(damaged), "metadata")
+
+
+@pytest.mark.parametrize("size", range(len(HEADER)))
+def test_a_file_without_its_header_is_refused(size: int) -> None:
+    with pytest.raises(StorageError, match="begins with"):
+        read(file_of(RECORDS)[:size], "metadata")
+
+
+def test_a_newer_format_is_refused() -> None:
+    with pytest.raises(StorageError, match="begins with"):
+        read(b"semelmd\x02" + file_of(RECORDS)[len(HEADER) :], "metadata")
+
+
+def test_a_record_older_than_the_one_before_it_does_not_count() -> None:
+    whole = file_of(RECORDS)
+    contents = read(whole + encode(RECORDS[0]), "metadata")
+    assert (contents.values, contents.size_bytes) == (values_after(RECORDS), len(whole))
+
+
+def test_a_snapshot_says_the_same_in_one_record() -> None:
+    contents = read(file_of(RECORDS), "metadata")
+    rewritten = read(snapshot(contents.values, contents.sequence), "metadata")
+    assert (rewritten.values, rewritten.sequence) == (contents.values, contents.sequence)
+
+
+def test_an_empty_store_has_a_snapshot_too() -> None:
+    assert read(snapshot({}, 7), "metadata").sequence == 7
+
+
+paths = st.sampled_from(["/a", "/b", "/c/d", "/é"])
+commits = st.lists(
+    st.dictionaries(paths, st.none() | st.binary(max_size=300), min_size=1),
+    max_size=8,
+).map(
+    lambda changes: [
+        Record(
+            number,
+            tuple(Entry(path, None if value is None else Versioned(value, number)) for path, value in change.items()),
+        )
+        for number, change in enumerate(changes, start=1)
+    ]
+)
+
+
+@given(commits, st.integers(0, 2**16))
+def test_any_commits_cut_anywhere_leave_a_prefix(records: list[Record], cut: int) -> None:
+    whole = file_of(records)
+    size = len(HEADER) + cut % (len(whole) - len(HEADER) + 1)
+    contents = read(whole[:size], "metadata")
+    assert contents.values in [values_after(records[:count]) for count in range(len(records) + 1)]
+    assert contents.values == values_after([record for record in records if record.sequence <= contents.sequence])

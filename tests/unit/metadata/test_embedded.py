@@ -1,0 +1,382 @@
+"""The embedded store: compare-and-set, atomic commits, and nothing acknowledged that a power cut could take back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Sequence
+
+import pytest
+
+from semel.errors import StorageError
+from semel.metadata import change_file
+from semel.metadata.embedded import EmbeddedStore
+from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict
+from semel.testing.crash import SimulatedCrash
+from semel.testing.disk import VirtualDisk
+from semel.testing.disk_faults import DiskFault
+from semel.testing.disk_faults import Operation as DiskOperation
+from tests.unit.metadata.stores import PATH, everything, new_disk, with_store
+
+
+def test_a_value_is_written_once_and_then_only_over_its_version() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        assert await store.get("/a") is None
+        first = await store.compare_and_set("/a", b"1", None)
+        second = await store.compare_and_set("/a", b"2", first)
+        assert await store.get("/a") == (b"2", second)
+        for wrong in (None, first):
+            with pytest.raises(VersionConflict) as conflict:
+                await store.compare_and_set("/a", b"3", wrong)
+            assert (conflict.value.path, conflict.value.version) == ("/a", second)
+        with pytest.raises(VersionConflict, match="/b is absent; expected it to be at version 1"):
+            await store.compare_and_set("/b", b"", 1)
+        assert await everything(store) == {"/a": b"2"}
+
+    with_store(use)
+
+
+def test_a_value_deleted_and_written_again_has_another_version() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        first = await store.compare_and_set("/a", b"1", None)
+        await store.delete("/a", first)
+        assert await store.get("/a") is None
+        again = await store.compare_and_set("/a", b"1", None)
+        with pytest.raises(VersionConflict):
+            await store.delete("/a", first)
+        await store.delete("/a", again)
+
+    with_store(use)
+
+
+def test_a_commit_is_all_or_nothing() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        (version, _) = await store.commit([Put("/a", b"1", None), Check("/z", None)])
+        assert version is not None
+        with pytest.raises(VersionConflict, match="/c"):
+            await store.commit([Put("/b", b"1", None), Delete("/a", version), Put("/c", b"", 9)])
+        with pytest.raises(VersionConflict, match="/a"):
+            await store.commit([Put("/b", b"1", None), Check("/a", None)])
+        assert await everything(store) == {"/a": b"1"}
+        assert await store.commit([Put("/b", b"1", None), Check("/a", version)]) == [version + 1, None]
+
+    with_store(use)
+
+
+def test_of_two_writers_of_the_same_version_one_is_told_of_the_conflict() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        results = await asyncio.gather(
+            *(store.compare_and_set("/a", bytes([n]), None) for n in range(10)), return_exceptions=True
+        )
+        assert [isinstance(result, VersionConflict) for result in results] == [False] + [True] * 9
+        assert await everything(store) == {"/a": b"\0"}
+
+    with_store(use)
+
+
+def test_children_are_the_names_directly_below() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        await store.commit([Put(path, b"", None) for path in ("/b/y", "/b/x", "/b/x/deep", "/bc", "/a")])
+        assert await store.children("/b") == ["x", "y"]
+        assert await store.children("/") == ["a", "b", "bc"]
+        assert await store.children("/nothing") == []
+
+    with_store(use)
+
+
+def test_a_change_is_not_seen_before_it_is_synced() -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> None:
+        syncs = disk.statistics.syncs
+        writing = asyncio.ensure_future(store.compare_and_set("/a", b"1", None))
+        while disk.statistics.syncs == syncs:
+            assert await store.get("/a") is None
+            await asyncio.sleep(0.0001)
+        await writing
+        assert await store.get("/a") is not None
+
+    with_store(use, disk)
+
+
+def test_watches_hear_of_a_change_before_its_author_does() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        heard: list[str] = []
+        store.watch("/topics", heard.append)
+        stop = store.watch("/", lambda path: heard.append(f"root {path}"))
+        await store.commit([Put("/topics", b"", None), Put("/topics/a", b"", None), Put("/topicsx", b"", None)])
+        assert heard == ["/topics", "/topics/a", "root /topics", "root /topics/a", "root /topicsx"]
+        stop()
+        heard.clear()
+        with contextlib.suppress(VersionConflict):
+            await store.delete("/topics/a", 99)
+        assert heard == []
+        await store.delete("/topics/a", 1)
+        assert heard == ["/topics/a"]
+
+    with_store(use)
+
+
+def test_a_caller_that_gives_up_leaves_a_store_that_goes_on() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        begun = asyncio.ensure_future(store.compare_and_set("/begun", b"", None))
+        waiting = asyncio.ensure_future(store.compare_and_set("/waiting", b"", None))
+        await asyncio.sleep(0)
+        begun.cancel()
+        waiting.cancel()
+        await store.compare_and_set("/after", b"", None)
+        # What was on its way to the disk happened; what only waited did not.
+        assert await everything(store) == {"/begun": b"", "/after": b""}
+
+    with_store(use)
+
+
+def test_ephemeral_values_end_with_the_process() -> None:
+    disk = new_disk()
+
+    async def first(store: EmbeddedStore) -> None:
+        (version,) = await store.commit([Put("/brokers/1", b"here", None, ephemeral=True)])
+        assert version is not None
+        await store.commit([Put("/brokers/1", b"there", version, ephemeral=True), Put("/kept", b"", None)])
+        assert await everything(store) == {"/brokers/1": b"there", "/kept": b""}
+        states: list[SessionState] = []
+        store.watch_session(states.append)
+        await store.close()
+        assert (states, store.session) == ([SessionState.LOST], SessionState.LOST)
+        assert await store.get("/brokers/1") is None
+        with pytest.raises(StorageError, match="closed"):
+            await store.compare_and_set("/late", b"", None)
+
+    async def second(store: EmbeddedStore) -> dict[str, bytes]:
+        return await everything(store)
+
+    with_store(first, disk)
+    assert with_store(second, disk) == {"/kept": b""}
+
+
+def test_closing_waits_for_what_was_submitted() -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> None:
+        submitted = [asyncio.ensure_future(store.compare_and_set(f"/{n}", b"", None)) for n in range(5)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*submitted)
+
+    with_store(use, disk)
+    assert len(with_store(everything, disk)) == 5
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", [DiskOperation.WRITE, DiskOperation.SYNC])
+def test_after_a_failed_write_or_sync_no_change_is_accepted_and_reads_go_on(operation: DiskOperation) -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> None:
+        await store.compare_and_set("/a", b"1", None)
+        disk.fail(DiskFault(operation, PATH))
+        first = asyncio.ensure_future(store.compare_and_set("/b", b"1", None))
+        waiting = asyncio.ensure_future(store.compare_and_set("/c", b"1", None))
+        with pytest.raises(StorageError, match="not known"):
+            await first
+        with pytest.raises(StorageError, match="no change of metadata is accepted until a restart"):
+            await waiting
+        # The disk works again, but what it lost is lost: a sync that succeeds now proves nothing.
+        with pytest.raises(StorageError, match="no change of metadata is accepted until a restart"):
+            await store.compare_and_set("/d", b"1", None)
+        assert await everything(store) == {"/a": b"1"}
+
+    with_store(use, disk)
+    disk.crash()
+    assert with_store(everything, disk).items() >= {("/a", b"1")}
+
+
+@pytest.mark.parametrize("operation", [DiskOperation.CREATE, DiskOperation.WRITE, DiskOperation.SYNC])
+def test_a_rewrite_for_which_there_is_no_room_leaves_the_old_file_in_use(operation: DiskOperation) -> None:
+    disk = new_disk()
+    disk.fail(DiskFault(operation, PATH + ".tmp", error=errno.ENOSPC, times=None, skip=1))
+
+    async def use(store: EmbeddedStore) -> None:
+        version = None
+        for n in range(100):
+            version = await store.compare_and_set("/a", b"%d" % n, version)
+
+    with_store(use, disk, rewrite_size_bytes_min=300)
+    disk.crash()
+    assert with_store(everything, disk) == {"/a": b"99"}
+
+
+@pytest.mark.parametrize("operation", [DiskOperation.RENAME, DiskOperation.SYNC_DIRECTORY])
+def test_a_rewrite_that_fails_half_way_ends_all_changes(operation: DiskOperation) -> None:
+    disk = new_disk()
+    done = -1
+
+    async def use(store: EmbeddedStore) -> None:
+        nonlocal done
+        disk.fail(DiskFault(operation))
+        version = None
+        for n in range(100):
+            version = await store.compare_and_set("/a", b"%d" % n, version)
+            done = n
+
+    with pytest.raises(StorageError, match="no change of metadata is accepted"):
+        with_store(use, disk, rewrite_size_bytes_min=300)
+    assert 0 <= done < 99
+    disk.crash()
+    assert with_store(everything, disk) == {"/a": b"%d" % done}
+
+
+def test_a_file_that_is_mostly_garbage_is_rewritten_and_keeps_values_and_versions() -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> tuple[dict[str, bytes], int | None]:
+        await store.compare_and_set("/kept", b"x", None)
+        version = None
+        for n in range(2000):
+            version = await store.compare_and_set("/counter", b"%d" % n, version)
+        return await everything(store), version
+
+    expected, version = with_store(use, disk, rewrite_size_bytes_min=1000)
+    with contextlib.closing(disk.open(PATH)) as file:
+        assert file.size() < 3000
+
+    async def reopened(store: EmbeddedStore) -> None:
+        assert await everything(store) == expected
+        assert await store.compare_and_set("/counter", b"", version) == (version or 0) + 1
+
+    with_store(reopened, disk)
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+# Each is one commit. The last ones make the file mostly garbage, so that it is rewritten in the middle.
+COMMITS: list[Sequence[Operation]] = [
+    [Put("/topics/a", b"a" * 30, None)],
+    [Put("/topics/b", b"b" * 5000, None), Put("/config", b"{}", None)],
+    [Put("/topics/a", b"A" * 20, 1), Check("/config", 2)],
+    [Delete("/topics/b", 2)],
+    [Put("/topics/b", b"again", None), Put("/config", b"{1}", 2)],
+    *([Put("/config", b"%d" % n, n - 1)] for n in range(6, 12)),
+]
+
+
+def states() -> list[dict[str, bytes]]:
+    """What the store holds after none, the first, the first two, ... of the commits."""
+    values: dict[str, bytes] = {}
+    after = [dict(values)]
+    for commit in COMMITS:
+        for operation in commit:
+            match operation:
+                case Put(path, value):
+                    values[path] = value
+                case Delete(path):
+                    del values[path]
+                case Check():
+                    pass
+        after.append(dict(values))
+    return after
+
+
+@pytest.mark.parametrize("power_cut", [True, False], ids=["power cut", "kill"])
+def test_a_death_in_any_disk_operation_leaves_every_acknowledged_change_and_no_half_one(power_cut: bool) -> None:
+    for seed in range(3):
+        operations = 1
+        while _die(operations, seed, power_cut):
+            operations += 1
+        assert operations > 25, "the commits end before the interesting operations"
+
+
+def _die(operations: int, seed: int, power_cut: bool) -> bool:
+    """Die in the n-th disk operation and check what is left; False if all is done before."""
+    disk = new_disk(seed)
+    acknowledged = 0
+
+    async def use(store: EmbeddedStore) -> None:
+        nonlocal acknowledged
+        for commit in COMMITS:
+            await store.commit(commit)
+            acknowledged += 1
+
+    disk.crash_after(operations)
+    died = False
+    try:
+        with_store(use, disk, seed=seed, rewrite_size_bytes_min=2000)
+    except SimulatedCrash:
+        died = True
+    disk.repair()
+    if power_cut:
+        disk.crash()
+    else:
+        disk.kill()
+
+    async def go_on(store: EmbeddedStore) -> dict[str, bytes]:
+        shown = await everything(store)
+        await store.compare_and_set("/later", b"value", None)
+        return shown
+
+    untouched = disk.copy()
+    left = with_store(go_on, disk, seed=seed)
+    assert left in states()[acknowledged : acknowledged + 2], (operations, acknowledged)
+    # What a start has shown, and what it acknowledged, must survive the next power cut, whatever the last death left
+    # unsynced.
+    disk.crash()
+    assert with_store(everything, disk, seed=seed) == {**left, "/later": b"value"}
+    assert with_store(everything, untouched, seed=seed) == left
+    untouched.crash()
+    assert with_store(everything, untouched, seed=seed) == left
+    return died
+
+
+def test_a_file_cut_at_any_byte_opens_with_a_prefix_and_takes_changes_again() -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> None:
+        for commit in COMMITS[:3]:
+            await store.commit(commit)
+
+    with_store(use, disk)
+    with contextlib.closing(disk.open(PATH)) as file:
+        whole = file.read(0, file.size())
+
+    async def change(store: EmbeddedStore) -> dict[str, bytes]:
+        before = await everything(store)
+        with contextlib.closing(cut.open(PATH)) as opened:
+            assert change_file.read(whole[:size], PATH).size_bytes == opened.size()
+        await store.compare_and_set("/new", b"value", None)
+        return before
+
+    previous = -1
+    for size in [*range(8, 140), *range(len(whole) - 140, len(whole) + 1)]:
+        cut = _disk_with(whole[:size])
+        before = with_store(change, cut)
+        count = states().index(before)
+        assert count >= previous
+        previous = count
+        assert with_store(everything, cut) == {**before, "/new": b"value"}
+    assert previous == 3
+
+
+def test_a_damaged_file_is_not_opened() -> None:
+    disk = new_disk()
+
+    async def use(store: EmbeddedStore) -> None:
+        for commit in COMMITS[:3]:
+            await store.commit(commit)
+
+    with_store(use, disk)
+    with contextlib.closing(disk.open(PATH)) as file:
+        file.write(20, b"?")
+    with pytest.raises(StorageError, match="damaged at position 8"):
+        with_store(everything, disk)
+
+
+def _disk_with(data: bytes) -> VirtualDisk:
+    disk = new_disk()
+    with contextlib.closing(disk.open(PATH, create=True)) as file:
+        file.write(0, data)
+        file.sync()
+    disk.sync_directory("/data")
+    return disk

@@ -1,0 +1,111 @@
+"""The cluster's image: changes make a new one and leave the old as it was."""
+
+from __future__ import annotations
+
+import random
+import time
+from uuid import UUID
+
+import pytest
+
+from semel.metadata.image import (
+    Broker,
+    BrokerConfigsAltered,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    PartitionState,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    changes_between,
+)
+
+EMPTY = ClusterImage("cluster")
+STATE = PartitionState(leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+
+
+def topic(name: str, number: int, partitions: int = 1) -> Topic:
+    return Topic(name, UUID(int=number), (STATE,) * partitions)
+
+
+def test_a_created_topic_is_found_by_name_and_by_id() -> None:
+    orders = topic("orders", 7, partitions=2)
+    image = EMPTY.apply([TopicCreated(orders)])
+    assert image.topics == {"orders": orders}
+    assert image.topics_by_id == {UUID(int=7): orders}
+    assert (image.partition_count, image.version) == (2, 1)
+    assert image.partition("orders", 1) == STATE
+    assert image.partition("orders", 2) is image.partition("orders", -1) is image.partition("other", 0) is None
+
+
+def test_an_image_is_not_changed_by_the_ones_made_from_it() -> None:
+    orders = topic("orders", 7)
+    before = EMPTY.apply([TopicCreated(orders), BrokerRegistered(Broker(1, "h", 9092))])
+    grown = topic("orders", 7, partitions=3)
+    after = before.apply(
+        [TopicAltered(grown), BrokerUnregistered(1), BrokerConfigsAltered(None, {"a": "b"}), TopicDeleted(grown)]
+    )
+    assert (before.topics, list(before.brokers), before.broker_configs) == ({"orders": orders}, [1], {})
+    assert (after.topics, after.topics_by_id, after.brokers, after.partition_count) == ({}, {}, {}, 0)
+    assert after.broker_configs == {None: {"a": "b"}}
+
+
+def test_what_a_change_does_not_touch_is_shared() -> None:
+    before = EMPTY.apply([TopicCreated(topic("orders", 7))])
+    after = before.apply([BrokerRegistered(Broker(1, "h", 9092))])
+    assert after.topics is before.topics
+    assert after.version == before.version + 1
+
+
+def test_names_that_a_metric_could_not_tell_apart_collide() -> None:
+    image = EMPTY.apply([TopicCreated(topic("a.b_c", 1)), TopicCreated(topic("plain", 2))])
+    assert image.colliding_topic("a_b.c") == "a.b_c"
+    assert image.colliding_topic("a.b_c") is None
+    assert image.colliding_topic("plain") is None
+    assert image.apply([TopicDeleted(topic("a.b_c", 1))]).colliding_topic("a_b.c") is None
+
+
+def test_internal_topics_are_told_by_their_names() -> None:
+    assert topic("__consumer_offsets", 1).is_internal
+    assert not topic("consumer_offsets", 1).is_internal
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_changes_between_two_images_lead_from_one_to_the_other(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def some_image() -> ClusterImage:
+        names = chance.sample(["a", "b", "c.d", "e"], chance.randint(0, 4))
+        changes: list[Change] = [
+            TopicCreated(topic(name, 10 * ord(name[0]) + chance.randint(0, 1), chance.randint(1, 2))) for name in names
+        ]
+        changes += [BrokerRegistered(Broker(n, "h", chance.randint(1, 2))) for n in range(chance.randint(0, 3))]
+        changes += [
+            BrokerConfigsAltered(n, {"x": str(chance.randint(0, 1))}) for n in (None, 1) if chance.random() < 0.5
+        ]
+        return EMPTY.apply(changes)
+
+    before, after = some_image(), some_image()
+    reached = before.apply(changes_between(before, after))
+    assert changes_between(reached, after) == []
+    assert (reached.topics, reached.topics_by_id, reached.brokers) == (after.topics, after.topics_by_id, after.brokers)
+    assert reached.names_by_metric == after.names_by_metric
+    assert reached.partition_count == after.partition_count
+
+
+def test_one_more_topic_among_ten_thousand_costs_little() -> None:
+    image = EMPTY.apply(TopicCreated(topic(f"topic.{n}", n)) for n in range(10_000))
+    change = TopicCreated(topic("one.more", 20_000))
+    best_s = min(_seconds(lambda: image.apply([change])) for _ in range(20))
+    assert best_s < 0.01, "measured 0.0004 s; ten times and more is not the machine"
+    assert image.apply([change]).partition_count == 10_001
+
+
+def _seconds(act: object) -> float:
+    assert callable(act)
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun

@@ -1,0 +1,80 @@
+"""The brokers that tests and benchmarks put side by side: Semel as ``semel serve``, and Apache Kafka from its jars."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tools.kafka_jars import KAFKA_4, jars_of, java
+from tools.server import HOST, Launch, Server, free_port
+
+# A test or a benchmark works with one node: nothing can be replicated, and nobody should wait for a second member.
+_ONE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def semel(folder: Path, *, settings: Mapping[str, str] | None = None, advertise: str | None = None) -> Server:
+    """A Semel broker with its data under ``folder``. Not started yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port, metrics_port = free_port(), free_port()
+    command = [str(Path(sys.executable).with_name("semel")), "serve"]
+    command += ["--data-dir", str(folder / "data"), "--listen", f"{HOST}:{port}", "--metrics", f"{HOST}:{metrics_port}"]
+    if advertise is not None:
+        command += ["--advertise", advertise]
+    for key, value in (settings or {}).items():
+        command += ["--set", f"{key}={value}"]
+    return Server(Launch("Semel", command, port, folder / "data", folder / "output.txt", metrics_port))
+
+
+def apache_kafka(
+    folder: Path, *, version: str = KAFKA_4, settings: Mapping[str, str] | None = None, heap: str = "1g"
+) -> Server:
+    """An Apache Kafka broker, its own controller, with its data formatted under ``folder``. Not started yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port, controller_port = free_port(), free_port()
+    data_dir, properties = folder / "data", folder / "server.properties"
+    lines = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data_dir),
+        **_ONE_NODE,
+        **(settings or {}),
+    }
+    properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    cluster_id = "c2VtZWwtcGVlci1rYWZrYQ"
+    run_java("kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", str(properties)], version=version)
+    command = [java(), f"-Xmx{heap}", f"-Xms{heap}", *_java_options(version), "kafka.Kafka", str(properties)]
+    return Server(Launch(f"Apache Kafka {version}", command, port, data_dir, folder / "output.txt"))
+
+
+def run_java(main_class: str, arguments: Sequence[str], *, version: str = KAFKA_4) -> str:
+    """Everything that a program from Kafka's jars prints; raises JavaFailed when it ends with an error."""
+    command = [java(), *_java_options(version), main_class, *arguments]
+    # Kafka's tools report some of what they find to stderr: it is read in its place among the rest.
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise JavaFailed(f"{main_class} ended with code {done.returncode}", done.stdout)
+    return done.stdout
+
+
+class JavaFailed(Exception):
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(f"{message}: {output[-2000:]}")
+        self.output = output
+
+
+def _java_options(version: str) -> list[str]:
+    return ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{jars_of(version)}/*"]

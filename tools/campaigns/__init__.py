@@ -1,0 +1,1 @@
+"""One module per campaign, with ``COUNT`` and ``run(seed)``; see ``tools.campaign``."""

@@ -1,0 +1,110 @@
+"""Apache Kafka's own jars, fetched once by their Maven coordinates into a cache folder.
+
+Which registry they come from is Maven's business and the machine's configuration. A folder exists under its final name
+only when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KAFKA_4 = "4.3.0"
+KAFKA_3 = "3.9.1"
+VERSIONS = (KAFKA_4, KAFKA_3)
+
+_COORDINATES = (
+    "org.apache.kafka:kafka_2.13:{version}",
+    "org.apache.kafka:kafka-tools:{version}",
+    # Without a binding Kafka 4 logs nothing at all, and a peer that fails to start would say nothing either.
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+
+# Kafka 3 brings a binding of its own, which without a configuration file swallows every line.
+_OTHER_BINDING = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
+
+
+class Unavailable(Exception):
+    """Something from outside Python is missing; the message says what and how to get it."""
+
+
+def jars_of(version: str) -> Path:
+    """The folder with the jars of ``version``; raises Unavailable when they were not fetched."""
+    folder = _folder(version)
+    if not folder.is_dir():
+        raise Unavailable(f"the jars of Apache Kafka {version} are not in {folder}: run `make kafka-jars`")
+    return folder
+
+
+def java() -> str:
+    """The ``java`` to run them with: JAVA_HOME's, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise Unavailable(
+            "there is no java (17 or newer) on PATH or under JAVA_HOME: install a JRE, e.g. openjdk-17-jre"
+        )
+    return found
+
+
+def fetch(version: str) -> Path:
+    """The folder with the jars of ``version``, asking Maven for them when they are not there yet."""
+    folder = _folder(version)
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable(f"the jars of Apache Kafka {version} are fetched with Maven, and there is no mvn on PATH")
+    java()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    print(f"semel: fetching Apache Kafka {version} with Maven into {folder} (about 100 MB, once)", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
+        (Path(scratch) / "pom.xml").write_text(_pom(version))
+        command = [maven, "--batch-mode", "--quiet", "dependency:copy-dependencies"]
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={scratch}/libs"]
+        done = subprocess.run([*command, *options], cwd=scratch, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Unavailable(
+                f"Maven could not fetch Apache Kafka {version}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
+        (Path(scratch) / "libs").rename(folder)
+    return folder
+
+
+def _folder(version: str) -> Path:
+    root = os.environ.get("SEMEL_CACHE") or Path(__file__).resolve().parent.parent / ".cache"
+    return Path(root) / f"kafka-{version}"
+
+
+def _pom(version: str) -> str:
+    dependencies = []
+    for coordinate in _COORDINATES:
+        group, artifact, number = coordinate.format(version=version).split(":")
+        dependencies.append(
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
+            f"<exclusions>{_OTHER_BINDING}</exclusions></dependency>"
+        )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>semel</groupId><artifactId>kafka-peer</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{''.join(dependencies)}</dependencies></project>\n"
+    )
+
+
+def main() -> int:
+    try:
+        for version in sys.argv[1:] or VERSIONS:
+            fetch(version)
+    except Unavailable as reason:
+        print(f"semel: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""A steady load of numbered records on one topic, sent by idempotent librdkafka producers, and reading it all back.
+
+What was sent and what was answered goes into a ``History``; ``read_back`` brings what ``tools.history`` judges it by.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tools.history import Found, History, Sent
+
+# The broker may be gone for a while; the client should be back the moment it is.
+_IMPATIENT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level": 0}
+
+
+class Load:
+    """Producers that send from a thread of their own until ``finish``."""
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, *, partitions: int, producers: int, seed: int, codec: str = "none"
+    ) -> None:
+        self.history = History()
+        self._topic = topic
+        self._partitions = partitions
+        self._random = random.Random(seed)
+        self._sequences: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._send_until_stopped, name="load", daemon=True)
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "compression.codec": codec,
+            "linger.ms": 1,
+            "delivery.timeout.ms": 120_000,
+            "retry.backoff.ms": 20,
+            **_IMPATIENT,
+        }
+        self._producers = [Producer(settings) for _ in range(producers)]
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def acknowledged(self) -> int:
+        return len(self.history.acknowledged)
+
+    def wait_for_acknowledged(self, count: int, timeout_s: float = 60.0) -> None:
+        """Return once so many records are acknowledged in all; no progress in time is a TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while self.acknowledged() < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.acknowledged()} records acknowledged after {timeout_s:.0f} s, not {count}")
+            time.sleep(0.001)
+
+    def finish(self, timeout_s: float) -> None:
+        """Send no more and wait, for so long at most, until everything that was sent is answered."""
+        self._stopping.set()
+        self._thread.join()
+        for producer in self._producers:
+            producer.flush(timeout_s)
+
+    def _send_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            for number, producer in enumerate(self._producers):
+                for _ in range(self._random.randint(1, 20)):
+                    self._send(number, producer)
+                # Polling serves callbacks; waiting in it keeps the load from being all there is on a small machine.
+                unanswered = len(self.history.sent) - self.history.resolved()
+                producer.poll(0.001 if unanswered < 2_000 else 0.05)
+
+    def _send(self, number: int, producer: Producer) -> None:
+        partition = self._random.randrange(self._partitions)
+        sent = Sent(partition, number, self._sequences[partition, number])
+        self._sequences[partition, number] += 1
+        self.history.sent.add(sent)
+        value = sent.to_value(self._random.choice((40, 100, 1_000)))
+        producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(sent))
+
+    def _answered(self, sent: Sent) -> Callable[[KafkaError | None, Message], None]:
+        def answered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offset = message.offset()
+                assert offset is not None
+                self.history.acknowledged[sent] = offset
+            else:
+                self.history.refused[sent] = str(error)
+
+        return answered
+
+
+def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, config: dict[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_IMPATIENT})
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+    for created in admin.create_topics([wanted]).values():
+        created.result(timeout=30)
+
+
+def read_back(bootstrap_servers: str, topic: str, *, partitions: int, timeout_s: float = 60.0) -> list[Found]:
+    """Every record of the topic, from the first to the one that is last when this is called."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "read-back", "enable.auto.commit": False, **_IMPATIENT}
+    )
+    try:
+        ends = {}
+        for partition in range(partitions):
+            watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            assert watermarks is not None, f"no offsets of {topic}-{partition} within 10 s"
+            ends[partition] = watermarks[1]
+        consumer.assign([TopicPartition(topic, partition, 0) for partition, end in ends.items() if end > 0])
+        return _read_until(consumer, ends, time.monotonic() + timeout_s)
+    finally:
+        consumer.close()
+
+
+def _read_until(consumer: Consumer, ends: dict[int, int], deadline: float) -> list[Found]:
+    found: list[Found] = []
+    unfinished = {partition for partition, end in ends.items() if end > 0}
+    while unfinished:
+        assert time.monotonic() < deadline, (
+            f"partitions {sorted(unfinished)} were not read to their ends {ends} in time"
+        )
+        for message in consumer.consume(num_messages=10_000, timeout=0.2):
+            error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
+            assert error is None, f"reading back: {error}"
+            assert partition is not None
+            assert offset is not None
+            assert isinstance(value, bytes)
+            found.append(Found(partition, offset, Sent.from_value(value)))
+            if offset >= ends[partition] - 1:
+                unfinished.discard(partition)
+    return found

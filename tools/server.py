@@ -1,0 +1,139 @@
+"""A broker as an operating-system process, whichever broker it is: Semel or Apache Kafka.
+
+Ready means that it answers Metadata and counts itself among the brokers. That is asked over the wire and of both alike,
+so times taken here can be compared. ``kill`` is ``kill -9``: the process gets no chance to tidy up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.frames import brokers_answering
+
+HOST = "127.0.0.1"
+_READY_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How one broker is started, again and again, on the same data directory and the same port."""
+
+    name: str
+    command: Sequence[str]
+    port: int
+    data_dir: Path
+    output: Path
+    metrics_port: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class NotReady(Exception):
+    """The process ended, or did not answer in time; the message carries the end of what it printed."""
+
+
+class Server:
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.name = launch.name
+        self.data_dir = launch.data_dir
+        self.bootstrap_servers = f"{HOST}:{launch.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Start the process and wait until it is ready; returns the seconds that took."""
+        started = time.monotonic()
+        self.launch_process()
+        while not brokers_answering(HOST, self.launch.port, timeout_s=1.0):
+            self._check_still_starting(started)
+            time.sleep(0.002)
+        return time.monotonic() - started
+
+    def launch_process(self) -> None:
+        """Start the process and return at once, before it is ready."""
+        assert self._process is None, f"{self.name} runs already"
+        with self.launch.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                list(self.launch.command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.launch.environment},
+            )
+
+    def kill(self) -> None:
+        """End the process with SIGKILL; nothing happens when it does not run."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask the process to end and wait until it has; one that will not is killed and reported."""
+        self._end(signal.SIGTERM)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(f"/proc/{self.pid}/status has no VmRSS")
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the process, in user and in system mode, since it started."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+    def printed(self, last_bytes: int = 4000) -> str:
+        """The end of what the process wrote to stdout and stderr."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.launch.output.read_bytes()[-last_bytes:].decode(errors="replace")
+        return ""
+
+    def _check_still_starting(self, started: float) -> None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            code, self._process = self._process.returncode, None
+            raise NotReady(f"{self.name} ended with code {code} before it was ready:\n{self.printed()}")
+        if time.monotonic() - started > _READY_TIMEOUT_S:
+            self.kill()
+            raise NotReady(f"{self.name} was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.printed()}")
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{self.name} did not end {_STOP_TIMEOUT_S:.0f} s after {how.name}") from None
+
+
+@contextlib.contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """The server, started; killed at the end if it still runs."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago. Brokers bind it again, so one that is stolen meanwhile fails loudly."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
