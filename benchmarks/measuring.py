@@ -17,13 +17,17 @@ from tools.server import Server
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. ``aim`` is the ratio to Apache Kafka that Semel sets itself, in its own favour."""
+    """One line of the table.
+
+    ``aim`` is how many times better than Apache Kafka Semel means to be; ``limit`` is a figure it means not to exceed.
+    """
 
     key: str
     title: str
     unit: str
     higher_is_better: bool = True
     aim: float | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

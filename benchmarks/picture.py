@@ -16,8 +16,8 @@ _BETTER, _WORSE, _INK, _FAINT = "#2f7d5b", "#b4553a", "#222222", "#cccccc"
 def svg(rows: Sequence[Row], figure: Figure, subtitle: str) -> str:
     """An SVG image, readable on its own; rows that have no counterpart are left out."""
     bars = [(row, times) for row in rows if (times := advantage(row, figure)) is not None]
-    reach = max([2.0, *(max(times, 1 / times) for _, times in bars)])
-    low, high = min([0.0, *(math.log2(times) for _, times in bars)]), math.log2(reach)
+    low = min([0.0, *(math.log2(times) for _, times in bars)])
+    high = max([1.0, *(math.log2(times) for _, times in bars)])
 
     def x(times: float) -> float:
         return _LEFT + _WIDTH * (math.log2(times) - low) / (high - low)
@@ -40,7 +40,7 @@ def svg(rows: Sequence[Row], figure: Figure, subtitle: str) -> str:
         y = _TOP + _LINE * number
         left, right = sorted((x(1.0), x(times)))
         color = _BETTER if times >= 1 else _WORSE
-        parts.append(_text(_LEFT - 10 if low == 0 else x(2.0**low) - 10, y + 15, row.title, anchor="end"))
+        parts.append(_text(_LEFT - 10, y + 15, row.title, anchor="end"))
         parts.append(
             f'<rect x="{left:.1f}" y="{y + 4}" width="{right - left:.1f}" height="{_LINE - 9}" fill="{color}"/>'
         )

@@ -48,12 +48,14 @@ def _title(row: Row) -> str:
 
 
 def _ratio(row: Row, figure: Figure) -> tuple[str, str]:
-    times = advantage(row, figure)
-    aim = "" if row.aim is None else f"{row.aim:g} x"
-    if times is None:
-        return "", aim
-    missed = row.aim is not None and times < row.aim
-    return f"{times:.2f} x" + (" (missed)" if missed else ""), aim
+    times, ours = advantage(row, figure), figure(row.key, SEMEL_OS)
+    ratio = "" if times is None else f"{times:.2f} x"
+    if row.limit is not None:
+        missed, aim = ours is not None and ours > row.limit, f"at most {row.limit:g} {row.unit}"
+    else:
+        missed = row.aim is not None and times is not None and times < row.aim
+        aim = "" if row.aim is None else f"{row.aim:g} x"
+    return f"{ratio} (missed)" if missed else ratio, aim
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+
 from tools.kafka_jars import KAFKA_4, Unavailable, jars_of, java
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()

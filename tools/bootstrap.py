@@ -5,8 +5,6 @@ keeps to syntax that an old interpreter can parse: that one must still be able t
 environment holds the hash of what it was built from; while that matches, no network is needed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -72,7 +70,7 @@ def build() -> int:
 QUIET = ["--quiet", "--disable-pip-version-check", "--no-input"]
 
 
-def new_enough_python() -> str | None:
+def new_enough_python() -> "str | None":
     if sys.version_info >= PYTHON_MIN:
         return sys.executable
     for minor in range(19, PYTHON_MIN[1] - 1, -1):
@@ -83,7 +81,7 @@ def new_enough_python() -> str | None:
     return None
 
 
-def run(command: list[str | Path], quiet: bool = False) -> int:
+def run(command: "list[str | Path]", quiet: bool = False) -> int:
     output = subprocess.DEVNULL if quiet else None
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return subprocess.call([str(part) for part in command], stdout=output, stderr=output, env=clean)

@@ -370,6 +370,7 @@ def _build(sources: ConfigSources) -> BrokerConfig:
     attributes = BROKER_SETTINGS.attributes(texts)
     own: dict[str, Any] = {name: value for name, value in attributes.items() if name in _OWN_ATTRIBUTES}
     config = BrokerConfig(**own, log=log_defaults(texts), sources=sources)
+    config.log.check()
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise SettingError(
             "group.min.session.timeout.ms",

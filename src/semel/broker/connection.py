@@ -19,8 +19,12 @@ from semel.types import Buffer
 
 # Enough for a pipelining producer to keep the disk busy. librdkafka's default is a million in flight.
 WAITING_REQUESTS_MAX: Final = 256
+# How many requests of one client are looked at before the others get their turn.
+TURN_REQUESTS_MAX: Final = 128
 # Answers that are ready and wait for the one before them.
 WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
+# Answers that leave in one write. Only after a write is it known whether the client reads.
+OUT_BYTES_MAX: Final = 64 * 1024
 
 
 class Slot(Protocol):
@@ -63,7 +67,9 @@ class Connection(asyncio.BufferedProtocol):
         "_line",
         "_loop",
         "_out",
+        "_out_bytes",
         "_reading_paused",
+        "_resuming",
         "_server",
         "_transport",
         "_writing_paused",
@@ -81,10 +87,12 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_bytes = 0
         self._held_by: Slot | None = None
         self._out: list[Buffer] = []
+        self._out_bytes = 0
         self._finishing = False
         self._busy = False  # While the requests of one read are looked at: their answers leave together.
         self._flush_scheduled = False
         self._reading_paused = False
+        self._resuming = False
         self._writing_paused = False
         self.active_at_ms = 0.0
         self.host = "?"
@@ -106,11 +114,9 @@ class Connection(asyncio.BufferedProtocol):
         if not line:
             return  # The client left before its answer.
         if line[0] is slot:
-            self._out += line.popleft().parts or ()
-            while line and (parts := line[0].parts) is not None:
-                self._out += parts
-                self._answer_bytes -= sum(map(len, parts))
-                line.popleft()
+            self._send_soon(line.popleft())
+            while line and line[0].parts is not None:
+                self._answer_bytes -= self._send_soon(line.popleft())
             if not self._busy and not self._flush_scheduled:
                 self._flush_scheduled = True
                 self._loop.call_soon(self._flush)
@@ -198,12 +204,18 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         inbox, server = self._inbox, self._server
         self._busy = True
+        turn_is_over = False
+        requests = 0
         try:
-            while not self._blocked():
+            while not (self._blocked() or turn_is_over):
                 frame = inbox.next_frame()
                 if frame is None:
                     break
                 server.request(self, frame)
+                if self._out_bytes > OUT_BYTES_MAX:
+                    self._flush()
+                requests += 1
+                turn_is_over = requests == TURN_REQUESTS_MAX
         except DecodeError as error:
             server.refused(self, error)
             self._busy = False
@@ -214,8 +226,17 @@ class Connection(asyncio.BufferedProtocol):
             inbox.settle()
         if self._out:
             self._flush()
-        if self._blocked() and inbox.waiting:
+        if inbox.waiting and (turn_is_over or self._blocked()):
             self._pause_reading()
+            if turn_is_over:
+                self._resume_soon()
+
+    def _send_soon(self, slot: Slot) -> int:
+        parts = slot.parts or ()
+        size_bytes = sum(map(len, parts))
+        self._out += parts
+        self._out_bytes += size_bytes
+        return size_bytes
 
     def _blocked(self) -> bool:
         return (
@@ -233,8 +254,8 @@ class Connection(asyncio.BufferedProtocol):
         out, transport = self._out, self._transport
         if not out or transport is None or transport.is_closing():
             return
-        self._out = []
-        self._server.transferred(0, sum(map(len, out)))
+        self._server.transferred(0, self._out_bytes)
+        self._out, self._out_bytes = [], 0
         if len(out) == 1:
             transport.write(out[0])
         else:
@@ -248,15 +269,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_soon(self) -> None:
-        if self._reading_paused and not self._busy:
+        if self._reading_paused and not self._busy and not self._resuming:
+            self._resuming = True
             self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
+        self._resuming = False
         if self._blocked() or not self._reading_paused:
             return
         self._inbox.reopen()
         self._work()
-        if self._blocked() and self._inbox.waiting:
+        if self._inbox.waiting and (self._resuming or self._blocked()):
             return
         self._reading_paused = False
         if self._transport is not None and not self._transport.is_closing():

@@ -328,18 +328,24 @@ class LogConfig:
 
     @classmethod
     def from_settings(cls, overrides: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
-        """The settings of a topic: what was set on it, over the broker's defaults. Raises ``SettingError``."""
+        """The settings of a topic: what was set on it, over the broker's defaults. Raises ``SettingError``.
+
+        What is being set must also pass ``check``. What was set long ago is taken as it is: the broker's defaults may
+        have changed under it, and that must not keep a topic from being opened.
+        """
         attributes = TOPIC_SETTINGS.attributes(overrides)
         if "internal_segment_bytes" in attributes:
             attributes["segment_bytes"] = attributes["internal_segment_bytes"]
-        config = replace(defaults or DEFAULTS, **attributes)
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        return replace(defaults or DEFAULTS, **attributes)
+
+    def check(self) -> None:
+        """Raise ``SettingError`` for settings that are each right but cannot be meant together."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise SettingError(
                 "min.compaction.lag.ms",
-                f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is larger than max.compaction.lag.ms "
-                f"({config.max_compaction_lag_ms}): a record could neither be compacted nor left alone",
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) is larger than max.compaction.lag.ms "
+                f"({self.max_compaction_lag_ms}): a record could neither be compacted nor left alone",
             )
-        return config
 
 
 _TIERED_STORAGE = "Semel has no tiered storage"

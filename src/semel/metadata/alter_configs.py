@@ -62,7 +62,8 @@ class Alteration:
 class ConfigPolicy:
     """What configs are judged by: the rules of topics, the broker's settings, and the texts it was started with.
 
-    ``check_broker`` raises ``SettingError`` for altered texts that are each right but cannot hold together.
+    ``check_broker`` is given all that would be altered on one broker, and raises ``SettingError`` if that cannot be
+    meant together.
     """
 
     topics: TopicPolicy
@@ -204,7 +205,14 @@ def _broker_target(image: ClusterImage, name: str, policy: ConfigPolicy) -> _Tar
         return text if text is not None else setting.text(setting.default or ())
 
     def change(texts: Texts) -> Change:
-        return BrokerConfigsAltered(node_id, _checked_broker_configs(texts, policy))
+        checked = _checked_broker_configs(texts, policy)
+        after = {**image.broker_configs, node_id: checked}
+        try:
+            for broker in after:
+                policy.check_broker({**after.get(None, {}), **after[broker]})
+        except SettingError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        return BrokerConfigsAltered(node_id, checked)
 
     return _Target(policy.broker_settings, image.broker_configs.get(node_id, {}), default_text, change)
 
@@ -233,7 +241,6 @@ def _checked_broker_configs(texts: Texts, policy: ConfigPolicy) -> dict[str, str
         checked[name] = text
     try:
         policy.broker_settings.parse(checked)
-        policy.check_broker(checked)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return checked

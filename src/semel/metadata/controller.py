@@ -221,7 +221,7 @@ def checked_topic_configs(configs: Mapping[str, str | None], policy: TopicPolicy
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(absent)}")
     texts = {name: text for name, text in configs.items() if text is not None}
     try:
-        LogConfig.from_settings(texts, policy.log_defaults)
+        LogConfig.from_settings(texts, policy.log_defaults).check()
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return texts

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import builtins
 import errno
+import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Concatenate, ParamSpec, TypeVar
 
 from semel.errors import StorageError
 from semel.testing.crash import SimulatedCrash
@@ -23,6 +26,20 @@ from semel.testing.folders import Entry, Folder, Folders, Node
 from semel.testing.page_cache import CachedFile, Change, Unsynced
 from semel.testing.trace import Trace
 from semel.types import Buffer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_at_a_time(method: Callable[Concatenate[VirtualDisk, P], T]) -> Callable[Concatenate[VirtualDisk, P], T]:
+    """Under a broker with real threads, one writes while another one syncs."""
+
+    @functools.wraps(method)
+    def alone(disk: VirtualDisk, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with disk._lock:
+            return method(disk, *args, **kwargs)
+
+    return alone
 
 
 class VirtualFile:
@@ -40,9 +57,7 @@ class VirtualFile:
         return len(self._opened().content)
 
     def read(self, position: int, size: int) -> bytes:
-        file = self._opened()
-        self._disk._reading(self.path)
-        return bytes(file.content[position : position + size])
+        return self._disk._read(self._opened(), self.path, position, size)
 
     def write(self, position: int, data: Buffer) -> None:
         self._disk._write(self._opened(), self.path, position, bytes(data))
@@ -51,9 +66,7 @@ class VirtualFile:
         self._disk._write(self._opened(), self.path, position, b"".join(data))
 
     def truncate(self, size: int) -> None:
-        file = self._opened()
-        self._disk._changing(Operation.TRUNCATE, self.path)
-        file.change(Change(size, None))
+        self._disk._truncate(self._opened(), self.path, size)
 
     def sync(self) -> None:
         self._disk._sync(self._opened(), self.path)
@@ -101,9 +114,11 @@ class VirtualDisk:
         self._locks: dict[int, VirtualLock] = {}
         self._life = object()
         self._halted = False
+        self._lock = threading.RLock()
 
     # -- Disk ---------------------------------------------------------------------------------------------------------
 
+    @_one_at_a_time
     def open(self, path: str, *, create: bool = False) -> VirtualFile:
         self._alive(path)
         node = self._folders.find(path)
@@ -118,6 +133,7 @@ class VirtualDisk:
             self._folders.set(Entry(folder, name, node))
         return VirtualFile(self, path, node)
 
+    @_one_at_a_time
     def exists(self, path: str) -> bool:
         self._alive(path)
         try:
@@ -125,10 +141,12 @@ class VirtualDisk:
         except NotADirectoryError:
             return False
 
+    @_one_at_a_time
     def list(self, folder: str) -> builtins.list[str]:
         self._reading(folder)
         return sorted(self._folders.folder(folder).names)
 
+    @_one_at_a_time
     def make_folder(self, folder: str) -> None:
         self._alive(folder)
         node = self._folders.find(folder)
@@ -141,6 +159,7 @@ class VirtualDisk:
         self._changing(Operation.MAKE_FOLDER, folder)
         self._folders.set(Entry(*self._folders.place(folder), Folder()))
 
+    @_one_at_a_time
     def remove(self, path: str) -> None:
         self._alive(path)
         node = self._folders.find(path)
@@ -149,6 +168,7 @@ class VirtualDisk:
         if node is not None:
             self._remove(path, node)
 
+    @_one_at_a_time
     def remove_folder(self, folder: str) -> None:
         self._alive(folder)
         node = self._folders.find(folder)
@@ -164,6 +184,7 @@ class VirtualDisk:
                 self._remove(path, below)
         self._remove(folder, node)
 
+    @_one_at_a_time
     def rename(self, old: str, new: str) -> None:
         self._alive(old)
         old_folder, old_name = self._folders.place(old)
@@ -187,6 +208,7 @@ class VirtualDisk:
         self._changing(Operation.RENAME, old, f" to {new}")
         self._folders.set(Entry(old_folder, old_name, None), Entry(new_folder, new_name, node))
 
+    @_one_at_a_time
     def sync_directory(self, folder: str) -> None:
         self._alive(folder)
         node = self._folders.folder(folder)
@@ -198,6 +220,7 @@ class VirtualDisk:
             raise
         self._folders.sync(node)
 
+    @_one_at_a_time
     def free_bytes(self, folder: str) -> int:
         self._alive(folder)
         self._folders.folder(folder)
@@ -206,6 +229,7 @@ class VirtualDisk:
     def used_bytes(self) -> int:
         return sum(len(file.content) for file in self._folders.files())
 
+    @_one_at_a_time
     def lock(self, path: str) -> VirtualLock:
         file = self.open(path, create=True)
         node = file._opened()
@@ -219,11 +243,13 @@ class VirtualDisk:
 
     # -- death --------------------------------------------------------------------------------------------------------
 
+    @_one_at_a_time
     def kill(self) -> None:
         """The process died, as by ``kill -9``: what it wrote stays, its files are closed and its locks released."""
         self._record("kill")
         self._begin_new_life()
 
+    @_one_at_a_time
     def crash(self, unsynced: Unsynced = Unsynced.ANY) -> None:
         """The power was cut and is back: what was synced is there, and of the rest whatever chance left."""
         self._record("crash")
@@ -242,6 +268,7 @@ class VirtualDisk:
         """From now on every operation raises ``SimulatedCrash``, until ``kill`` or ``crash``."""
         self._halted = True
 
+    @_one_at_a_time
     def copy(self, random: Random | None = None) -> VirtualDisk:
         """Another disk in the same state, with the same unsynced changes, no files open and no faults to come."""
         other = VirtualDisk(random, capacity_bytes=self.capacity_bytes, trace=self._trace, name=self._name)
@@ -262,6 +289,17 @@ class VirtualDisk:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    @_one_at_a_time
+    def _read(self, file: CachedFile, path: str, position: int, size: int) -> bytes:
+        self._reading(path)
+        return bytes(file.content[position : position + size])
+
+    @_one_at_a_time
+    def _truncate(self, file: CachedFile, path: str, size: int) -> None:
+        self._changing(Operation.TRUNCATE, path)
+        file.change(Change(size, None))
+
+    @_one_at_a_time
     def _write(self, file: CachedFile, path: str, position: int, data: bytes) -> None:
         fits = len(data)
         if self.capacity_bytes is not None and position + len(data) > len(file.content):
@@ -282,6 +320,7 @@ class VirtualDisk:
         if data:
             file.change(Change(position, data))
 
+    @_one_at_a_time
     def _sync(self, file: CachedFile, path: str) -> None:
         self.statistics.syncs += 1
         try:

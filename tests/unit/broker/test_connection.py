@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.connection import WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX, Connection
+from semel.broker.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX, Connection
 from semel.broker.inbox import Inbox
 from semel.errors import DecodeError
 from semel.testing.clock import VirtualClock
@@ -219,6 +219,7 @@ def test_a_request_in_pieces_that_arrives_while_another_holds_is_served_later(sc
 def test_too_many_waiting_requests_stop_the_reading_until_one_is_answered(scene: Scene) -> None:
     names = [b"%04d" % number for number in range(WAITING_REQUESTS_MAX + 2)]
     scene.send(*names)
+    scene.turn()
     assert len(scene.server.slots) == WAITING_REQUESTS_MAX
     assert not scene.transport.reading
 
@@ -257,6 +258,27 @@ def test_a_client_that_does_not_read_is_not_read(scene: Scene) -> None:
     scene.connection.resume_writing()
     scene.turn()
     assert scene.sent == b"a"
+    assert scene.transport.reading
+
+
+def test_a_client_with_many_requests_lets_the_others_have_their_turn(scene: Scene) -> None:
+    scene.server.at_once = lambda name: True
+    names = [b"%04d" % number for number in range(3 * TURN_REQUESTS_MAX + 5)]
+    turns: list[int] = []
+
+    def other() -> None:
+        turns.append(len(scene.server.slots))
+        if len(scene.server.slots) < len(names):
+            scene.loop.call_soon(other)
+
+    scene.send(*names)
+    assert len(scene.server.slots) == TURN_REQUESTS_MAX
+    scene.loop.call_soon(other)
+    scene.turn()
+
+    assert scene.sent == b"".join(names)
+    assert all(later - earlier <= TURN_REQUESTS_MAX for earlier, later in zip(turns, turns[1:], strict=False))
+    assert len(turns) >= 3
     assert scene.transport.reading
 
 

@@ -152,11 +152,12 @@ def test_what_is_not_set_comes_from_the_brokers_defaults() -> None:
     assert (config.retention_ms, config.segment_bytes) == (5, 2_000_000)
 
 
-def test_compaction_lags_that_leave_no_moment_for_compaction_are_refused() -> None:
+def test_compaction_lags_that_leave_no_moment_for_compaction_cannot_be_set() -> None:
     broker = LogConfig(max_compaction_lag_ms=4)
-    LogConfig.from_settings({"min.compaction.lag.ms": "4"}, broker)
+    LogConfig.from_settings({"min.compaction.lag.ms": "4"}, broker).check()
+    conflicting = LogConfig.from_settings({"min.compaction.lag.ms": "5"}, broker)
     with pytest.raises(SettingError, match=r"min.compaction.lag.ms \(5\) is larger than max.compaction.lag.ms \(4\)"):
-        LogConfig.from_settings({"min.compaction.lag.ms": "5"}, broker)
+        conflicting.check()
 
 
 @pytest.mark.parametrize(

@@ -268,13 +268,25 @@ def test_settings_are_judged_together_with_what_was_set_before() -> None:
     assert result.refusal.code is ErrorCode.INVALID_CONFIG
 
 
-def test_a_brokers_settings_are_judged_together_too() -> None:
+@pytest.mark.parametrize("resource", [BROKER, ALL_BROKERS])
+def test_a_brokers_settings_are_judged_together_with_what_holds_for_all(resource: Resource) -> None:
     def check(texts: Mapping[str, str]) -> None:
-        raise SettingError("max.connections", f"{dict(texts)} cannot hold together")
+        if texts.get("max.connections") == "9" and texts.get("log.cleanup.policy") == "compact":
+            raise SettingError("max.connections", "that cannot be meant")
 
     policy = ConfigPolicy(TopicPolicy(), BROKER_SETTINGS, check_broker=check)
-    (result,) = alter(ALL_BROKERS, Alteration("max.connections", AlterKind.SET, "9"), policy=policy).results
-    assert result.refusal == Refusal(ErrorCode.INVALID_REQUEST, "{'max.connections': '9'} cannot hold together")
+    image = IMAGE.apply(
+        [
+            BrokerConfigsAltered(None, {"max.connections": "9"}),
+            BrokerConfigsAltered(1, {"log.cleanup.policy": "delete"}),
+        ]
+    )
+    wanted = [Alteration("log.cleanup.policy", AlterKind.SET, "compact")]
+    decision = incremental_alter_configs(image, [(resource, wanted)], policy=policy)
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "that cannot be meant")
+    assert decision == Decision((), (ConfigResult(resource, refusal),))
+    image = image.apply([BrokerConfigsAltered(None, {})])
+    assert incremental_alter_configs(image, [(resource, wanted)], policy=policy).results == (ConfigResult(resource),)
 
 
 def test_a_resource_or_a_setting_that_stands_twice_is_refused() -> None:

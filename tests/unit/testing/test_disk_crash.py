@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -301,6 +303,35 @@ def test_crash_after_strikes_in_exactly_that_operation_and_nothing_works_until_i
             use()
     disk.crash()
     assert read_file(disk, "/data/a")[:1] == b"1"
+
+
+def test_nothing_is_forgotten_when_one_thread_writes_while_another_syncs() -> None:
+    """As under ``semel.testing.Broker``, whose worker is a real thread."""
+    disk = durable_disk()
+    file = disk.open("/data/a")
+    written = threading.Event()
+
+    def sync_all_the_time() -> None:
+        while not written.is_set():
+            file.sync()
+            disk.sync_directory("/data")
+
+    thread = threading.Thread(target=sync_all_the_time)
+    switch_interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for number in range(3000):
+            file.write(number, b"x")
+            disk.open(f"/data/{number % 10}", create=True).close()
+    finally:
+        sys.setswitchinterval(switch_interval)
+        written.set()
+        thread.join()
+    file.sync()
+    disk.sync_directory("/data")
+    disk.crash(Unsynced.LOST)
+    assert (read_file(disk, "/data/a"), len(disk.list("/data"))) == (b"x" * 3000, 11)
 
 
 def test_a_hundred_thousand_small_appends_do_not_copy_the_file() -> None:

@@ -20,8 +20,8 @@ def group_segments(segments: Sequence[Segment], *, end_offset: int, config: LogC
     """The segments, in order, in groups. ``end_offset`` is where the last of them ends."""
     groups: list[list[Segment]] = []
     size_bytes = offset_index_bytes = time_index_bytes = 0
-    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-    for segment, segment_end in zip(segments, ends, strict=True):
+    for number, segment in enumerate(segments, 1):
+        segment_end = segments[number].base_offset if number < len(segments) else end_offset
         offset_bytes = segment.offset_index.entries * OFFSET_ENTRY_SIZE
         time_bytes = segment.time_index.entries * TIME_ENTRY_SIZE
         if (

@@ -175,9 +175,7 @@ class Bench:
 
     def batches(self) -> list[tuple[bytes, BatchHeader]]:
         """Everything in the files, in order, up to the log end."""
-        return [
-            (bytes(data), header) for segment in self.log.segments for _, header, data in segment.batches()
-        ]
+        return [(bytes(data), header) for segment in self.log.segments for _, header, data in segment.batches()]
 
     def records(self) -> list[Read]:
         """What a read_uncommitted consumer is given."""

@@ -1,0 +1,265 @@
+"""Requests that wait, in virtual time: for the disk, for records, for a transaction to end, and no longer than they said."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from uuid import UUID
+
+from semel.broker.deadlines import Deadlines
+from semel.broker.delayed_fetch import DelayedFetch
+from semel.broker.delayed_produce import DelayedProduce
+from semel.broker.partitions import Partition, Partitions
+from semel.broker.reading import Reading
+from semel.errors import ErrorCode
+from semel.log.checkpoints import MetaProperties
+from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory, TopicLogs
+from semel.log.partition_log import Origin
+from semel.testing.clock import VirtualClock
+from semel.testing.disk import VirtualDisk
+from semel.testing.latency import uniform_ms
+from semel.testing.loop import VirtualLoop
+from semel.testing.worker import VirtualWorker
+from semel.types import TopicPartition
+from semel.wire.control import EndTransactionMarker, build_marker_batch
+from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+from tests.unit.broker.raw_client import batch
+
+
+class Request:
+    """What a parked request is to those who answer it."""
+
+    def __init__(self) -> None:
+        self.answers: list[object] = []
+        self.held = False
+
+    def park(self, parked: object, *, hold: bool) -> None:
+        self.held = hold
+
+    def answer_parked(self, make_response: Callable[[], object]) -> None:
+        self.answers.append(make_response())
+
+
+class Scene:
+    """One partition with a real log, a disk that takes its time, and the waiting rooms."""
+
+    def __init__(self, *, synced: bool = True, sync_ms: float = 2.0) -> None:
+        self.loop = VirtualLoop()
+        clock = VirtualClock(self.loop)
+        self.disk = VirtualDisk()
+        self.logs = LogDirectory(
+            "/d",
+            disk=self.disk,
+            clock=clock,
+            loop=self.loop,
+            make_worker=lambda name: VirtualWorker(self.loop, random.Random(1), work_ms=uniform_ms(sync_ms, sync_ms)),
+        )
+        self.logs.acquire(MetaProperties("c", 1))
+        self.logs.load({})
+        log = self.logs.create(TopicPartition("t", 0), TopicLogs(UUID(int=1), LogConfig(), synced))
+        self.partitions = Partitions(self.loop)
+        self.partition = self.partitions.add(log, leader_epoch=0)
+        self.deadlines = Deadlines(self.loop)
+        self.clock = clock
+        self.request = Request()
+
+    def append(self, records: bytes, *, origin: Origin = Origin.CLIENT) -> int:
+        partition, buffer = self.partition, memoryview(bytearray(records))
+        if origin is Origin.CLIENT:
+            return partition.append(buffer, now_ms=self.clock.now_ms()).last_offset
+        return partition.log.append(buffer, now_ms=self.clock.now_ms(), origin=origin).last_offset
+
+    def wait(self, seconds: float = 1.0) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def produce(self, timeout_ms: int = 30_000) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(index=0, base_offset=self.partition.log.log_end_offset)
+        delayed = DelayedProduce(self.request, ProduceResponse(), self.deadlines, timeout_ms)  # type: ignore[arg-type]
+        delayed.wait_for(self.partition, self.append(batch(b"x", timestamp=self.clock.now_ms())), answer)
+        return answer
+
+    def fetch(
+        self, *, min_bytes: int = 1, max_wait_ms: int = 30_000, committed_only: bool = False, available: int = 0
+    ) -> DelayedFetch:
+        def read() -> Reading:
+            return Reading([], self.readable_bytes, urgent=False)
+
+        self.readable_bytes = available
+        return DelayedFetch(
+            self.request,  # type: ignore[arg-type]
+            [self.partition],
+            available_bytes=available,
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+            committed_only=committed_only,
+            deadlines=self.deadlines,
+            read=read,
+            respond=lambda reading: "answered",
+        )
+
+
+# Produce
+
+
+def test_a_produce_is_answered_when_its_records_are_durable_and_not_before() -> None:
+    scene = Scene()
+    answer = scene.produce()
+    assert scene.request.answers == []
+    assert scene.partition.log.high_watermark == 0
+
+    scene.wait()
+
+    assert len(scene.request.answers) == 1
+    assert (answer.error_code, scene.partition.log.high_watermark) == (0, 1)
+    assert len(scene.deadlines) == 0
+    assert not scene.request.held, "the next requests of the client share the sync"
+
+
+def test_a_produce_whose_disk_takes_too_long_is_answered_unknown_and_its_records_may_still_become_safe() -> None:
+    scene = Scene(sync_ms=500)
+    answer = scene.produce(timeout_ms=100)
+    scene.wait(0.15)
+    assert len(scene.request.answers) == 1
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+    scene.wait(1)
+    assert scene.partition.log.high_watermark == 1
+    assert len(scene.request.answers) == 1
+
+
+def test_a_partition_that_goes_offline_fails_who_waits_for_it() -> None:
+    scene = Scene()
+    answer = scene.produce()
+    scene.partition.log.go_offline("planted")
+    scene.wait()
+
+    assert len(scene.request.answers) == 1
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_a_deleted_partition_fails_who_waits_for_it() -> None:
+    scene = Scene()
+    answer = scene.produce()
+    scene.partitions.remove(TopicPartition("t", 0))
+    scene.wait()
+
+    assert len(scene.request.answers) == 1
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_produce_whose_client_left_is_not_answered() -> None:
+    scene = Scene()
+    delayed = DelayedProduce(scene.request, ProduceResponse(), scene.deadlines, 1000)  # type: ignore[arg-type]
+    delayed.wait_for(scene.partition, scene.append(batch(b"x", timestamp=0)), PartitionProduceResponse())
+    delayed.abandoned()
+    scene.wait(5)
+
+    assert scene.request.answers == []
+    assert len(scene.deadlines) == 0
+
+
+def test_of_two_partitions_the_slower_one_decides_and_a_timeout_names_only_what_is_not_safe() -> None:
+    scene = Scene()
+    never = Partition(scene.partitions, scene.partition.log, 0)  # Nobody tells its waiters.
+    safe, unsafe = PartitionProduceResponse(index=0), PartitionProduceResponse(index=1, base_offset=7)
+    delayed = DelayedProduce(scene.request, ProduceResponse(), scene.deadlines, 100)  # type: ignore[arg-type]
+    delayed.wait_for(scene.partition, scene.append(batch(b"x", timestamp=0)), safe)
+    delayed.wait_for(never, 99, unsafe)
+    scene.wait()
+
+    assert len(scene.request.answers) == 1
+    assert (safe.error_code, unsafe.error_code) == (0, ErrorCode.REQUEST_TIMED_OUT)
+
+
+# Fetch
+
+
+def test_a_fetch_is_woken_by_what_becomes_visible_and_holds_the_client_s_next_requests() -> None:
+    scene = Scene()
+    scene.fetch()
+    assert scene.request.held
+    scene.append(batch(b"x", timestamp=0))
+    assert scene.request.answers == []
+
+    scene.wait(0.5)
+
+    assert scene.request.answers == ["answered"]
+    assert not scene.partition._readers
+    assert len(scene.deadlines) == 0
+
+
+def test_many_appends_in_one_turn_wake_a_fetch_once() -> None:
+    scene = Scene(synced=False)
+    looked = 0
+
+    class Counting:
+        def moved(self, partition: Partition) -> None:
+            nonlocal looked
+            looked += 1
+
+        def gone(self, partition: Partition) -> None:
+            raise AssertionError
+
+    scene.partition.watch(Counting())
+    scene.wait()
+    looked = 0
+    for _ in range(50):
+        scene.append(batch(b"x", timestamp=0))
+    scene.wait()
+
+    assert looked == 1
+
+
+def test_min_bytes_are_counted_from_what_is_visible() -> None:
+    scene = Scene(synced=False)
+    size = len(batch(b"x", timestamp=0))
+    scene.append(batch(b"x", timestamp=0))
+    scene.fetch(min_bytes=3 * size, available=size)
+    scene.append(batch(b"x", timestamp=0))
+    scene.wait(0.1)
+    assert scene.request.answers == []
+
+    scene.append(batch(b"x", timestamp=0))
+    scene.wait(0.1)
+    assert scene.request.answers == ["answered"]
+
+
+def test_a_fetch_ends_at_its_deadline_or_with_its_client() -> None:
+    scene = Scene()
+    scene.fetch(max_wait_ms=100)
+    scene.wait(0.2)
+    assert scene.request.answers == ["answered"]
+
+    scene.request = Request()
+    scene.fetch(max_wait_ms=100).abandoned()
+    scene.append(batch(b"x", timestamp=0))
+    scene.wait(1)
+    assert scene.request.answers == []
+    assert not scene.partition._readers
+
+
+def test_a_read_committed_fetch_sleeps_while_a_transaction_grows_and_wakes_when_it_ends() -> None:
+    """Scenario 46, the waking half: what it reads then is the log's business."""
+    scene = Scene(synced=False)
+    transactional = {"producer_id": 5, "producer_epoch": 0, "is_transactional": True, "timestamp": 0}
+    scene.append(batch(b"open", base_sequence=0, **transactional), origin=Origin.COORDINATOR)
+    scene.wait(0.1)
+    assert scene.partition.log.last_stable_offset == 0
+    scene.fetch(committed_only=True)
+    for sequence in (1, 2, 3):
+        scene.append(batch(b"open", base_sequence=sequence, **transactional), origin=Origin.COORDINATOR)
+        scene.wait(0.1)
+    assert scene.request.answers == []
+
+    scene.readable_bytes = 1
+    marker = build_marker_batch(
+        EndTransactionMarker(committed=True, coordinator_epoch=0),
+        producer_id=5,
+        producer_epoch=0,
+        timestamp=scene.clock.now_ms(),
+    )
+    scene.append(marker, origin=Origin.COORDINATOR)
+    scene.wait(0.1)
+    assert scene.request.answers == ["answered"]
