@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -17,13 +18,15 @@ from semel.broker.metrics import Metrics
 from semel.broker.partitions import Partition, Partitions
 from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
-from semel.errors import ErrorCode, KafkaError
+from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
 from semel.log.disk import Disk
 from semel.metadata.alter_configs import ConfigPolicy
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import Decision, TopicPolicy
+from semel.metadata.controller import Decision, Refusal, TopicPolicy
 from semel.metadata.image import ClusterImage
+
+logger = logging.getLogger("semel.broker")
 
 Result = TypeVar("Result")
 
@@ -75,12 +78,23 @@ class Node:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is just being opened")
 
     async def change(
-        self, decide: Callable[[ClusterImage], Decision[Result]], *, validate_only: bool = False
-    ) -> tuple[Result, ...]:
-        """Decide and commit, or only decide. The results are true once this returns."""
+        self,
+        decide: Callable[[ClusterImage], Decision[Result]],
+        *,
+        validate_only: bool = False,
+        unstored: Callable[[Refusal], Sequence[Result]],
+    ) -> Sequence[Result]:
+        """Decide and commit, or only decide. The results are true once this returns.
+
+        ``unstored`` makes the results for the case that the metadata store cannot take changes any more.
+        """
         if validate_only:
             return decide(self.image).results
-        decision = await self.cluster.change(decide)
+        try:
+            decision = await self.cluster.change(decide)
+        except StorageError as error:
+            logger.error("the cluster could not be changed: %s", error)
+            return unstored(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         await self.settled()
         return decision.results
 

@@ -1,4 +1,4 @@
-"""Requests that wait, in virtual time: for the disk, for records, for a transaction to end, and no longer than they said."""
+"""Requests that wait, in virtual time: for the disk, for records, for a transaction, and no longer than they said."""
 
 from __future__ import annotations
 

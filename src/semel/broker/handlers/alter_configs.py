@@ -5,7 +5,7 @@ from __future__ import annotations
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.errors import ErrorCode
-from semel.metadata.alter_configs import Resource
+from semel.metadata.alter_configs import ConfigResult, Resource
 from semel.metadata.alter_configs import alter_configs as decide
 from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
@@ -19,7 +19,9 @@ async def alter_configs(node: Node, request: Request, message: AlterConfigsReque
         for resource in message.resources
     ]
     results = await node.change(
-        lambda image: decide(image, wanted, policy=node.config_policy()), validate_only=message.validate_only
+        lambda image: decide(image, wanted, policy=node.config_policy()),
+        validate_only=message.validate_only,
+        unstored=lambda refusal: [ConfigResult(resource, refusal) for resource, _ in wanted],
     )
     return AlterConfigsResponse(
         responses=[

@@ -17,7 +17,9 @@ from semel.wire.messages.create_partitions import (
 async def create_partitions(node: Node, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
     wanted = [_wanted(topic) for topic in message.topics]
     results = await node.change(
-        lambda image: decide(image, wanted, policy=node.topic_policy()), validate_only=message.validate_only
+        lambda image: decide(image, wanted, policy=node.topic_policy()),
+        validate_only=message.validate_only,
+        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal) for topic in wanted],
     )
     return CreatePartitionsResponse(results=[_result(result) for result in results])
 

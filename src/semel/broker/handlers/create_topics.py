@@ -27,6 +27,7 @@ async def create_topics(node: Node, request: Request, message: CreateTopicsReque
     results = await node.change(
         lambda image: decide(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
         validate_only=message.validate_only,
+        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal) for topic in wanted],
     )
     return CreateTopicsResponse(topics=[_result(node, result) for result in results])
 

@@ -24,7 +24,10 @@ async def delete_topics(node: Node, request: Request, message: DeleteTopicsReque
         ]
     else:
         doomed = [TopicToDelete(name) for name in message.topic_names]
-    results = await node.change(lambda image: decide(image, doomed, policy=node.topic_policy()))
+    results = await node.change(
+        lambda image: decide(image, doomed, policy=node.topic_policy()),
+        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal, id=topic.id) for topic in doomed],
+    )
     return DeleteTopicsResponse(responses=[_result(result, request.version) for result in results])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.errors import ErrorCode
-from semel.metadata.alter_configs import Alteration, Resource
+from semel.metadata.alter_configs import Alteration, ConfigResult, Resource
 from semel.metadata.alter_configs import incremental_alter_configs as decide
 from semel.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -25,7 +25,9 @@ async def incremental_alter_configs(
         for resource in message.resources
     ]
     results = await node.change(
-        lambda image: decide(image, wanted, policy=node.config_policy()), validate_only=message.validate_only
+        lambda image: decide(image, wanted, policy=node.config_policy()),
+        validate_only=message.validate_only,
+        unstored=lambda refusal: [ConfigResult(resource, refusal) for resource, _ in wanted],
     )
     return IncrementalAlterConfigsResponse(
         responses=[

@@ -6,7 +6,6 @@ the request may create a topic. A topic created this way is in the answer: the c
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 from uuid import UUID
@@ -14,8 +13,8 @@ from uuid import UUID
 from semel.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from semel.broker.node import Node
 from semel.broker.request import Request
-from semel.errors import ErrorCode, StorageError
-from semel.metadata.controller import NewTopic, create_topics
+from semel.errors import ErrorCode
+from semel.metadata.controller import NewTopic, TopicResult, create_topics
 from semel.metadata.image import ClusterImage, PartitionState, Topic
 from semel.metadata.topic_names import why_illegal
 from semel.types import INTERNAL_TOPICS, ZERO_UUID
@@ -27,8 +26,6 @@ from semel.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-logger = logging.getLogger("semel.broker")
 
 NULL_IS_ALL_SINCE: Final = 1
 TOPIC_IDS_SINCE: Final = 12
@@ -48,13 +45,10 @@ def metadata(
 
 async def _created(node: Node, version: int, message: MetadataRequest, names: list[str]) -> MetadataResponse:
     wanted = [NewTopic(name) for name in names]
-    try:
-        results = await node.change(
-            lambda image: create_topics(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id)
-        )
-    except StorageError as error:
-        logger.error("topics %s could not be created: %s", names, error)
-        return _answer(node, version, message, {})
+    results = await node.change(
+        lambda image: create_topics(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
+        unstored=lambda refusal: [TopicResult(name, refusal=refusal) for name in names],
+    )
     refused = {result.name or "": result.refusal.code for result in results if result.refusal is not None}
     return _answer(node, version, message, refused)
 

@@ -126,16 +126,26 @@ class Bench:
             self.sent.setdefault(producer, []).append(Sent(data, appended.base_offset))
         return appended
 
-    def end(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Appended:
+    def end(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> None:
+        """As a leader's copy: with transactions V2 a marker has another epoch than the records that it ends."""
         marker = EndTransactionMarker(committed=committed, coordinator_epoch=coordinator_epoch)
-        data = build_marker_batch(marker, producer_id=producer, producer_epoch=epoch, timestamp=self.now_ms)
-        return self.log.append(memoryview(bytearray(data)), now_ms=self.now_ms, origin=Origin.COORDINATOR)
+        data = build_marker_batch(
+            marker,
+            producer_id=producer,
+            producer_epoch=epoch,
+            timestamp=self.now_ms,
+            base_offset=self.log.log_end_offset,
+            partition_leader_epoch=self.log.leader_epoch,
+        )
+        self.log.append_copied(memoryview(data), now_ms=self.now_ms)
+        self.log.durable_offset = self.log.log_end_offset
+        self.log.on_durable(self.log)
 
-    def commit(self, producer: int, **how: Any) -> Appended:
-        return self.end(producer, committed=True, **how)
+    def commit(self, producer: int, **how: Any) -> None:
+        self.end(producer, committed=True, **how)
 
-    def abort(self, producer: int, **how: Any) -> Appended:
-        return self.end(producer, committed=False, **how)
+    def abort(self, producer: int, **how: Any) -> None:
+        self.end(producer, committed=False, **how)
 
     def roll(self) -> None:
         self.log.roll(self.now_ms)

@@ -370,5 +370,3 @@ def test_what_was_written_before_the_swap_is_not_taken_for_unsynced_after_it() -
     (unsynced,) = bench.log.take_unsynced().ranges
     assert (unsynced.base_offset, unsynced.start) == (10, 0)
     assert unsynced.file is bench.log.segments.active.file
-
-

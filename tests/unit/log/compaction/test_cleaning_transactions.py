@@ -7,7 +7,8 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.partition_log import Origin
 from semel.wire.control import EndTransactionMarker, encode_marker, parse_marker
-from semel.wire.records import parse_header
+from semel.wire.records import Record, build_batch, parse_header
+from tests.logs import FOLDER
 from tests.unit.log.compaction.bench import Bench, latest
 
 HOUR_MS = 3_600_000
@@ -140,9 +141,9 @@ def test_scenario_48_the_last_batch_of_a_producer_stays_as_a_header_and_its_next
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1, 0, 2)
     # From the batches alone: no snapshot, no recovery point.
     bench.disk.kill()
-    for name in bench.disk.list("/data/orders-0"):
+    for name in bench.disk.list(FOLDER):
         if name.endswith((".snapshot", "index")):
-            bench.disk.remove(f"/data/orders-0/{name}")
+            bench.disk.remove(f"{FOLDER}/{name}")
     bench.recovery_point = 0
     bench.open()
     assert bench.log.describe_producers() == before
@@ -177,9 +178,9 @@ def test_scenario_48_the_marker_of_a_producer_that_is_known_by_nothing_else_stay
     pass_by(bench, 3)
     assert markers(bench) == [1]
     bench.disk.kill()
-    for name in bench.disk.list("/data/orders-0"):
+    for name in bench.disk.list(FOLDER):
         if name.endswith(".snapshot"):
-            bench.disk.remove(f"/data/orders-0/{name}")
+            bench.disk.remove(f"{FOLDER}/{name}")
     bench.open()
     assert bench.log.describe_producers() == before
     assert before[0].coordinator_epoch == 7
@@ -214,9 +215,9 @@ def test_scenario_48_an_emptied_transactional_batch_opens_no_transaction_after_a
     assert bench.headers()[0].is_transactional
     assert bench.headers()[0].record_count == 0
     bench.disk.kill()
-    for name in bench.disk.list("/data/orders-0"):
+    for name in bench.disk.list(FOLDER):
         if name.endswith(".snapshot"):
-            bench.disk.remove(f"/data/orders-0/{name}")
+            bench.disk.remove(f"{FOLDER}/{name}")
     bench.open()
     assert bench.log.producers.open_transactions == []
     assert bench.log.last_stable_offset == bench.log.log_end_offset
@@ -284,7 +285,6 @@ def test_scenario_49_aborted_records_beyond_the_map_are_not_read_although_those_
     cleaner._map_entries_max = 1
     bench.clean(cleaner)
     assert cleaner.first_dirty_offset(bench.log) == 3
-    cleaner._map_entries_max = 1
     assert set(latest(bench.committed())) == {b"k1", b"k2", b"k3"}
     assert bench.aborted() == [(1, 0, 5)]
 
@@ -364,8 +364,6 @@ def test_a_control_record_of_another_type_stays() -> None:
 
 
 def _marker_of_type(control_type: int) -> bytes:
-    from semel.wire.records import Record, build_batch
-
     record = Record(0, 0, b"\0\0" + control_type.to_bytes(2, "big"), b"")
     return build_batch([record], producer_id=5, producer_epoch=0, is_transactional=True, is_control=True)
 
