@@ -40,18 +40,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         for tool in mark.args:
-            try:
-                _TOOLS[tool]()
-            except Unavailable as missing:
+            missing = _why_missing(tool)
+            if missing is not None:
                 item.config.stash[_MISSING].setdefault(f"{tool}: {missing}", []).append(item.nodeid)
                 if os.environ.get("CI") == "true":
-                    pytest.fail(
-                        f"needs {tool}, and in CI nothing may be skipped for want of it: {missing}", pytrace=False
-                    )
+                    pytest.fail(f"{tool} is missing, and in CI nothing is skipped for want of a tool", pytrace=False)
                 pytest.skip(f"needs {tool}")
+
+
+def _why_missing(tool: str) -> str | None:
+    try:
+        _TOOLS[tool]()
+    except Unavailable as missing:
+        return str(missing)
+    return None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

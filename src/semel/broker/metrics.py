@@ -169,7 +169,7 @@ class Metrics:
 def _sample(name: str, labels: Labels, value: float) -> str:
     if labels:
         name += "{" + ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items()) + "}"
-    return f"{name} {value:g}" if isinstance(value, float) and not value.is_integer() else f"{name} {int(value)}"
+    return f"{name} {value!r}"
 
 
 def _escaped(text: str) -> str:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningPass:
+    batch_filter = BatchFilter
+
     def __init__(
         self,
         log: PartitionLog,
@@ -60,7 +62,7 @@ class CleaningPass:
         yield
         offset_map, covered_to = yield from self._map(aborted)
         yield
-        batch_filter = BatchFilter(
+        batch_filter = self.batch_filter(
             offset_map,
             covered_to=covered_to,
             aborted=aborted,

@@ -47,6 +47,7 @@ class Sent:
     """What an idempotent producer knows of a batch that it sent."""
 
     data: bytes
+    epoch: int
     base_offset: int
 
 
@@ -123,7 +124,7 @@ class Bench:
         # As a coordinator's, which is not asked for keys: a topic may have had another policy before.
         appended = self.log.append(memoryview(bytearray(data)), now_ms=self.now_ms, origin=Origin.COORDINATOR)
         if producer is not None:
-            self.sent.setdefault(producer, []).append(Sent(data, appended.base_offset))
+            self.sent.setdefault(producer, []).append(Sent(data, epoch, appended.base_offset))
         return appended
 
     def end(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from semel.log.disk import read_file
@@ -97,7 +99,7 @@ def test_headers_of_records_and_empty_values_survive() -> None:
     records = [Record(0, 5, b"a", b"1"), kept, Record(2, 5, b"a", b"")]
     bench.log.append(memoryview(bytearray(build_batch(records))), now_ms=0, origin=Origin.COORDINATOR)
     bench.clean()
-    assert list(iterate_records(bench.batches()[0][0]))[0] == kept
+    assert next(iterate_records(bench.batches()[0][0])) == kept
 
 
 def test_a_record_without_a_key_is_dropped_and_counted() -> None:
@@ -224,7 +226,7 @@ def test_every_new_segment_reaches_to_where_the_next_one_begins() -> None:
     bench.clean()
     segments = list(bench.log.segments)
     assert len(segments) > 3
-    for segment, following in zip(segments, segments[1:], strict=False):
+    for segment, following in pairwise(segments):
         assert [header for _, header in segment.headers()][-1].next_offset == following.base_offset
     assert bench.contents() == [(16, "a", "8"), (17, "b", "8")]
 
@@ -317,7 +319,8 @@ def test_a_map_that_is_full_ends_the_pass_there_and_the_next_one_goes_on(keys_ma
         assert latest(bench.records()) == expected
     assert len(reached) > 3
     assert reached[-1] == 60
-    assert bench.open() and latest(bench.records()) == expected
+    bench.open()
+    assert latest(bench.records()) == expected
     assert len(bench.contents()) == 10
 
 

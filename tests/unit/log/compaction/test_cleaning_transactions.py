@@ -152,8 +152,8 @@ def test_scenario_48_the_last_batch_of_a_producer_stays_as_a_header_and_its_next
     )
     assert (retry.duplicate, retry.base_offset) == (True, 2)
     assert bench.put(("a", "4"), producer=1).base_offset == 6
+    bench.sequences[1, 0] += 1
     with pytest.raises(KafkaError) as refused:
-        bench.sequences[1, 0] += 1
         bench.put(("a", "5"), producer=1)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

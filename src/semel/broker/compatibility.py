@@ -1,0 +1,87 @@
+"""Which requests, in which versions, for which clients: ``docs/compatibility.md``, written from what is served.
+
+``python -m semel.broker.compatibility > docs/compatibility.md`` writes it anew; a test fails when it is not up to date.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.routes import SERVED, served_apis
+from semel.wire.apis import APIS, Api, ApiKey
+
+_OPENING: Final = """\
+# Compatibility
+
+<!-- Written by `python -m semel.broker.compatibility`; edit the code, not this file. -->
+
+Semel's broker speaks the protocol of Apache Kafka 4.3. Of every request below it serves all versions that a Kafka 4.3 broker
+serves. A request or version that is not here closes the connection, as in Kafka, with one exception that is also Kafka's: an
+ApiVersions request of an unknown version is answered with UNSUPPORTED_VERSION.
+
+## Requests served
+
+| key | request | versions | flexible from | note |
+|---|---|---|---|---|
+"""
+
+_NOTES: Final = {
+    ApiKey.PRODUCE: "advertised from 0, because librdkafka stops compressing otherwise; 0-2 are not served. Record batches "
+    "v2 only. Transactional batches are refused with INVALID_TXN_STATE until transactions are served",
+    ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
+    ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
+    ApiKey.METADATA: "a topic created by asking for it is in the answer",
+    ApiKey.FIND_COORDINATOR: "groups: this broker, which serves none of their requests yet; transactions: "
+    "COORDINATOR_NOT_AVAILABLE",
+    ApiKey.INIT_PRODUCER_ID: "idempotent producers; a transactional id is answered COORDINATOR_NOT_AVAILABLE. Version 6 "
+    "is unstable in Kafka 4.3 and not offered",
+    ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
+    ApiKey.ALTER_CONFIGS: "topics and brokers",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
+    ApiKey.DESCRIBE_LOG_DIRS: "one log directory; its total size is not known (-1)",
+}
+
+_DECLARED: Final = """
+## Requests declared and not served yet
+
+The codec knows them; the broker does not advertise them.
+
+"""
+
+_CLIENTS: Final = """
+## Clients
+
+Tested with every change (`tests/clients`): producing and consuming by assignment, every codec, idempotence, administration.
+
+| client | versions it was tested in |
+|---|---|
+| confluent-kafka (librdkafka) | 2.15, 2.16 |
+| kafka-python | 3.0 |
+| aiokafka | 0.14 |
+| kcat | 1.7 |
+
+## What clients send that the protocol does not say
+
+Every byte of a request must mean something here; what trails a message closes the connection. One known exception is
+put right, because Apache Kafka serves it: librdkafka asks for the metadata of all topics with a null array of four bytes
+instead of one, in Metadata 9 and later.
+"""
+
+
+def compatibility() -> str:
+    served = "".join(map(_row, served_apis()))
+    declared = ", ".join(f"{api.name} {_range(api)}" for key, api in APIS.items() if key not in SERVED)
+    return f"{_OPENING}{served}{_DECLARED}{declared}.\n{_CLIENTS}"
+
+
+def _row(api: Api) -> str:
+    flexible = "never" if api.flexible_since is None else str(api.flexible_since)
+    return f"| {api.key.value} | {api.name} | {_range(api)} | {flexible} | {_NOTES.get(api.key, '')} |\n"
+
+
+def _range(api: Api) -> str:
+    return str(api.min_version) if api.min_version == api.max_version else f"{api.min_version}-{api.max_version}"
+
+
+if __name__ == "__main__":
+    print(compatibility(), end="")

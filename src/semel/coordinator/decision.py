@@ -1,0 +1,23 @@
+"""What a coordinator's handler decides: an answer, records that make it true, and what is to be done about it.
+
+A handler reads state and changes nothing. The runtime appends the records to the coordinator's partition, replays them
+into the shard with nothing in between, and sends the answer and carries out the effects only once the records are
+committed. A decision without records waits behind the uncommitted records it may rest on, so nobody is told what a
+failover could take back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Response = TypeVar("Response")
+Record = TypeVar("Record")
+Effect = TypeVar("Effect")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[Response, Record, Effect]):
+    response: Response
+    records: tuple[Record, ...] = ()
+    effects: tuple[Effect, ...] = ()

@@ -1,0 +1,156 @@
+"""Retention, idle producers and checkpoints, in virtual time: a week passes in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.broker.broker import Address, Broker
+from semel.broker.config import BrokerConfig
+from semel.broker.handlers.create_topics import create_topics
+from semel.broker.partitions import Partition
+from semel.errors import StorageError
+from semel.testing.clock import VirtualClock
+from semel.testing.disk import VirtualDisk
+from semel.testing.loop import VirtualLoop
+from semel.testing.network import VirtualNetwork
+from semel.testing.worker import VirtualWorker
+from semel.types import TopicPartition
+from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.unit.broker.raw_client import batch
+
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+
+
+class Scene:
+    def __init__(self, **settings: str) -> None:
+        self.loop = VirtualLoop(duration_s_max=60 * DAY_S)
+        self.disk = VirtualDisk()
+        self.clock = VirtualClock(self.loop)
+        overrides = {name.replace("_", "."): value for name, value in settings.items()}
+        self.broker = Broker(
+            BrokerConfig.load(overrides={"log.dirs": "/d", **overrides}),
+            listen=Address("broker", 9092),
+            disk=self.disk,
+            network=VirtualNetwork(self.loop, Random(1)),
+            clock=self.clock,
+            random=Random(2),
+            make_worker=lambda name: VirtualWorker(self.loop, Random(3)),
+        )
+        self.run(self.broker.start())
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def partition(self, name: str, **configs: str) -> Partition:
+        settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1, [], settings)])
+        response = self.run(create_topics(self.broker.node, None, request))  # type: ignore[arg-type]
+        assert response.topics[0].error_code == 0
+        found = self.broker.node.partitions.get(name, 0)
+        assert found is not None
+        return found
+
+    def append(self, partition: Partition, value: bytes = b"x", **options: int) -> None:
+        records = batch(value, timestamp=self.clock.now_ms(), **options)
+        partition.append(memoryview(bytearray(records)), now_ms=self.clock.now_ms())
+        self.run(asyncio.sleep(1))
+
+    def wait(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+
+def test_segments_past_their_retention_go_without_anybody_asking() -> None:
+    scene = Scene()
+    kept, expiring = scene.partition("kept"), scene.partition("expiring", retention_ms="3600000")
+    for partition in (kept, expiring):
+        scene.append(partition)
+
+    scene.wait(2 * HOUR_S)
+
+    assert (kept.log.log_start_offset, expiring.log.log_start_offset) == (0, 1)
+    scene.append(expiring)
+    assert (expiring.log.log_start_offset, expiring.log.high_watermark) == (1, 2)
+
+
+def test_an_idle_producer_is_forgotten_after_its_time() -> None:
+    scene = Scene()
+    partition = scene.partition("t", retention_ms="-1")
+    scene.append(partition, producer_id=1, producer_epoch=0, base_sequence=0)
+    scene.wait(23 * HOUR_S)
+    assert len(partition.log.describe_producers()) == 1
+
+    scene.append(partition, producer_id=2, producer_epoch=0, base_sequence=0)
+    scene.wait(2 * HOUR_S)
+
+    assert [producer.producer_id for producer in partition.log.describe_producers()] == [2]
+
+
+def test_recovery_points_follow_the_log_within_a_minute_or_two() -> None:
+    scene = Scene()
+    partition = scene.partition("t")
+    scene.append(partition)
+    scene.wait(130)
+
+    assert partition.log.recovery_point == 1
+
+
+def test_a_partition_that_fails_does_not_keep_the_others_from_their_turn() -> None:
+    scene = Scene()
+    first = scene.partition("a", retention_ms="1000")
+    second = scene.partition("b", retention_ms="1000")
+    for partition in (first, second):
+        scene.append(partition)
+
+    def fails(now_ms: int) -> int:
+        raise RuntimeError("planted")
+
+    first.log.apply_retention = fails  # type: ignore[method-assign]
+    scene.wait(HOUR_S)
+
+    assert second.log.log_start_offset == 1
+
+
+def test_a_stopped_broker_does_nothing_more_and_the_next_one_finds_everything() -> None:
+    scene = Scene()
+    partition = scene.partition("t")
+    scene.append(partition)
+    scene.run(scene.broker.stop())
+    syncs = scene.disk.statistics.syncs
+    scene.wait(2 * DAY_S)
+    assert scene.disk.statistics.syncs == syncs
+
+    again = Broker(
+        BrokerConfig.load(overrides={"log.dirs": "/d"}),
+        listen=Address("broker", 9092),
+        disk=scene.disk,
+        network=VirtualNetwork(scene.loop, Random(1)),
+        clock=scene.clock,
+        random=Random(9),
+        make_worker=lambda name: VirtualWorker(scene.loop, Random(3)),
+    )
+    scene.run(again.start())
+    found = again.node.logs.get(TopicPartition("t", 0))
+    assert found is not None
+    assert (found.log_end_offset, again.cluster_id) == (1, scene.broker.cluster_id)
+
+
+def test_a_data_directory_of_another_node_is_refused() -> None:
+    scene = Scene()
+    scene.run(scene.broker.stop())
+    other = Broker(
+        BrokerConfig.load(overrides={"log.dirs": "/d", "node.id": "2"}),
+        listen=Address("broker", 9092),
+        disk=scene.disk,
+        network=VirtualNetwork(scene.loop, Random(1)),
+        clock=scene.clock,
+        random=Random(9),
+        make_worker=lambda name: VirtualWorker(scene.loop, Random(3)),
+    )
+
+    with pytest.raises(StorageError, match=r"/d belongs to node 1; node.id is 2"):
+        scene.run(other.start())

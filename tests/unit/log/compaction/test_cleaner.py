@@ -1,0 +1,326 @@
+"""The cleaner as the broker drives it: choosing, slices, aborting, failing, remembering."""
+
+from __future__ import annotations
+
+import errno
+from uuid import UUID
+
+import pytest
+
+from semel.log.checkpoints import read_offsets
+from semel.log.cleaner import CLEANER_OFFSET_FILE, RETRY_AFTER_MS, LogCleaner
+from semel.log.compaction.pace import SLICE_COST
+from semel.log.config import CleanupPolicy
+from semel.log.disk import replace_file
+from semel.log.loading import load_log
+from semel.testing.clock import ManualClock
+from semel.testing.disk_faults import DiskFault, Operation
+from semel.types import TopicPartition
+from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
+from tests.unit.log.compaction.bench import COMPACT_DELETE, DATA, Bench, OneLog, latest
+
+CHECKPOINT = f"{DATA}/{CLEANER_OFFSET_FILE}"
+
+
+def dirty(**settings: object) -> Bench:
+    bench = Bench(settings={"segment_bytes": 300, **settings})
+    for number in range(30):
+        bench.put((f"{number % 4}", f"{number}"))
+    bench.roll()
+    bench.checkpoint()
+    return bench
+
+
+def leftovers(bench: Bench) -> list[str]:
+    return [name for name in bench.disk.list(FOLDER) if name.endswith((".cleaned", ".swap"))]
+
+
+def run(cleaner: LogCleaner, bench: Bench) -> int:
+    return sum(1 for _ in cleaner.clean(bench.log, bench.now_ms))
+
+
+# Choosing
+
+
+def test_a_dirty_log_is_chosen_cleaned_and_not_chosen_again() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    assert cleaner.choose(bench.now_ms) is bench.log
+    run(cleaner, bench)
+    assert cleaner.choose(bench.now_ms) is None
+    assert [offset for offset, _, _ in bench.contents()] == [26, 27, 28, 29]
+
+
+def test_a_log_that_is_not_compacted_is_not_chosen() -> None:
+    bench = dirty(cleanup_policy=frozenset({CleanupPolicy.DELETE}))
+    assert bench.cleaner().choose(bench.now_ms) is None
+
+
+def test_a_log_that_is_offline_is_not_chosen() -> None:
+    bench = dirty()
+    bench.log.go_offline("for a test")
+    assert bench.cleaner().choose(bench.now_ms) is None
+
+
+def test_a_log_is_not_chosen_while_a_pass_over_it_runs() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    steps = cleaner.clean(bench.log, bench.now_ms)
+    next(steps)
+    assert cleaner.choose(bench.now_ms) is None
+    assert run(cleaner, bench) == 0, "nor does a second pass begin"
+
+
+def test_choosing_closes_a_segment_that_has_waited_too_long() -> None:
+    bench = Bench(settings={"max_compaction_lag_ms": 1000})
+    bench.put(("a", "1"))
+    bench.put(("a", "2"))
+    cleaner = bench.cleaner()
+    bench.now_ms += 1001
+    assert cleaner.choose(bench.now_ms) is None
+    assert len(bench.log.segments) == 2
+    bench.checkpoint()
+    assert cleaner.choose(bench.now_ms) is bench.log
+    run(cleaner, bench)
+    assert bench.contents() == [(1, "a", "2")]
+
+
+def test_a_segment_that_cannot_be_closed_does_not_keep_the_others_from_being_chosen() -> None:
+    bench = Bench(settings={"segment_ms": 1000})
+    bench.put(("a", "1"))
+    bench.disk.fail(DiskFault(Operation.CREATE, error=errno.ENOSPC, times=None))
+    assert bench.cleaner().choose(bench.now_ms + 1001) is None
+
+
+# Slices
+
+
+def test_a_pass_takes_many_small_slices_and_readers_and_writers_get_their_turn_at_each() -> None:
+    bench = Bench(settings={"segment_bytes": 20_000})
+    for number in range(60):
+        bench.put(*((f"{key}", f"{number}") for key in range(100)), producer=1)
+    bench.roll()
+    bench.checkpoint()
+    cleaner = bench.cleaner()
+    expected = latest(bench.records())
+    slices = 0
+    for _ in cleaner.clean(bench.log, bench.now_ms):
+        slices += 1
+        if slices % 5 == 0:
+            bench.put((f"new {slices}", "written meanwhile"), producer=1)
+            expected[f"new {slices}".encode()] = b"written meanwhile"
+        assert latest(bench.records()) == expected
+    assert slices >= 2 * 6000 // SLICE_COST
+    assert cleaner.statistics.records_dropped == 59 * 100
+
+
+def test_syncs_go_to_a_worker_and_the_pass_waits_for_them() -> None:
+    bench = dirty()
+    worker = StepWorker()
+    cleaner = bench.cleaner(worker=worker)
+    steps = cleaner.clean(bench.log, bench.now_ms)
+    syncs = bench.disk.statistics.syncs
+    for _ in range(20):
+        next(steps)
+    assert bench.disk.statistics.syncs == syncs
+    assert len(worker.jobs) == 1, "it waits for the first before it asks for another"
+    for _ in steps:
+        while worker.jobs:
+            worker.step()
+    assert [offset for offset, _, _ in bench.contents()] == [26, 27, 28, 29]
+    assert read_offsets(bench.disk, CHECKPOINT) == {ORDERS: 30}
+
+
+def test_a_sync_that_fails_on_the_worker_gives_the_pass_up() -> None:
+    bench = dirty()
+    worker = StepWorker()
+    cleaner = bench.cleaner(worker=worker)
+    bench.disk.fail(DiskFault(Operation.SYNC))
+    for _ in cleaner.clean(bench.log, bench.now_ms):
+        while worker.jobs:
+            worker.step()
+    assert (cleaner.statistics.passes, cleaner.statistics.passes_given_up) == (0, 1)
+    assert leftovers(bench) == []
+    assert len(bench.contents()) == 30
+
+
+# Dropping a pass
+
+
+@pytest.mark.parametrize("slices", [1, 3, 8, 12])
+def test_a_pass_that_is_aborted_leaves_nothing_behind_and_the_log_as_it_was(slices: int) -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    expected = latest(bench.records())
+    steps = cleaner.clean(bench.log, bench.now_ms)
+    for _ in range(slices):
+        next(steps)
+    cleaner.abort(bench.log)
+    assert leftovers(bench) == []
+    assert list(steps) == []
+    assert latest(bench.records()) == expected
+    assert cleaner.statistics.passes_given_up == 1
+    assert cleaner.choose(bench.now_ms) is bench.log
+    run(cleaner, bench)
+    assert latest(bench.records()) == expected
+
+
+def test_a_pass_that_nobody_drives_any_more_is_tidied_up_by_the_next_one() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    steps = cleaner.clean(bench.log, bench.now_ms)
+    while not leftovers(bench):
+        next(steps)
+    del steps
+    run(cleaner, bench)
+    assert leftovers(bench) == []
+    assert len(bench.contents()) == 4
+
+
+def test_a_pass_ends_when_its_log_goes_offline() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    steps = cleaner.clean(bench.log, bench.now_ms)
+    next(steps)
+    bench.log.go_offline("the topic was deleted")
+    assert list(steps) == []
+    assert cleaner.statistics.passes_given_up == 1
+
+
+@pytest.mark.parametrize("slices", range(1, 40, 2))
+def test_segments_that_retention_removes_during_a_pass_do_not_come_back(slices: int) -> None:
+    bench = Bench(settings={"segment_bytes": 300, "cleanup_policy": COMPACT_DELETE, "retention_ms": 10_000})
+    for number in range(30):
+        bench.put((f"{number % 20}", f"{number}"))
+        bench.now_ms += 1000
+    bench.roll()
+    bench.checkpoint()
+    cleaner = bench.cleaner()
+    for number, _ in enumerate(cleaner.clean(bench.log, bench.now_ms), 1):
+        if number == slices:
+            bench.log.apply_retention(bench.now_ms)
+            start = bench.log.log_start_offset
+            expected = latest(bench.records())
+    bench.log.apply_retention(bench.now_ms)
+    if number >= slices:
+        assert bench.log.log_start_offset >= start > 0
+        assert latest(bench.records()) == expected
+    assert leftovers(bench) == []
+    names = [name for name in bench.disk.list(FOLDER) if name.endswith(".log")]
+    assert names == [f"{segment.base_offset:020d}.log" for segment in bench.log.segments]
+    assert latest(bench.copy().records()) == latest(bench.records())
+
+
+# Failing
+
+
+def test_a_full_disk_gives_the_pass_up_for_a_while_and_costs_nothing_else() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    bench.disk.capacity_bytes = bench.disk.used_bytes() + 50
+    run(cleaner, bench)
+    assert cleaner.statistics.passes_given_up == 1
+    assert leftovers(bench) == []
+    assert bench.log.offline is None
+    assert len(bench.contents()) == 30
+    assert cleaner.choose(bench.now_ms + RETRY_AFTER_MS - 1) is None
+    bench.disk.capacity_bytes = None
+    assert cleaner.choose(bench.now_ms + RETRY_AFTER_MS) is bench.log
+    run(cleaner, bench)
+    assert len(bench.contents()) == 4
+
+
+@pytest.mark.parametrize("skip", range(4))
+@pytest.mark.parametrize("operation", [Operation.RENAME, Operation.REMOVE, Operation.SYNC_DIRECTORY])
+def test_a_swap_that_the_disk_refuses_in_the_middle_puts_the_log_offline_and_a_start_brings_it_back(
+    operation: Operation, skip: int
+) -> None:
+    bench = dirty(segment_bytes=150)
+    bench.settings["segment_bytes"] = 300  # so that two become one
+    bench = bench.copy()
+    expected = latest(bench.records())
+    bench.disk.fail(DiskFault(operation, f"{FOLDER}*", skip=skip))
+    run(bench.cleaner(), bench)
+    # A folder is synced once for each group before its commit point: there a failure gives the pass up and no more.
+    before_commit = operation is Operation.SYNC_DIRECTORY and skip in (0, 3)
+    assert (bench.log.offline is None) is before_commit
+    bench.disk.repair()
+    bench.disk.crash()
+    bench.open()
+    assert latest(bench.records()) == expected
+    assert leftovers(bench) == []
+
+
+# Remembering
+
+
+def test_the_first_dirty_offset_is_read_again_after_a_start() -> None:
+    bench = dirty()
+    run(bench.cleaner(), bench)
+    assert read_offsets(bench.disk, CHECKPOINT) == {ORDERS: 30}
+    assert bench.cleaner().first_dirty_offset(bench.log) == 30
+
+
+def test_a_first_dirty_offset_beyond_the_log_is_that_of_another_log() -> None:
+    bench = dirty()
+    replace_file(bench.disk, CHECKPOINT, b"0\n1\norders 0 31\n")
+    cleaner = bench.cleaner()
+    assert cleaner.first_dirty_offset(bench.log) == 0
+    bench.put(("a", "1"))
+    bench.put(("a", "2"))
+    assert cleaner.first_dirty_offset(bench.log) == 0, "also once the log has grown past it"
+
+
+def test_a_damaged_checkpoint_costs_a_pass_and_no_more() -> None:
+    bench = dirty()
+    replace_file(bench.disk, CHECKPOINT, b"0\n7\norders 0")
+    assert bench.cleaner().choose(bench.now_ms) is bench.log
+
+
+def test_a_topic_made_again_under_its_name_begins_anew() -> None:
+    bench = dirty()
+    other = TopicPartition("orders", 1)
+    logs = {ORDERS: bench.log, other: bench.log}
+    del logs[other]
+    cleaner = LogCleaner(OneLog(bench.disk, logs), ManualClock(bench.now_ms))
+    run(cleaner, bench)
+    assert read_offsets(bench.disk, CHECKPOINT) == {ORDERS: 30}
+    bench.disk.remove_folder(FOLDER)
+    bench.disk.make_folder(FOLDER)
+    logs[ORDERS] = made_again = load_log(
+        bench.disk, FOLDER, topic_partition=ORDERS, topic_id=UUID(int=8), config=bench.config, now_ms=bench.now_ms
+    )
+    assert made_again.topic_id != ORDERS_ID
+    cleaner.choose(bench.now_ms)
+    assert cleaner.first_dirty_offset(made_again) == 0
+    assert read_offsets(bench.disk, CHECKPOINT) == {}
+
+
+def test_a_log_that_was_cut_back_is_dirty_from_there_on() -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    run(cleaner, bench)
+    cleaner.truncated(bench.log, 12)
+    assert cleaner.first_dirty_offset(bench.log) == 12
+
+
+def test_statistics_say_what_a_pass_did() -> None:
+    bench = dirty()
+    read = bench.log.size_bytes
+    cleaner = bench.cleaner()
+    run(cleaner, bench)
+    statistics = cleaner.statistics
+    assert (statistics.passes, statistics.records_kept, statistics.records_dropped) == (1, 4, 26)
+    assert statistics.bytes_read == read
+    assert statistics.bytes_freed == read - bench.log.size_bytes
+    assert statistics.map_entries_max == 4
+
+
+def test_a_checkpoint_that_cannot_be_written_is_written_by_the_next_pass(caplog: pytest.LogCaptureFixture) -> None:
+    bench = dirty()
+    cleaner = bench.cleaner()
+    bench.disk.fail(DiskFault(Operation.RENAME, f"{CHECKPOINT}*"))
+    run(cleaner, bench)
+    assert "could not be compacted" in caplog.text
+    assert len(bench.contents()) == 4
+    assert cleaner.first_dirty_offset(bench.log) == 30
