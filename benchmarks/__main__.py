@@ -68,6 +68,7 @@ def _keep(out: Path, described: dict[str, object], names: list[str], table: str,
                 "times_better_than_kafka": advantage(row, results.final),
                 "rounds": results.figures.get(row.key, {}),
                 "broker_cpu_percent": results.broker_cpu_percent.get(row.key, {}),
+                "disturbed_percent": results.disturbed_percent.get(row.key, {}),
             }
             for row in ROWS
         ],

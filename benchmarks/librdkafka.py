@@ -61,7 +61,8 @@ def produce_for(
             "batch.num.messages": 1_000_000,
             "linger.ms": 20,
             "queue.buffering.max.messages": 2_000_000,
-            "queue.buffering.max.kbytes": 256 * 1024,
+            # Enough for all batches under way, and small enough that the same memory is used again while it is warm.
+            "queue.buffering.max.kbytes": 32 * 1024,
             "delivery.report.only.error": True,
             **QUIET,
         }

@@ -32,17 +32,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long things take: the full run, or ``--quick``, whose figures mean nothing but that it works."""
+    """How long things take: the full run, or ``--quick``, whose figures mean nothing but that it works.
+
+    A disturbed measurement is repeated, at most so often, while the run is younger than ``repeats_until_s``.
+    """
 
     seconds: float
     latency_seconds: float
     recovery_bytes: int
     rounds: int = 2
     starts: int = 3
+    repeats_max: int = 2
+    repeats_until_s: float = 480.0
 
 
 FULL = Effort(seconds=4.0, latency_seconds=12.0, recovery_bytes=1_000_000_000)
-QUICK = Effort(seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, starts=1)
+QUICK = Effort(seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, starts=1, repeats_max=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Measured:
 
     figures: Mapping[str, float]
     broker_cpu_percent: float | None = None
+    disturbed_percent: float | None = None
     notes: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
@@ -26,7 +26,6 @@ from semel.broker.hosting import Hosting, topic_logs
 from semel.broker.maintenance import Maintenance
 from semel.broker.measured import measure
 from semel.broker.metrics import Metrics
-from semel.broker.metrics_page import MetricsPage
 from semel.broker.node import Node
 from semel.broker.partitions import Partitions
 from semel.broker.server import Limits, Server
@@ -45,6 +44,9 @@ from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
 from semel.net.network import Network
 from semel.types import kafka_uuid
+
+if TYPE_CHECKING:
+    from semel.broker.metrics_page import MetricsPage
 
 logger = logging.getLogger("semel.broker")
 
@@ -196,6 +198,8 @@ class Broker:
         measure(node, server)
         page = None
         if self.metrics_address is not None:
+            from semel.broker.metrics_page import MetricsPage
+
             page = MetricsPage(self.metrics)
             self._closers.append(page.close)
             port = await page.listen(self._network, *self.metrics_address)

@@ -15,9 +15,9 @@ _OPENING: Final = """\
 
 <!-- Written by `python -m semel.broker.compatibility`; edit the code, not this file. -->
 
-Semel's broker speaks the protocol of Apache Kafka 4.3. Of every request below it serves all versions that a Kafka 4.3 broker
-serves. A request or version that is not here closes the connection, as in Kafka, with one exception that is also Kafka's: an
-ApiVersions request of an unknown version is answered with UNSUPPORTED_VERSION.
+Semel's broker speaks the protocol of Apache Kafka 4.3. Of every request below it serves all versions that a broker of
+Kafka 4.3 serves. A request or version that is not here closes the connection, as in Kafka, with one exception that is
+Kafka's too: an ApiVersions request of an unknown version is answered with UNSUPPORTED_VERSION.
 
 ## Requests served
 
@@ -26,15 +26,15 @@ ApiVersions request of an unknown version is answered with UNSUPPORTED_VERSION.
 """
 
 _NOTES: Final = {
-    ApiKey.PRODUCE: "advertised from 0, because librdkafka stops compressing otherwise; 0-2 are not served. Record batches "
-    "v2 only. Transactional batches are refused with INVALID_TXN_STATE until transactions are served",
+    ApiKey.PRODUCE: "advertised from 0, because librdkafka stops compressing otherwise; 0-2 are not served. Record "
+    "batches v2 only. Transactional batches are refused with INVALID_TXN_STATE until transactions are served",
     ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
     ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
     ApiKey.METADATA: "a topic created by asking for it is in the answer",
     ApiKey.FIND_COORDINATOR: "groups: this broker, which serves none of their requests yet; transactions: "
     "COORDINATOR_NOT_AVAILABLE",
-    ApiKey.INIT_PRODUCER_ID: "idempotent producers; a transactional id is answered COORDINATOR_NOT_AVAILABLE. Version 6 "
-    "is unstable in Kafka 4.3 and not offered",
+    ApiKey.INIT_PRODUCER_ID: "idempotent producers; a transactional id is answered COORDINATOR_NOT_AVAILABLE. Version "
+    "6 is unstable in Kafka 4.3 and not offered",
     ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
     ApiKey.ALTER_CONFIGS: "topics and brokers",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
@@ -51,11 +51,11 @@ The codec knows them; the broker does not advertise them.
 _CLIENTS: Final = """
 ## Clients
 
-Tested with every change (`tests/clients`): producing and consuming by assignment, every codec, idempotence, administration.
+Tested with every change (`tests/clients`): producing, consuming by assignment, all codecs, idempotence, administration.
 
 | client | versions it was tested in |
 |---|---|
-| confluent-kafka (librdkafka) | 2.15, 2.16 |
+| confluent-kafka (librdkafka) | 2.16 |
 | kafka-python | 3.0 |
 | aiokafka | 0.14 |
 | kcat | 1.7 |
@@ -63,8 +63,8 @@ Tested with every change (`tests/clients`): producing and consuming by assignmen
 ## What clients send that the protocol does not say
 
 Every byte of a request must mean something here; what trails a message closes the connection. One known exception is
-put right, because Apache Kafka serves it: librdkafka asks for the metadata of all topics with a null array of four bytes
-instead of one, in Metadata 9 and later.
+put right, because Apache Kafka serves it: librdkafka asks for the metadata of all topics with a null array of four
+bytes instead of one, in Metadata 9 and later.
 """
 
 

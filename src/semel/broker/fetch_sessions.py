@@ -13,12 +13,14 @@ client starts a new session, so a lost or repeated request can never make the tw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from uuid import UUID
 
 from semel.errors import ErrorCode, KafkaError
 from semel.types import INT32_MAX, ZERO_UUID
-from semel.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+if TYPE_CHECKING:  # Messages are imported with the first request that needs them.
+    from semel.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

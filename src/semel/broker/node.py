@@ -10,7 +10,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
-from semel.broker.config import BROKER_SETTINGS, BrokerConfig
+from semel.broker.config import BrokerConfig
 from semel.broker.deadlines import Deadlines
 from semel.broker.features import Features
 from semel.broker.fetch_sessions import FetchSessions
@@ -21,7 +21,6 @@ from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
 from semel.log.disk import Disk
-from semel.metadata.alter_configs import ConfigPolicy
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision, Refusal, TopicPolicy
 from semel.metadata.image import ClusterImage
@@ -109,13 +108,4 @@ class Node:
             partitions_max=config.max_partitions,
             delete_topic_enable=config.delete_topic_enable,
             log_defaults=config.log,
-        )
-
-    def config_policy(self) -> ConfigPolicy:
-        config = self.config
-        return ConfigPolicy(
-            topics=self.topic_policy(),
-            broker_settings=BROKER_SETTINGS,
-            broker_texts=config.sources.static,
-            check_broker=lambda texts: config.altered(dynamic_default={}, dynamic=texts),
         )

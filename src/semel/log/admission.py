@@ -15,8 +15,12 @@ from semel.types import INT64_MAX, TopicPartition
 from semel.wire.compression import Codec, UnsupportedCodec
 from semel.wire.compression import compress as compress_block
 from semel.wire.compression import decompress as decompress_block
+from semel.wire.crc import crc32c
 from semel.wire.records import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     BatchHeader,
     TimestampType,
     UnsupportedMagic,
@@ -30,6 +34,36 @@ from semel.wire.records import (
 # A record of one byte compressed well is still bounded: what the broker itself unpacks may grow a hundredfold at most.
 _EXPANSION_MAX: Final = 100
 _EXPANSION_FLOOR_BYTES: Final = 64 * 1024 * 1024
+
+_PLAIN_ATTRIBUTES: Final = CODEC_MASK  # neither transactional nor control, and times are the producer's
+_CODEC_MAX: Final = max(Codec)
+
+
+def takes_batches_as_they_are(config: LogConfig) -> bool:
+    """Whether nothing in these settings asks for a look into the batch, or for a change of it."""
+    return (
+        config.compression_type is None
+        and not config.compact
+        and config.message_timestamp_type is TimestampType.CREATE_TIME
+        and config.message_timestamp_before_max_ms == INT64_MAX
+    )
+
+
+def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """The quick yes for the usual batch of a topic that ``takes_batches_as_they_are``. A no means: ask ``admit``."""
+    size_bytes = header.batch_length + LOG_OVERHEAD
+    attributes = header.attributes
+    return (
+        size_bytes == len(records)
+        and size_bytes <= config.max_message_bytes
+        and size_bytes <= config.segment_bytes
+        and attributes & _PLAIN_ATTRIBUTES == attributes
+        and attributes & CODEC_MASK <= _CODEC_MAX
+        and header.last_offset_delta == header.record_count - 1
+        and (header.base_sequence >= 0 <= header.producer_epoch or header.producer_id < 0)
+        and header.max_timestamp - now_ms <= config.message_timestamp_after_max_ms
+        and crc32c(records[ATTRIBUTES_POSITION:]) == header.crc
+    )
 
 
 def admit(

@@ -226,7 +226,7 @@ class LogDirectory:
         log = self.logs.pop(topic_partition)
         doomed = f"{self.path}/{log.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
         self._disk.rename(log.folder, doomed)
-        log.go_offline("the topic was deleted")
+        log.retire("the topic was deleted")
         self._checkpoint_worker.run(lambda: self._disk.remove_folder(doomed), _log_failure)
 
     def truncate(self, log: PartitionLog, offset: int) -> None:

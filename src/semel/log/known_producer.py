@@ -91,16 +91,24 @@ class KnownProducer:
                 return batch
         return None
 
-    def is_older_than_window(self, header: BatchHeader) -> bool:
-        """Whether all sequences of the batch lie before the remembered ones and are known to have been appended."""
+    def has_forgotten(self, header: BatchHeader) -> bool:
+        """Whether all sequences of the batch are known to have been appended, but none is of a remembered batch.
+
+        They lie before the remembered ones, or between them: a start refills the window from batches that may have gaps
+        between them where compaction dropped one.
+        """
         if not self.batches:
             return False
         # Distances back from the newest sequence, on the ring.
         newest = self.batches[-1].last_sequence
-        window_begins = (newest - self.batches[0].base_sequence) & INT32_MAX
         begins = (newest - header.base_sequence) & INT32_MAX
         ends = (newest - header.last_sequence) & INT32_MAX
-        return window_begins < ends <= begins < min(self.sequences_known, _HALF_RING)
+        if not ends <= begins < min(self.sequences_known, _HALF_RING):
+            return False
+        return all(
+            ends > (newest - batch.base_sequence) & INT32_MAX or begins < (newest - batch.last_sequence) & INT32_MAX
+            for batch in self.batches
+        )
 
     def remember_earlier(self, header: BatchHeader) -> None:
         """Put a batch from further down the log into the window, if it is of this epoch and precedes what is there."""

@@ -87,10 +87,7 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or before ``offset``; the beginning of the segment if there is none."""
-        relative = offset - self.base_offset
-        if relative > INT32_MAX:
-            relative = INT32_MAX
-        slot = bisect_right(self._offsets, relative) - 1
+        slot = bisect_right(self._offsets, offset - self.base_offset) - 1
         if slot < 0:
             return self.base_offset, 0
         return self.base_offset + self._offsets[slot], self._positions[slot]

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log import lookup, producer_snapshot
-from semel.log.admission import admit
+from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
 from semel.log.commit import Range, Unsynced
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
@@ -29,7 +29,16 @@ from semel.log.segments import Segments
 from semel.log.transaction_index import AbortedTransaction
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, parse_marker
-from semel.wire.records import BatchHeader, TimestampType, iterate_headers, parse_header, patch_offset_and_epoch
+from semel.wire.records import (
+    HEADER_SIZE,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    iterate_headers,
+    parse_header,
+    patch_offset_and_epoch,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +141,17 @@ class PartitionLog:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
 
     @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        # Asked for every batch, so kept at hand.
+        self._takes_batches_as_they_are = takes_batches_as_they_are(config)
+        self._segment_age_max_ms = config.segment_age_max_ms
+
+    @property
     def partition(self) -> int:
         return self.topic_partition.partition
 
@@ -159,29 +179,37 @@ class PartitionLog:
         if self.offline is not None:
             raise self._is_offline()
         if origin is Origin.CLIENT:
-            records, header = admit(records, config=self.config, now_ms=now_ms, topic_partition=self.topic_partition)
+            records, header = self._admit(records, now_ms)
         else:
             header = parse_header(records)
-        duplicate = self.producers.check(header, require_zero_first=require_zero_first)
-        log_append_time_ms = now_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        if duplicate is not None:
-            return Appended(
-                duplicate.base_offset,
-                duplicate.last_offset,
-                duplicate.timestamp if log_append_time_ms is not None else None,
-                self.log_start_offset,
-                True,
-            )
-        base_offset = self.log_end_offset
-        patch_offset_and_epoch(records, 0, base_offset, self.leader_epoch)
-        header = parse_header(records)
+        log_append_time_ms = now_ms if header.attributes & TIMESTAMP_TYPE_BIT else None
+        if header.producer_id >= 0:
+            duplicate = self.producers.check(header, require_zero_first=require_zero_first)
+            if duplicate is not None:
+                return Appended(
+                    duplicate.base_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp if log_append_time_ms is not None else None,
+                    self.log_start_offset,
+                    True,
+                )
+        base_offset, leader_epoch = self.log_end_offset, self.leader_epoch
+        patch_offset_and_epoch(records, 0, base_offset, leader_epoch)
+        header = header.placed(base_offset, leader_epoch)
         self._write(records, header, now_ms)
         if self.on_write is not None:
             self.on_write(self)
         else:
             self.durable_offset = self.log_end_offset
             self.on_durable(self)
-        return Appended(base_offset, header.last_offset, log_append_time_ms, self.log_start_offset, False)
+        return Appended(base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
+
+    def _admit(self, records: memoryview, now_ms: int) -> tuple[memoryview, BatchHeader]:
+        if self._takes_batches_as_they_are and len(records) >= HEADER_SIZE and records[MAGIC_POSITION] == MAGIC_V2:
+            header = BatchHeader.read(records)
+            if is_plainly_good(records, header, self._config, now_ms):
+                return records, header
+        return admit(records, config=self._config, now_ms=now_ms, topic_partition=self.topic_partition)
 
     def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
         """Append batches that already have their offsets: from a leader, or from the journal. Nothing is checked but
@@ -192,10 +220,13 @@ class PartitionLog:
             self._write(batches[position : position + header.size_bytes], header, now_ms)
 
     def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        segment = self._segment_for(header, now_ms)
+        config = self._config
+        segment = self.segments.active
+        if not segment.takes(header, config, age_max_ms=self._segment_age_max_ms, now_ms=now_ms):
+            segment = self.roll(now_ms)
         size_before = segment.size_bytes
         try:
-            segment.append(batch, header, index_interval_bytes=self.config.index_interval_bytes)
+            segment.append(batch, header, index_interval_bytes=config.index_interval_bytes)
         except OSError as error:
             self._undo_write(segment, size_before, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
@@ -203,12 +234,14 @@ class PartitionLog:
         self._replay(batch, header, now_ms)
 
     def _replay(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        if self.epochs.assign(header.partition_leader_epoch, header.base_offset):
+        if header.partition_leader_epoch != self.epochs.latest and self.epochs.assign(
+            header.partition_leader_epoch, header.base_offset
+        ):
             self._epochs_changed = True
-        if header.has_producer_id:
+        if header.producer_id >= 0:
             marker = parse_marker(batch) if header.is_control else None
             note_producer(self.producers, self.segments.active, header, marker, now_ms=now_ms)
-        self.log_end_offset = header.next_offset
+        self.log_end_offset = header.base_offset + header.last_offset_delta + 1
 
     def _undo_write(self, segment: Segment, size_before: int, error: OSError) -> None:
         """A full disk is an answer, and the log is as before; anything else means that the disk cannot be trusted."""
@@ -221,20 +254,6 @@ class PartitionLog:
             self.go_offline(f"write failed: {error}")
 
     # Segments
-
-    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        active, config = self.segments.active, self.config
-        if active.size_bytes == 0 or (
-            active.fits(
-                header.last_offset,
-                header.size_bytes,
-                segment_bytes=config.segment_bytes,
-                segment_index_bytes=config.segment_index_bytes,
-            )
-            and active.age_ms(now_ms, header.max_timestamp) <= config.segment_age_max_ms
-        ):
-            return active
-        return self.roll(now_ms)
 
     def roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin the next at the log end."""
@@ -294,9 +313,13 @@ class PartitionLog:
     def go_offline(self, reason: str) -> None:
         """Nothing is served from here until the process starts again and recovers the log from what is on disk."""
         if self.offline is None:
-            self.offline = reason
             logger.error("%s is offline: %s", self.topic_partition, reason)
-            self.on_durable(self)
+            self.retire(reason)
+
+    def retire(self, reason: str) -> None:
+        """The same where nothing went wrong: the log is not served any more."""
+        self.offline = reason
+        self.on_durable(self)
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Let readers see up to ``offset``. Says whether anything became visible."""
@@ -304,8 +327,11 @@ class PartitionLog:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self._last_stable_offset = self._compute_last_stable_offset()
-        self.producers.forget_completed_below(offset)
+        if self.producers.all_settled:
+            self._last_stable_offset = offset
+        else:
+            self._last_stable_offset = self._compute_last_stable_offset()
+            self.producers.forget_completed_below(offset)
         return True
 
     def _compute_last_stable_offset(self) -> int:

@@ -242,6 +242,11 @@ class ProducerStates:
         """Where the oldest transaction without a marker begins."""
         return next(iter(self._open), None)
 
+    @property
+    def all_settled(self) -> bool:
+        """Whether no transaction holds anything back, whatever the high watermark is."""
+        return not self._open and not self._ended
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the oldest transaction begins that is open, or whose marker the high watermark has not passed."""
         undecided = next(iter(self._open), None)
@@ -349,7 +354,7 @@ class ProducerStates:
         )
 
     def _out_of_sequence(self, header: BatchHeader, producer: KnownProducer, *, alone: bool) -> KafkaError:
-        if alone and producer.is_older_than_window(header):
+        if alone and producer.has_forgotten(header):
             return KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"sequences {header.base_sequence} to {header.last_sequence} from producer {header.producer_id} epoch "

@@ -12,8 +12,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
+from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
 from semel.log.offset_index import OffsetIndex
+from semel.log.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import TransactionIndex
 from semel.types import INT32_MAX, Buffer
@@ -61,6 +63,7 @@ class Segment:
         self.largest_timestamp = NO_TIMESTAMP
         self.offset_of_largest_timestamp = base_offset
         self._bytes_since_index_entry = 0
+        self._index_entries = 0  # of this process: those of earlier ones leave room enough
         self._first_timestamp: int | None = None
         self._finished = False
 
@@ -83,26 +86,35 @@ class Segment:
         """Take a batch of the file into the indexes."""
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp = header.max_timestamp
-            self.offset_of_largest_timestamp = header.last_offset
-        if self._first_timestamp is None and position == 0:
+            self.offset_of_largest_timestamp = header.base_offset + header.last_offset_delta
+        if position == 0:
             self._first_timestamp = header.max_timestamp
         if self._bytes_since_index_entry > index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+            self._index_entries += 1
             self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += header.size_bytes
+        self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD
 
-    def fits(self, header_last_offset: int, size_bytes: int, *, segment_bytes: int, segment_index_bytes: int) -> bool:
-        """Whether a batch may still go here: by size, by index room, and by what a relative offset can express."""
+    def takes(self, header: BatchHeader, config: LogConfig, *, age_max_ms: int, now_ms: int) -> bool:
+        """Whether a batch goes here or into a new segment: by size, age, index room, and the reach of an offset."""
+        if self.size_bytes == 0:
+            return True
+        first_timestamp = self._first_timestamp
+        if first_timestamp is None or first_timestamp < 0 or header.max_timestamp < 0:
+            age_ms = self._age_ms(now_ms, header.max_timestamp)
+        else:
+            age_ms = header.max_timestamp - first_timestamp
         return (
-            self.size_bytes + size_bytes <= segment_bytes
-            and header_last_offset - self.base_offset <= INT32_MAX
-            and not self.offset_index.is_full(segment_index_bytes)
-            and not self.time_index.is_full(segment_index_bytes)
+            self.size_bytes + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+            and age_ms <= age_max_ms
+            and header.base_offset + header.last_offset_delta - self.base_offset <= INT32_MAX
+            # One entry is kept for the one that closes the time index.
+            and (self._index_entries + 2) * TIME_INDEX_ENTRY_SIZE <= config.segment_index_bytes
         )
 
-    def age_ms(self, now_ms: int, timestamp: int) -> int:
-        """How old the segment is for an append with this timestamp: by its records' time, else by its own."""
+    def _age_ms(self, now_ms: int, timestamp: int) -> int:
+        """By its records' time where they have one, else by its own."""
         first = self.first_timestamp()
         if first is not None and first >= 0 and timestamp >= 0:
             return timestamp - first

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -246,11 +246,10 @@ class ProducerStateMachine(RuleBasedStateMachine):
             sequence = NO_SEQUENCE
         header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
         if follower:
-            assume(ahead >= 0 and (current is None or epoch >= current))
-            assume(transactional or self.model.open_since(producer) is None)
-            self.append(header)
-            return
-        if self.agreed(header) is None:
+            goes_back = ahead < 0 or (current is not None and epoch < current)
+            if not goes_back and (transactional or self.model.open_since(producer) is None):
+                self.append(header)
+        elif self.agreed(header) is None:
             self.append(header)
 
     @rule(producer=st.sampled_from([1, 2]), counts=st.lists(st.integers(1, 3), min_size=3, max_size=8))
@@ -267,23 +266,24 @@ class ProducerStateMachine(RuleBasedStateMachine):
     @rule(producer=st.sampled_from([1, 2]), back=st.integers(1, 40), count=st.integers(1, 5))
     def repeat_a_range(self, producer: int, back: int, count: int) -> None:
         """Any range behind the last sequence, whether or not it was ever a batch."""
-        epoch = self.model.epoch(producer)
-        assume(epoch is not None)
+        epoch = self.model.epoch(producer) or 0
         sequence = (self.next_sequence[producer] - back) % RING
         transactional = self.model.open_since(producer) is not None
-        header = batch(producer, epoch or 0, sequence, count, transactional=transactional, now_ms=self.now_ms)
-        if self.agreed(header) is None:
+        header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
+        if self.model.epoch(producer) is not None and self.agreed(header) is None:
             self.append(header)
 
     @rule(back=st.integers(1, 16), count=st.sampled_from([0] * 6 + [-1, 1]))
     def retry(self, back: int, count: int) -> None:
         """A batch that is in the log, perhaps of another size."""
         appended = [event.header for event in self.events if event.header is not None and event.marker is None]
-        assume(back <= len(appended))
-        header = appended[-back]
-        assume(header.base_sequence != NO_SEQUENCE and header.last_offset_delta + count >= 0)
-        if self.agreed(header._replace(last_offset_delta=header.last_offset_delta + count)) is None:
-            self.append(header._replace(last_offset_delta=header.last_offset_delta + count))
+        numbered = [header for header in appended if header.base_sequence != NO_SEQUENCE]
+        if back > len(numbered):
+            return
+        original = numbered[-back]
+        header = original._replace(last_offset_delta=max(0, original.last_offset_delta + count))
+        if self.agreed(header) is None:
+            self.append(header)
 
     @rule(
         producer=st.sampled_from(PRODUCERS),
@@ -315,6 +315,18 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.end_offset += 1
         if epoch != current:
             self.next_sequence[producer] = 0
+
+    @rule(
+        steps=st.lists(st.tuples(st.sampled_from(PRODUCERS), st.booleans()), min_size=4, max_size=12),
+        version=st.sampled_from([1, 2]),
+    )
+    def interleave(self, steps: list[tuple[int, bool]], version: int) -> None:
+        """Transactions that do everything right: producers take turns to write and to end what they have open."""
+        for producer, ends in steps:
+            if ends:
+                self.end(producer, version - 1, 0, True, version)
+            else:
+                self.produce(producer, 0, 0, 1, True, False)
 
     @rule(elapsed_ms=st.sampled_from([1, 10, EXPIRATION_MS - 1, EXPIRATION_MS]))
     def time_passes(self, elapsed_ms: int) -> None:

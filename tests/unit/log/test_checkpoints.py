@@ -75,6 +75,7 @@ def test_file_that_is_missing_says_nothing(path: Path) -> None:
         pytest.param(b"0\n", id="no count"),
         pytest.param(b"0\n0", id="no end of line"),
         pytest.param(b"0\n1\norders 3 1", id="a last line that may be cut off"),
+        pytest.param(b"0\n1\norders 3 12\nord", id="half a line behind"),
         pytest.param(b"1\n1\norders 3 12\n", id="another version"),
         pytest.param(b"0\n2\norders 3 12\n", id="an entry too few"),
         pytest.param(b"0\n1\norders 3 12\norders 4 12\n", id="an entry too many"),
@@ -122,9 +123,10 @@ def test_nonsense_is_no_topic_id(path: Path, text: bytes) -> None:
         checkpoints.read_topic_id(SystemDisk(), str(path))
 
 
-def test_data_directory_of_a_newer_format_is_refused_with_both_versions(path: Path) -> None:
-    path.write_bytes(b"version=7\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\nshape=unheard of\n")
-    with pytest.raises(StorageError, match=r"format version 7; this program knows versions up to 1\."):
+@pytest.mark.parametrize("version", [2, 7])
+def test_data_directory_of_a_newer_format_is_refused_with_both_versions(path: Path, version: int) -> None:
+    path.write_text(f"version={version}\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\nshape=unheard of\n")
+    with pytest.raises(StorageError, match=rf"format version {version}; this program knows versions up to 1\."):
         checkpoints.read_meta_properties(SystemDisk(), str(path))
 
 

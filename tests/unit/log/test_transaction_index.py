@@ -46,6 +46,7 @@ def content(file: File) -> bytes:
         pytest.param(105, 106, [1], True, id="nothing but its marker"),
         pytest.param(106, 108, [], True, id="between transactions"),
         pytest.param(106, 109, [4], True, id="one whose marker comes last"),
+        pytest.param(106, 110, [4], True, id="one that begins at the upper bound is left out"),
         pytest.param(121, 141, [3, 4], True, id="one that ended before is left out"),
         pytest.param(121, 142, [3, 4], False, id="beyond what was stable"),
         pytest.param(141, 150, [], False, id="behind all markers"),

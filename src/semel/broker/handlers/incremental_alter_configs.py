@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semel.broker.handlers.config_policy import config_policy
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.errors import ErrorCode
@@ -25,7 +26,7 @@ async def incremental_alter_configs(
         for resource in message.resources
     ]
     results = await node.change(
-        lambda image: decide(image, wanted, policy=node.config_policy()),
+        lambda image: decide(image, wanted, policy=config_policy(node)),
         validate_only=message.validate_only,
         unstored=lambda refusal: [ConfigResult(resource, refusal) for resource, _ in wanted],
     )

@@ -104,6 +104,15 @@ class BatchHeader(NamedTuple):
     base_sequence: int
     record_count: int
 
+    @classmethod
+    def read(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
+        """The fields as they stand there, unchecked. The buffer must hold a header; ``parse_header`` sees to that."""
+        return cls._make(HEADER.unpack_from(buffer, position))
+
+    def placed(self, base_offset: int, partition_leader_epoch: int) -> BatchHeader:
+        """The header of the same batch once it stands in a log."""
+        return tuple.__new__(BatchHeader, (base_offset, self[1], partition_leader_epoch, *self[3:]))
+
     @property
     def size_bytes(self) -> int:
         """The whole batch, with what ``batch_length`` does not count."""

@@ -58,6 +58,7 @@ class Bench:
     disk: VirtualDisk = field(default_factory=VirtualDisk)
     now_ms: int = START_MS
     recovery_point: int = 0
+    log_start_offset: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     sent: dict[int, list[Sent]] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class Bench:
             topic_id=ORDERS_ID,
             config=self.config,
             recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
             now_ms=self.now_ms,
         )
         self.log.recovered()
@@ -89,11 +91,16 @@ class Bench:
 
     def copy(self, random: Random | None = None) -> Bench:
         """Another bench in the same state, opened by another process."""
+        other = self.unopened(random)
+        other.open()
+        return other
+
+    def unopened(self, random: Random | None = None) -> Bench:
         other = Bench.__new__(Bench)
-        other.disk, other.now_ms, other.recovery_point = self.disk.copy(random), self.now_ms, self.recovery_point
+        other.disk, other.now_ms = self.disk.copy(random), self.now_ms
+        other.recovery_point, other.log_start_offset = self.recovery_point, self.log_start_offset
         other.settings, other.sequences = dict(self.settings), dict(self.sequences)
         other.sent = {producer: list(sent) for producer, sent in self.sent.items()}
-        other.open()
         return other
 
     # Writing
@@ -147,6 +154,9 @@ class Bench:
 
     def abort(self, producer: int, **how: Any) -> None:
         self.end(producer, committed=False, **how)
+
+    def delete_before(self, offset: int) -> None:
+        self.log_start_offset = self.log.delete_records_before(offset)
 
     def roll(self) -> None:
         self.log.roll(self.now_ms)

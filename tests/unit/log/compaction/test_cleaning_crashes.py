@@ -125,7 +125,7 @@ def test_scenario_49_a_crash_while_a_start_finishes_a_swap_is_finished_by_the_ne
             continue
         found += 1
         for start_operation in range(1, 30):
-            again = unopened(bench, Random(start_operation))
+            again = bench.unopened(Random(start_operation))
             again.disk.crash_after(start_operation)
             try:
                 again.open()
@@ -136,14 +136,6 @@ def test_scenario_49_a_crash_while_a_start_finishes_a_swap_is_finished_by_the_ne
             assert what_everybody_sees(again) == EXPECTED
             no_leftovers(again)
     assert found > 3
-
-
-def unopened(bench: Bench, random: Random) -> Bench:
-    """A copy of the disk that no process has opened yet."""
-    other = Bench.__new__(Bench)
-    other.disk, other.now_ms, other.recovery_point = bench.disk.copy(random), bench.now_ms, bench.recovery_point
-    other.settings, other.sequences, other.sent = bench.settings, bench.sequences, bench.sent
-    return other
 
 
 def no_leftovers(bench: Bench) -> None:
