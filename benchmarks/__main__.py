@@ -12,11 +12,12 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.contestants import contestants
+from benchmarks.disturbance import TOLERATED_PERCENT
 from benchmarks.measuring import FULL, QUICK
 from benchmarks.picture import svg
 from benchmarks.plan import ROWS
 from benchmarks.running import Results, run
-from benchmarks.table import advantage, markdown
+from benchmarks.table import DISTURBED, advantage, markdown
 
 ROOT = Path(__file__).resolve().parent
 
@@ -39,7 +40,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         results = run(present, QUICK if options.quick else FULL, Path(folder), options.only)
     names = [one.name for one in present]
-    table = markdown(ROWS, names, results.final)
+    table = markdown(ROWS, names, results.final, results.disturbed())
+    if results.disturbed():
+        table += f"\n{DISTURBED} others used more than {TOLERATED_PERCENT:.0f} % of the machine in this row\n"
     print(f"\n{table}\n{_legend({one.name: one.describe for one in present})}")
     described |= {"load_average_after": round(os.getloadavg()[0], 2), "seconds": round(time.time() - started)}
     _keep(out, described, names, table, results)

@@ -36,6 +36,14 @@ class Results:
         rounds = self.figures.get(key, {}).get(contestant)
         return rounds[-1] if rounds else None
 
+    def disturbed(self) -> set[str]:
+        """Rows for which others used more of the machine than is tolerated, while any contestant was measured."""
+        return {
+            key
+            for key, percents in self.disturbed_percent.items()
+            if any(percent > TOLERATED_PERCENT for percent in percents.values())
+        }
+
 
 class Progress:
     """One line per measurement, as it happens."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from benchmarks.contestants import KAFKA, SEMEL_OS
 from benchmarks.measuring import Row
+
+DISTURBED = "~"
 
 Figure = Callable[[str, str], float | None]
 
@@ -28,10 +30,18 @@ def advantage(row: Row, figure: Figure) -> float | None:
     return ours / theirs if row.higher_is_better else theirs / ours
 
 
-def markdown(rows: Sequence[Row], contestants: Sequence[str], figure: Figure) -> str:
+def markdown(
+    rows: Sequence[Row], contestants: Sequence[str], figure: Figure, disturbed: Container[str] = frozenset()
+) -> str:
+    """A table for people; a row whose key is in ``disturbed`` has a mark, since others used the machine meanwhile."""
     heads = ["", *contestants, "", "Semel : Kafka", "aim"]
     lines = [
-        [_title(row), *(shown(figure(row.key, name)) for name in contestants), row.unit, *_ratio(row, figure)]
+        [
+            _title(row, disturbed),
+            *(shown(figure(row.key, name)) for name in contestants),
+            row.unit,
+            *_ratio(row, figure),
+        ]
         for row in rows
         if any(figure(row.key, name) is not None for name in contestants)
     ]
@@ -43,8 +53,9 @@ def markdown(rows: Sequence[Row], contestants: Sequence[str], figure: Figure) ->
     return "".join(_line(cells, widths) for cells in (heads, rule, *lines))
 
 
-def _title(row: Row) -> str:
-    return row.title if row.higher_is_better else f"{row.title} (less is better)"
+def _title(row: Row, disturbed: Container[str]) -> str:
+    title = row.title if row.higher_is_better else f"{row.title} (less is better)"
+    return f"{title} {DISTURBED}" if row.key in disturbed else title
 
 
 def _ratio(row: Row, figure: Figure) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import semel
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -88,12 +90,17 @@ def read(results: Path) -> list[dict[str, Any]]:
 
 
 def source_hash() -> str:
-    """Of everything a verdict rests on: the product and the tools that judge it."""
+    """Of everything a verdict rests on: the product, from wherever it is imported, and the tools that judge it."""
     digest = hashlib.sha256()
-    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]):
-        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    for root in (Path(semel.__file__).parent, ROOT / "tools"):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here")
+        sys.exit(130)

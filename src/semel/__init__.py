@@ -1,3 +1,51 @@
-"""Semel: exactly-once event streaming for Python and Spark."""
+"""Semel: exactly-once event streaming for Python and Spark.
+
+    from semel import Producer, Consumer
+
+Both are for asyncio; ``semel.blocking`` has the same for threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.client.consumer import Consumer as Consumer
+    from semel.client.producer import Producer as Producer
+    from semel.client.values import ConsumerRecord as ConsumerRecord
+    from semel.client.values import GroupMetadata as GroupMetadata
+    from semel.client.values import OffsetAndMetadata as OffsetAndMetadata
+    from semel.client.values import RecordMetadata as RecordMetadata
+    from semel.types import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Consumer",
+    "ConsumerRecord",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
+
+_HOMES = {
+    "Consumer": "semel.client.consumer",
+    "ConsumerRecord": "semel.client.values",
+    "GroupMetadata": "semel.client.values",
+    "OffsetAndMetadata": "semel.client.values",
+    "Producer": "semel.client.producer",
+    "RecordMetadata": "semel.client.values",
+    "TopicPartition": "semel.types",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: a broker needs no client, and should start without one.
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,12 +6,25 @@ raises, and the request handler turns what it raised into the code that Kafka gi
     SemelError
     |-- DecodeError        bytes that are not what they claim to be (a connection closes, a batch is refused)
     |-- KafkaError         a request that Kafka's protocol has an error code for; carries the code
+    |   |-- RetriableError     what a client raises when its time ran out over something that may still work
+    |   |   `-- TimedOut           ... because nothing answered in time
+    |   |-- AbortableError     this record, topic, group or transaction failed: abort the transaction, carry on
+    |   `-- FatalError         this client cannot go on: close it
+    |       |-- ProducerFenced     another producer has taken over the transactional id
+    |       |-- AuthorizationFailed
+    |       `-- UnsupportedVersion
+    |-- StateError         a call that the client's state does not allow; names the state
     `-- StorageError       a disk that failed; the partitions on it go offline, nothing is assumed written
+
+A client's errors come in three families, and ``FAMILIES`` says for every code which one it belongs to. It is the one
+place where that is decided.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -176,3 +189,155 @@ class KafkaError(SemelError):
 
 class StorageError(SemelError):
     """The disk refused or lost something. What was not yet acknowledged must never be."""
+
+
+class StateError(SemelError):
+    """A call in a state that does not allow it. Nothing was done."""
+
+
+class Family(Enum):
+    """What a client does about an error."""
+
+    RETRIABLE = "retriable"
+    """It may work later. The client tries again by itself; its caller sees it only when time ran out."""
+    ABORTABLE = "abortable"
+    """One thing failed. A transaction that it was part of must be aborted; then the client goes on."""
+    FATAL = "fatal"
+    """The client can do nothing more and must be closed."""
+
+
+class RetriableError(KafkaError):
+    """It did not work in the time it was given, and may work later. What was asked for may still have happened."""
+
+
+class TimedOut(RetriableError):
+    """Nobody answered in time."""
+
+
+class AbortableError(KafkaError):
+    """It failed for good, the client did not: abort the transaction, if there is one, and carry on."""
+
+
+class FatalError(KafkaError):
+    """The client cannot go on. Close it; whether to make a new one depends on the reason."""
+
+
+class ProducerFenced(FatalError):
+    """The broker has a newer epoch for this producer: it was replaced, or its transaction timed out."""
+
+
+class AuthorizationFailed(FatalError):
+    """Who this client says it is was not believed, or not allowed."""
+
+
+class UnsupportedVersion(FatalError):
+    """The broker is too old for what was asked of it, or too new."""
+
+
+def family_of(code: int) -> Family:
+    """The family of a code that came over the wire; a number that has no name yet counts as UNKNOWN_SERVER_ERROR."""
+    return FAMILIES.get(named(code), Family.RETRIABLE)
+
+
+def named(code: int) -> ErrorCode:
+    """The code under its name, or UNKNOWN_SERVER_ERROR for one that is newer than this table."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def client_error(code: int, message: str, family: Family | None = None) -> RetriableError | AbortableError | FatalError:
+    """The exception for a code: its type is the family, its text what happened and what to do.
+
+    ``family`` is for the few places where the request gives the code a meaning of its own.
+    """
+    name = named(code)
+    family = family or family_of(code)
+    text = f"{message}. {_ADVICE_OF.get(name, _ADVICE[family])}"
+    match family:
+        case Family.RETRIABLE:
+            return (TimedOut if name is ErrorCode.REQUEST_TIMED_OUT else RetriableError)(name, text)
+        case Family.ABORTABLE:
+            return AbortableError(name, text)
+        case Family.FATAL:
+            return _FATAL_TYPES.get(name, FatalError)(name, text)
+
+
+_ADVICE: Final = {
+    Family.RETRIABLE: "It may work later: try again",
+    Family.ABORTABLE: "Abort the transaction, if there is one; the client can go on",
+    Family.FATAL: "This client cannot go on: close it",
+}
+
+_ADVICE_OF: Final = {
+    ErrorCode.PRODUCER_FENCED: "Another producer uses this transactional id, or the transaction took longer than "
+    "transaction.timeout.ms: close this one",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "Lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the "
+    "broker",
+    ErrorCode.MESSAGE_TOO_LARGE: "Raise the topic's max.message.bytes, or send less; the client can go on",
+}
+
+_FATAL_TYPES: Final[Mapping[ErrorCode, type[FatalError]]] = {
+    ErrorCode.PRODUCER_FENCED: ProducerFenced,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: UnsupportedVersion,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationFailed,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthorizationFailed,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthorizationFailed,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthorizationFailed,
+}
+
+
+def _table(families: Mapping[Family, str]) -> dict[ErrorCode, Family]:
+    return {ErrorCode[name]: family for family, names in families.items() for name in names.split()}
+
+
+# What a code means to the one who asked. Where a request gives a code a meaning of its own, the place that handles its
+# answer says so: INVALID_PRODUCER_EPOCH is abortable for a batch and fatal from the coordinator, INVALID_TXN_STATE too.
+FAMILIES: Final[Mapping[ErrorCode, Family]] = _table(
+    {
+        # An error that says nothing about its cause may be over next time, and asking again is safe: everything that
+        # must not happen twice is numbered.
+        Family.RETRIABLE: """
+            UNKNOWN_SERVER_ERROR CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER
+            REQUEST_TIMED_OUT BROKER_NOT_AVAILABLE REPLICA_NOT_AVAILABLE STALE_CONTROLLER_EPOCH NETWORK_EXCEPTION
+            COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR NOT_ENOUGH_REPLICAS
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND REBALANCE_IN_PROGRESS NOT_CONTROLLER CONCURRENT_TRANSACTIONS
+            KAFKA_STORAGE_ERROR REASSIGNMENT_IN_PROGRESS FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH
+            LISTENER_NOT_FOUND FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH STALE_BROKER_EPOCH OFFSET_NOT_AVAILABLE
+            MEMBER_ID_REQUIRED PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE UNSTABLE_OFFSET_COMMIT
+            THROTTLING_QUOTA_EXCEEDED UNKNOWN_TOPIC_ID BROKER_ID_NOT_REGISTERED INCONSISTENT_TOPIC_ID
+            FETCH_SESSION_TOPIC_ID_ERROR INELIGIBLE_REPLICA NEW_LEADER_ELECTED OFFSET_MOVED_TO_TIERED_STORAGE
+            UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH
+            REBOOTSTRAP_REQUIRED SHARE_SESSION_LIMIT_REACHED
+        """,
+        Family.ABORTABLE: """
+            OFFSET_OUT_OF_RANGE INVALID_FETCH_SIZE MESSAGE_TOO_LARGE OFFSET_METADATA_TOO_LARGE INVALID_TOPIC_EXCEPTION
+            RECORD_LIST_TOO_LARGE ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID UNKNOWN_MEMBER_ID
+            INVALID_SESSION_TIMEOUT INVALID_COMMIT_OFFSET_SIZE TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED
+            INVALID_TIMESTAMP TOPIC_ALREADY_EXISTS INVALID_PARTITIONS INVALID_REPLICATION_FACTOR
+            INVALID_REPLICA_ASSIGNMENT INVALID_CONFIG POLICY_VIOLATION OUT_OF_ORDER_SEQUENCE_NUMBER
+            DUPLICATE_SEQUENCE_NUMBER INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING OPERATION_NOT_ATTEMPTED
+            LOG_DIR_NOT_FOUND UNKNOWN_PRODUCER_ID DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH
+            DELEGATION_TOKEN_EXPIRED INVALID_PRINCIPAL_TYPE NON_EMPTY_GROUP GROUP_ID_NOT_FOUND TOPIC_DELETION_DISABLED
+            GROUP_MAX_SIZE_REACHED FENCED_INSTANCE_ID ELECTION_NOT_NEEDED NO_REASSIGNMENT_IN_PROGRESS
+            GROUP_SUBSCRIBED_TO_TOPIC INVALID_RECORD RESOURCE_NOT_FOUND DUPLICATE_RESOURCE UNACCEPTABLE_CREDENTIAL
+            INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED SNAPSHOT_NOT_FOUND POSITION_OUT_OF_RANGE
+            DUPLICATE_BROKER_REGISTRATION TRANSACTIONAL_ID_NOT_FOUND FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID
+            UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH TELEMETRY_TOO_LARGE TRANSACTION_ABORTABLE INVALID_RECORD_STATE
+            FENCED_STATE_EPOCH DUPLICATE_VOTER VOTER_NOT_FOUND INVALID_REGULAR_EXPRESSION STREAMS_INVALID_TOPOLOGY
+            STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED
+        """,
+        Family.FATAL: """
+            INVALID_REQUIRED_ACKS CLUSTER_AUTHORIZATION_FAILED UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE
+            UNSUPPORTED_VERSION INVALID_REQUEST UNSUPPORTED_FOR_MESSAGE_FORMAT INVALID_TXN_STATE
+            INVALID_TRANSACTION_TIMEOUT TRANSACTION_COORDINATOR_FENCED TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            SECURITY_DISABLED SASL_AUTHENTICATION_FAILED DELEGATION_TOKEN_AUTH_DISABLED
+            DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTHORIZATION_FAILED UNSUPPORTED_COMPRESSION_TYPE
+            PRODUCER_FENCED INCONSISTENT_VOTER_SET PRINCIPAL_DESERIALIZATION_FAILURE INCONSISTENT_CLUSTER_ID
+            MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE INVALID_REGISTRATION INVALID_VOTER_KEY
+        """,
+    }
+)

@@ -6,7 +6,7 @@ Every test that takes ``cluster`` runs on both. What holds on Apache Kafka is ho
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -66,3 +66,13 @@ def absent_topic() -> str:
 @pytest.fixture
 def admin(cluster: Server) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the end of what its broker printed."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(server, Server):
+        report.sections.append((f"output of {server.name}", server.printed()))
+    return report

@@ -19,7 +19,8 @@ NOON_MS = 1_700_000_000_000
 
 
 def kcat(cluster: Server, *arguments: str, stdin: str = "") -> str:
-    command = ["kcat", "-b", cluster.bootstrap_servers, *arguments]
+    # With -e it leaves after an empty fetch, which a broker answers when the wait is over.
+    command = ["kcat", "-b", cluster.bootstrap_servers, "-X", "fetch.wait.max.ms=20", *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
     return done.stdout

@@ -20,7 +20,9 @@ from semel.testing.simulation import Simulation, seeds, simulate
 from semel.types import TopicPartition
 from tests.logs import NOW_MS, produced, values, visible
 
-TOPIC = TopicLogs(UUID(int=1), LogConfig(segment_bytes=2_000, index_interval_bytes=300), synced=True)
+TOPIC = TopicLogs(
+    UUID(int=1), LogConfig(segment_bytes=2_000, index_interval_bytes=300), synced=True, partitions=(0, 1, 2, 3, 4)
+)
 PARTITIONS = [TopicPartition("orders", number) for number in range(5)]
 
 

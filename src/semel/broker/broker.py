@@ -3,8 +3,8 @@
 This is the only place that knows all the parts. What touches the world (disk, network, clock, randomness, worker
 threads) is handed in, so the same broker runs on a machine and inside a simulation.
 
-Starting: take the data directory, read the metadata, open the logs, listen. Stopping: accept nothing more, answer what
-was asked, bring the logs to rest. Killing: let go of everything as it is.
+Starting: take the data directory, read the metadata, open the logs, load the coordinators, listen. Stopping: accept
+nothing more, answer what was asked, bring the logs to rest. Killing: let go of everything as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
 from semel.broker.config import BrokerConfig
+from semel.broker.coordinators import Coordinators
 from semel.broker.deadlines import Deadlines
 from semel.broker.dispatch import Dispatcher
 from semel.broker.features import Features
@@ -117,6 +118,7 @@ class Broker:
         await running.dispatcher.drain()
         running.node.partitions.release_readers()
         await running.server.finish_connections(timeout_s=STOP_SECONDS_MAX)
+        running.node.coordinators.stop()
         if running.page is not None:
             running.page.close()
         running.node.deadlines.close()
@@ -173,9 +175,8 @@ class Broker:
             random=self._random,
             metrics=self.metrics,
             answers=AnswerCache(),
-            features=Features.of_one_node(),
+            features=Features.of_one_node(transaction_version=config.transaction_version),
             cluster=cluster,
-            disk=self._disk,
             logs=logs,
             partitions=Partitions(loop),
             deadlines=Deadlines(loop),
@@ -187,6 +188,9 @@ class Broker:
         self._closers.append(hosting.close)
         hosting.open_all()
         cluster.watch(hosting.changed)
+        coordinators = Coordinators(node, loop)
+        self._closers.append(coordinators.kill)
+        coordinators.start()
 
         dispatcher = Dispatcher(node)
         server = Server(
@@ -204,8 +208,8 @@ class Broker:
             self._closers.append(page.close)
             port = await page.listen(self._network, *self.metrics_address)
             self.metrics_address = self.metrics_address._replace(port=port)
-        maintenance = Maintenance(node, loop)
-        self._closers.append(maintenance.stop)
+        maintenance = Maintenance(node, loop, self._make_worker)
+        self._closers.append(maintenance.kill)
         maintenance.start()
         self._running = _Running(node, store, store_worker, dispatcher, server, maintenance, page)
 
@@ -232,4 +236,5 @@ def _limits(config: BrokerConfig) -> Limits:
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         idle_ms_max=config.connections_max_idle_ms if config.connections_max_idle_ms >= 0 else None,
+        arriving_bytes_max=config.queued_max_request_bytes,
     )

@@ -27,14 +27,20 @@ Kafka's too: an ApiVersions request of an unknown version is answered with UNSUP
 
 _NOTES: Final = {
     ApiKey.PRODUCE: "advertised from 0, because librdkafka stops compressing otherwise; 0-2 are not served. Record "
-    "batches v2 only. Transactional batches are refused with INVALID_TXN_STATE until transactions are served",
+    "batches v2 only. From 12 on (transactions V2) the write itself adds its partitions to the transaction; before, it "
+    "is verified that they were added (KIP-890)",
     ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
     ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
     ApiKey.METADATA: "a topic created by asking for it is in the answer",
-    ApiKey.FIND_COORDINATOR: "groups: this broker, which serves none of their requests yet; transactions: "
-    "COORDINATOR_NOT_AVAILABLE",
-    ApiKey.INIT_PRODUCER_ID: "idempotent producers; a transactional id is answered COORDINATOR_NOT_AVAILABLE. Version "
-    "6 is unstable in Kafka 4.3 and not offered",
+    ApiKey.OFFSET_COMMIT: "of groups without members: group membership is not served yet",
+    ApiKey.OFFSET_FETCH: "both forms of asking, one group or many; require_stable",
+    ApiKey.FIND_COORDINATOR: "groups and transactions; the first question makes the internal topic and is answered "
+    "when that is there",
+    ApiKey.INIT_PRODUCER_ID: "version 6 is unstable in Kafka 4.3 and not offered",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "from 4 on also batched and verify-only",
+    ApiKey.END_TXN: "5 is transactions V2: every end raises the producer's epoch",
+    ApiKey.WRITE_TXN_MARKERS: "also as an administrator's abort of a transaction that hangs",
+    ApiKey.TXN_OFFSET_COMMIT: "5 is transactions V2",
     ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
     ApiKey.ALTER_CONFIGS: "topics and brokers",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
@@ -51,7 +57,8 @@ The codec knows them; the broker does not advertise them.
 _CLIENTS: Final = """
 ## Clients
 
-Tested with every change (`tests/clients`): producing, consuming by assignment, all codecs, idempotence, administration.
+Tested with every change (`tests/clients`): producing, consuming by assignment, all codecs, idempotence, transactions,
+administration.
 
 | client | versions it was tested in |
 |---|---|

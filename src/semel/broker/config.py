@@ -216,6 +216,14 @@ class BrokerConfig:
         "How often partitions look for producers to forget.",
         rule=AtLeast(1),
     )
+    transaction_version: int = declare(
+        "transaction.version",
+        SHORT,
+        2,
+        "The protocol of transactions that clients are offered: 2, in which every transaction has its own epoch, or 1 "
+        "or 0 to keep them to the older one. Semel's own: in Kafka it is a feature of the cluster and no setting.",
+        rule=OneOf((0, 1, 2)),
+    )
     transaction_max_timeout_ms: int = declare(
         "transaction.max.timeout.ms",
         INT,

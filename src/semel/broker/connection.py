@@ -13,6 +13,7 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from semel.broker.inbox import Inbox
+from semel.broker.metrics import Counter
 from semel.clock import Clock
 from semel.errors import DecodeError
 from semel.types import Buffer
@@ -26,9 +27,17 @@ WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
 # Answers that leave in one write. Only after a write is it known whether the client reads.
 OUT_BYTES_MAX: Final = 64 * 1024
 
+# Why no further request is looked at, as bits of ``_stops``.
+_HELD: Final = 1
+_FINISHING: Final = 2
+_NOT_READ: Final = 4
+_TOO_MANY_ANSWERS: Final = 8
+_CLOSED: Final = 16
+_STARVED: Final = 32
+
 
 class Slot(Protocol):
-    """A request, as far as its connection is concerned: a place in the line."""
+    """A request that is answered later, as far as its connection is concerned: a place in the line."""
 
     parts: list[Buffer] | None
     """The answer, once there is one. An empty list is the answer to a request that wants none."""
@@ -41,6 +50,8 @@ class Server(Protocol):
     """What a connection needs from whoever accepted it."""
 
     clock: Clock
+    received_bytes: Counter
+    sent_bytes: Counter
 
     def opened(self, connection: Connection) -> bool:
         """Whether this connection may stay."""
@@ -53,14 +64,11 @@ class Server(Protocol):
     def refused(self, connection: Connection, reason: object) -> None:
         """What this client sent cannot be served; its connection is being closed."""
 
-    def transferred(self, received_bytes: int, sent_bytes: int) -> None: ...
-
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answer_bytes",
         "_busy",
-        "_finishing",
         "_flush_scheduled",
         "_held_by",
         "_inbox",
@@ -71,10 +79,11 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_resuming",
         "_server",
+        "_stops",
         "_transport",
-        "_writing_paused",
         "active_at_ms",
         "host",
+        "now_ms",
         "peer",
     )
 
@@ -83,80 +92,90 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = inbox
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._stops = 0
         self._line: deque[Slot] = deque()
-        self._answer_bytes = 0
         self._held_by: Slot | None = None
+        self._answer_bytes = 0  # Of the answers in the line that are ready.
         self._out: list[Buffer] = []
         self._out_bytes = 0
-        self._finishing = False
-        self._busy = False  # While the requests of one read are looked at: their answers leave together.
         self._flush_scheduled = False
+        self._busy = False  # While the requests of one read are looked at: their answers leave together.
         self._reading_paused = False
         self._resuming = False
-        self._writing_paused = False
+        self.now_ms = server.clock.monotonic_ms
         self.active_at_ms = 0.0
         self.host = "?"
         self.peer = "?"
 
     # What a request does with its connection.
 
-    def begin(self, slot: Slot) -> None:
-        """Take a place in the line."""
-        self._line.append(slot)
+    def reply(self, parts: list[Buffer]) -> None:
+        """Answer the request that is being looked at: now, if nothing before it waits."""
+        if self._line:
+            self._line.append(_Ready(parts))
+            self._answers_wait(sum(map(len, parts)))
+        else:
+            self._send_soon(parts)
 
-    def hold(self, slot: Slot) -> None:
-        """Look at no further request of this client before this one is answered."""
-        self._held_by = slot
+    def begin(self, slot: Slot, *, hold: bool) -> None:
+        """Take a place in the line. ``hold``: look at no further request of this client before this one is answered."""
+        self._line.append(slot)
+        if hold:
+            self._held_by = slot
+            self._stops |= _HELD
+
+    def release(self, slot: Slot) -> None:
+        """Hold the requests behind this one no longer, although it is not answered yet."""
+        if self._held_by is slot:
+            self._held_by = None
+            self._stops &= ~_HELD
+            self._resume_soon()
 
     def answered(self, slot: Slot) -> None:
         """``slot.parts`` is there: it leaves when everything before it has left."""
-        line = self._line
+        line, parts = self._line, slot.parts
+        assert parts is not None
         if not line:
             return  # The client left before its answer.
         if line[0] is slot:
-            self._send_soon(line.popleft())
-            while line and line[0].parts is not None:
-                self._answer_bytes -= self._send_soon(line.popleft())
-            if not self._busy and not self._flush_scheduled:
-                self._flush_scheduled = True
-                self._loop.call_soon(self._flush)
+            line.popleft()
+            self._send_soon(parts)
+            while line and (ready := line[0].parts) is not None:
+                line.popleft()
+                self._answers_wait(-sum(map(len, ready)))
+                self._send_soon(ready)
         else:
-            self._answer_bytes += sum(map(len, slot.parts or ()))
+            self._answers_wait(sum(map(len, parts)))
         if self._held_by is slot:
             self._held_by = None
+            self._stops &= ~_HELD
+        if self._reading_paused:
             self._resume_soon()
-        elif self._reading_paused:
-            self._resume_soon()
+
+    def finish(self) -> None:
+        """Look at no further request, and close once the ones already begun are answered."""
+        self._stops |= _FINISHING
+        if not self._line:
+            self.close()
 
     def close(self) -> None:
         """Send what is ready, serve nothing more."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self._flush()
+            self._stops |= _CLOSED
             transport.close()
-
-    def finish(self) -> None:
-        """Look at no further request, and close once the ones already begun are answered."""
-        self._finishing = True
-        if not self._line:
-            self.close()
 
     def abort(self) -> None:
         """Drop the connection and what it still had to say."""
+        self._stops |= _CLOSED
         if self._transport is not None:
             self._transport.abort()
-
-    def now_ms(self) -> float:
-        return self._server.clock.monotonic_ms()
 
     @property
     def idle(self) -> bool:
         """Whether nothing is owed to this client."""
         return not self._line
-
-    @property
-    def is_closing(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
 
     def shrink(self) -> None:
         self._inbox.shrink()
@@ -169,14 +188,16 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(name, tuple):
             self.host = str(name[0])
             self.peer = f"{name[0]}:{name[1]}"
-        self.active_at_ms = self._server.clock.monotonic_ms()
+        self.active_at_ms = self.now_ms()
         if not self._server.opened(self):
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._stops |= _CLOSED
         line, self._line = self._line, deque()
         self._out.clear()
+        self._inbox.close()
         for slot in line:
             if slot.parts is None:
                 slot.abandoned()
@@ -189,36 +210,35 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.active_at_ms = self._server.clock.monotonic_ms()
+        self.active_at_ms = self.now_ms()
+        self._server.received_bytes.value += nbytes
         self._inbox.received(nbytes)
-        self._server.transferred(nbytes, 0)
         self._work()
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
+        self._stops |= _NOT_READ
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
+        self._stops &= ~_NOT_READ
         self._resume_soon()
 
+    # In: frames to requests, as long as nothing stops it.
+
     def _work(self) -> None:
-        inbox, server = self._inbox, self._server
+        inbox, line, serve = self._inbox, self._line, self._server.request
         self._busy = True
-        turn_is_over = False
-        requests = 0
+        left = TURN_REQUESTS_MAX
         try:
-            while not (self._blocked() or turn_is_over):
+            while left and not self._stops and len(line) < WAITING_REQUESTS_MAX:
                 frame = inbox.next_frame()
                 if frame is None:
                     break
-                server.request(self, frame)
+                serve(self, frame)
+                left -= 1
                 if self._out_bytes > OUT_BYTES_MAX:
                     self._flush()
-                requests += 1
-                turn_is_over = requests == TURN_REQUESTS_MAX
         except DecodeError as error:
-            server.refused(self, error)
-            self._busy = False
+            self._server.refused(self, error)
             self.close()
             return
         finally:
@@ -226,42 +246,20 @@ class Connection(asyncio.BufferedProtocol):
             inbox.settle()
         if self._out:
             self._flush()
-        if inbox.waiting and (turn_is_over or self._blocked()):
+        if inbox.starved and not self._stops & _STARVED:
+            self._stops |= _STARVED
+            inbox.feed(self._fed)
+        if inbox.waiting and (not left or self._is_stopped()):
             self._pause_reading()
-            if turn_is_over:
+            if not left:
                 self._resume_soon()
 
-    def _send_soon(self, slot: Slot) -> int:
-        parts = slot.parts or ()
-        size_bytes = sum(map(len, parts))
-        self._out += parts
-        self._out_bytes += size_bytes
-        return size_bytes
+    def _fed(self) -> None:
+        self._stops &= ~_STARVED
+        self._resume_soon()
 
-    def _blocked(self) -> bool:
-        return (
-            self._held_by is not None
-            or self._finishing
-            or self._writing_paused
-            or len(self._line) >= WAITING_REQUESTS_MAX
-            or self._answer_bytes >= WAITING_ANSWER_BYTES_MAX
-            or self._transport is None
-            or self._transport.is_closing()
-        )
-
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        out, transport = self._out, self._transport
-        if not out or transport is None or transport.is_closing():
-            return
-        self._server.transferred(0, self._out_bytes)
-        self._out, self._out_bytes = [], 0
-        if len(out) == 1:
-            transport.write(out[0])
-        else:
-            transport.writelines(out)
-        if self._finishing and not self._line:
-            transport.close()
+    def _is_stopped(self) -> bool:
+        return self._stops != 0 or len(self._line) >= WAITING_REQUESTS_MAX
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None and not self._transport.is_closing():
@@ -275,12 +273,56 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         self._resuming = False
-        if self._blocked() or not self._reading_paused:
+        if self._is_stopped() or not self._reading_paused:
             return
         self._inbox.reopen()
         self._work()
-        if self._inbox.waiting and (self._resuming or self._blocked()):
+        if self._inbox.waiting and (self._resuming or self._is_stopped()):
             return
         self._reading_paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    # Out: answers of one turn leave in one write.
+
+    def _answers_wait(self, more_bytes: int) -> None:
+        self._answer_bytes += more_bytes
+        if self._answer_bytes >= WAITING_ANSWER_BYTES_MAX:
+            self._stops |= _TOO_MANY_ANSWERS
+        else:
+            self._stops &= ~_TOO_MANY_ANSWERS
+
+    def _send_soon(self, parts: list[Buffer]) -> None:
+        self._out += parts
+        for part in parts:
+            self._out_bytes += len(part)
+        if not self._busy and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        out, transport = self._out, self._transport
+        if transport is None or transport.is_closing():
+            return
+        if out:
+            self._server.sent_bytes.value += self._out_bytes
+            self._out, self._out_bytes = [], 0
+            if len(out) == 1:
+                transport.write(out[0])
+            else:
+                transport.writelines(out)
+        if self._stops & _FINISHING and not self._line:
+            transport.close()
+
+
+class _Ready:
+    """An answer that only waits for its turn."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Buffer]) -> None:
+        self.parts: list[Buffer] | None = parts
+
+    def abandoned(self) -> None:
+        """Nothing waits for this client."""

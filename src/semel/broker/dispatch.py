@@ -30,6 +30,9 @@ from semel.wire.schema import fields_of
 
 logger = logging.getLogger("semel.broker")
 
+# Smaller than any request that holds a record.
+_PRODUCE_BYTES_MIN: Final = 80
+
 
 class Dispatcher:
     def __init__(self, node: Node) -> None:
@@ -37,9 +40,12 @@ class Dispatcher:
         self._served: Final = frozenset(SERVED)
         self._routes: dict[int, _Route] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._quick_produce: Callable[[Connection, memoryview], bool] = self._load_quick_produce
 
     def request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
+        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == ApiKey.PRODUCE and self._quick_produce(connection, frame):
+            return
         header, position = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
         route = self._routes.get(api_key) or self._load(api_key)
@@ -51,7 +57,6 @@ class Dispatcher:
             request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
             encoded = self._node.answers.get(request.cache_key)
             if encoded is not None:
-                connection.begin(request)
                 request.answer_encoded(encoded)
                 return
         decode = decoder(route.request_class, version)
@@ -62,7 +67,6 @@ class Dispatcher:
             if body is None:
                 raise
             message = decode(body, 0)
-        connection.begin(request)
         try:
             result = route.handle(request, message)
             if result is None:
@@ -83,6 +87,23 @@ class Dispatcher:
         for task in list(self._tasks):
             task.cancel()
 
+    def _load_quick_produce(self, connection: Connection, frame: memoryview) -> bool:
+        from semel.broker.quick_produce import QuickProduce
+
+        quick = QuickProduce(self._node, self._node.metrics.requests(APIS[ApiKey.PRODUCE].name))
+
+        def serve(connection: Connection, frame: memoryview) -> bool:
+            try:
+                return quick.serve(connection, frame)
+            except Exception:
+                self._node.metrics.failed.value += 1
+                logger.exception("Produce from %s failed", connection.host)
+                connection.close()
+                return True
+
+        self._quick_produce = serve
+        return serve(connection, frame)
+
     def _load(self, api_key: int) -> _Route | None:
         if api_key not in self._served:
             return None
@@ -93,7 +114,7 @@ class Dispatcher:
         return route
 
     def _start(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
-        request.hold()
+        request.park(None, hold=True)
         task = asyncio.get_running_loop().create_task(self._finish(request, work))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -139,7 +160,6 @@ class Dispatcher:
         from semel.broker.handlers.api_versions import unsupported_version
 
         request = Request(connection, route.api, 0, correlation_id, None, route.time)
-        connection.begin(request)
         request.answer(unsupported_version(route.api))
 
 

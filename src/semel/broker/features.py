@@ -16,7 +16,9 @@ class Levels(NamedTuple):
     max_level: int
 
 
-SUPPORTED: Final[Mapping[str, Levels]] = {}
+TRANSACTION_VERSION: Final = "transaction.version"
+
+SUPPORTED: Final[Mapping[str, Levels]] = {TRANSACTION_VERSION: Levels(0, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Features:
     """Of the finalized list: it grows with every change. Clients ignore the list while it is negative."""
 
     @classmethod
-    def of_one_node(cls) -> Features:
-        """A cluster of one has agreed to all it can do."""
-        return cls(finalized={name: levels.max_level for name, levels in SUPPORTED.items()})
+    def of_one_node(cls, *, transaction_version: int) -> Features:
+        """A cluster of one has agreed to what its settings say. Level 0 is said by saying nothing, as in Kafka."""
+        levels = {TRANSACTION_VERSION: transaction_version}
+        return cls(finalized={name: level for name, level in levels.items() if level})

@@ -42,6 +42,9 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
         topic_id=topic.id,
         config=LogConfig.from_settings(topic.configs, config.log),
         synced=config.flush is Flush.COMMIT or topic.is_internal,
+        partitions=tuple(
+            index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas
+        ),
     )
 
 
@@ -74,6 +77,7 @@ class Hosting:
                     self._open_soon(topic)
                 case TopicAltered(topic):
                     self._reconfigure(topic)
+                    self._lead(topic)
                     self._open_soon(topic)
                 case TopicDeleted(topic):
                     self._remove(topic)
@@ -140,13 +144,24 @@ class Hosting:
             if partition is not None:
                 partition.log.config = config
 
+    def _lead(self, topic: Topic) -> None:
+        """A new term of leadership: what is appended from now on carries its epoch."""
+        for index, state in enumerate(topic.partitions):
+            partition = self._node.partitions.get(topic.name, index)
+            if partition is not None and partition.leader_epoch != state.leader_epoch:
+                partition.leader_epoch = state.leader_epoch
+                partition.log.set_leader_epoch(state.leader_epoch)
+
     def _remove(self, topic: Topic) -> None:
         node = self._node
         for index in range(len(topic.partitions)):
             topic_partition = TopicPartition(topic.name, index)
             node.partitions.remove(topic_partition)
-            if node.logs.get(topic_partition) is None:
+            log = node.logs.get(topic_partition)
+            if log is None:
                 continue
+            if node.cleaner is not None:
+                node.cleaner.abort(log)
             try:
                 node.logs.delete(topic_partition)
             except OSError as error:

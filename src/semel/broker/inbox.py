@@ -7,14 +7,17 @@ All connections of a broker receive into one shared ``scratch``. That is sound b
 fills it and reports it within one callback, with no other connection in between; and it means that an idle connection
 owns no buffer. What is left over of an incomplete frame is set aside (``settle``) before the callback ends. A frame
 larger than the scratch gets a buffer of its own and is received straight into it; that buffer grows with what has
-arrived, never with what was promised, so a stranger who claims 100 MB and sends nothing costs nothing.
+arrived, never with what was promised, so a stranger who claims 100 MB and sends nothing costs nothing. What all these
+buffers may take together is limited by ``RequestMemory``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from semel.broker.request_memory import RequestMemory
 from semel.errors import DecodeError
 
 SCRATCH_BYTES: Final = 256 * 1024
@@ -24,16 +27,32 @@ _SIZE_BYTES: Final = _SIZE.size
 
 
 class Inbox:
-    __slots__ = ("_end", "_frame_bytes_max", "_large", "_large_size", "_rest", "_scratch", "_start", "_view")
+    __slots__ = (
+        "_end",
+        "_frame_bytes_max",
+        "_large",
+        "_large_size",
+        "_memory",
+        "_rest",
+        "_scratch",
+        "_start",
+        "_view",
+        "_wanted",
+        "starved",
+    )
 
-    def __init__(self, scratch: memoryview, frame_bytes_max: int) -> None:
+    def __init__(self, scratch: memoryview, frame_bytes_max: int, memory: RequestMemory) -> None:
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
+        self._memory = memory
         self._view = scratch
         self._start = self._end = 0
         self._rest = bytearray()  # An incomplete frame that fits into the scratch, or frames that have to wait.
         self._large: memoryview | None = None  # The buffer for frames that do not.
         self._large_size = 0  # Of the frame being received into it, size prefix included; 0: none.
+        self._wanted = 0
+        self.starved = False
+        """Nothing more may be received: there is no memory. ``feed`` asks for some."""
 
     @property
     def waiting(self) -> bool:
@@ -43,8 +62,6 @@ class Inbox:
     def buffer(self) -> memoryview:
         """Where the next bytes go."""
         if self._large_size:
-            if self._end == len(self._large or b""):
-                self._reserve_large(self._end * 2)
             assert self._large is not None
             return self._large[self._end : self._large_size]
         if rest := len(self._rest):
@@ -88,36 +105,64 @@ class Inbox:
         start, end = self._start, self._end
         if self._large_size:
             if start == 0:
+                if end < self._large_size and end == len(self._large or ()):
+                    self._reserve(min(end * 2, self._large_size))
                 return
             self._large_size = 0  # Handed out; it was alone in its buffer.
+            if self._memory.is_scarce:
+                self.shrink()
         elif start < end:
             rest = self._view[start:end]
             needed = _SIZE_BYTES + _SIZE.unpack_from(rest)[0] if len(rest) >= _SIZE_BYTES else 0
-            if needed > len(self._scratch):
-                self._start_large(rest, needed)
-                return
             self._rest = bytearray(rest)
+            if needed > len(self._scratch):
+                self._start_large(needed)
+                return
         self._view = self._scratch
         self._start = self._end = 0
 
+    def feed(self, fed: Callable[[], None]) -> None:
+        """Wait for the memory that is missing; ``fed`` is called when receiving can go on."""
+
+        def given() -> None:
+            self.starved = False
+            self._grow(self._wanted)
+            fed()
+
+        self._memory.wait(self, self._wanted - len(self._large or ()), given)
+
     def shrink(self) -> None:
         """Give back the buffer for large frames, if none is being received."""
-        if not self._large_size:
+        if not self._large_size and self._large is not None:
             self._large = None
+            self._memory.give_back(self)
 
-    def _start_large(self, begun: memoryview, needed: int) -> None:
+    def close(self) -> None:
+        self._large = None
+        self._memory.give_back(self)
+
+    def _start_large(self, needed: int) -> None:
+        """The frame that has begun in ``_rest`` needs a buffer of its own."""
         self._large_size = needed
-        self._end = 0
-        self._reserve_large(len(begun) * 4)
-        assert self._large is not None
-        self._large[: len(begun)] = begun
-        self._view, self._start, self._end = self._large, 0, len(begun)
+        self._start = self._end = 0
+        self._reserve(min(len(self._rest) * 4, needed))
 
-    def _reserve_large(self, wanted: int) -> None:
+    def _reserve(self, wanted: int) -> None:
+        have = len(self._large or ())
+        if wanted <= have or self._memory.take(self, wanted - have):
+            self._grow(max(wanted, have))
+        else:
+            self.starved, self._wanted = True, wanted
+
+    def _grow(self, size: int) -> None:
         have = self._large
-        if have is not None and len(have) >= min(wanted, self._large_size):
-            return
-        self._large = memoryview(bytearray(min(wanted, self._large_size)))
-        if have is not None and self._end:
-            self._large[: self._end] = have[: self._end]
-        self._view = self._large
+        if have is None or len(have) < size:
+            self._large = memoryview(bytearray(size))
+            if have is not None:
+                self._large[: self._end] = have[: self._end]
+        assert self._large is not None
+        if self._rest:  # It has only just begun.
+            self._end = len(self._rest)
+            self._large[: self._end] = self._rest
+            self._rest = bytearray()
+        self._view, self._start = self._large, 0

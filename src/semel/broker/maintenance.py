@@ -1,7 +1,8 @@
-"""What a broker does when nobody asks: retention, forgetting idle producers, checkpoints.
+"""What a broker does when nobody asks: retention, compaction, forgetting idle producers, checkpoints.
 
 Timers of the event loop drive it. Each round does one partition per turn of the loop, so that ten thousand of them do
-not make a client wait; a partition that fails is a line in the log, and the others get their turn.
+not make a client wait, and compaction works in slices of a few milliseconds with a rest after each; a partition that
+fails is a line in the log, and the others get their turn.
 """
 
 from __future__ import annotations
@@ -9,29 +10,54 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.log.worker import Worker
+
+if TYPE_CHECKING:
+    from semel.log.cleaner import LogCleaner
+    from semel.log.partition_log import PartitionLog
 
 logger = logging.getLogger("semel.broker")
 
 # Looking costs nothing; what is due is decided by the log directory, by bytes written and time.
 CHECKPOINT_LOOK_INTERVAL_MS: Final = 1000
+# Between two slices of compaction, which are as long: it takes at most half of the loop's time.
+COMPACTION_PAUSE_MS: Final = 4
 
 
 class Maintenance:
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, make_worker: Callable[[str], Worker]) -> None:
         self._node = node
         self._loop = loop
+        self._make_worker = make_worker
         self._timers: dict[str, asyncio.Handle] = {}
+        self._compacting: PartitionLog | None = None
+        self._cleaner_worker: Worker | None = None
 
     def start(self) -> None:
         self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
         self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
         self._later("checkpoint", CHECKPOINT_LOOK_INTERVAL_MS, self._checkpoint)
+        if self._node.config.log_cleaner_enable:
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
 
     def stop(self) -> None:
+        """Begin nothing more. A pass of compaction that is under way is dropped; the next start does it again."""
+        self._cancel()
+        if self._node.cleaner is not None and self._compacting is not None:
+            self._node.cleaner.abort(self._compacting)
+        if self._cleaner_worker is not None:
+            self._cleaner_worker.stop()
+
+    def kill(self) -> None:
+        self._cancel()
+        if self._cleaner_worker is not None:
+            self._cleaner_worker.kill()
+
+    def _cancel(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -64,6 +90,41 @@ class Maintenance:
             self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
 
         self._round("producers", iter(self._node.partitions), one, again)
+
+    def _compaction(self) -> None:
+        cleaner = self._cleaner()
+        now_ms = self._node.clock.now_ms()
+        log = self._compacting = cleaner.choose(now_ms)
+        if log is None:
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+        else:
+            self._slice(cleaner.clean(log, now_ms))
+
+    def _slice(self, steps: Iterator[None]) -> None:
+        pause_ms: float = COMPACTION_PAUSE_MS
+        try:
+            next(steps)
+        except StopIteration:
+            self._later("compaction", pause_ms, self._compaction)
+            return
+        except Exception:
+            logger.exception("compaction of %s failed", self._compacting)
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+            return
+        self._later("compaction", pause_ms, lambda: self._slice(steps))
+
+    def _cleaner(self) -> LogCleaner:
+        if self._node.cleaner is None:
+            from semel.log.cleaner import LogCleaner  # Not before it is needed: a start does without.
+
+            self._cleaner_worker = self._make_worker("semel-cleaner")
+            self._node.cleaner = LogCleaner(
+                self._node.logs,
+                self._node.clock,
+                worker=self._cleaner_worker,
+                dedupe_buffer_size_bytes=self._node.config.log_cleaner_dedupe_buffer_size,
+            )
+        return self._node.cleaner
 
     def _round(
         self, name: str, partitions: Iterator[Partition], one: Callable[[Partition], None], again: Callable[[], None]

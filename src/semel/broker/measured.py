@@ -10,6 +10,9 @@ def measure(node: Node, server: Server) -> None:
     """Put the broker's own numbers on its metrics page."""
     metrics, sync = node.metrics, node.logs.statistics
     metrics.gauge("semel_connections", "Connections that are open.", lambda: len(server.connections))
+    metrics.gauge(
+        "semel_arriving_request_bytes", "Memory of large requests that arrive.", lambda: server.memory.used_bytes
+    )
     metrics.gauge("semel_topics", "Topics that exist.", lambda: len(node.image.topics))
     metrics.gauge("semel_partitions", "Partitions that this broker serves.", lambda: len(node.partitions))
     metrics.gauge(
@@ -21,6 +24,23 @@ def measure(node: Node, server: Server) -> None:
         "semel_producers",
         "Idempotent producers remembered, summed over partitions.",
         lambda: sum(len(partition.log.describe_producers()) for partition in node.partitions),
+    )
+    transactions = node.coordinators.measured
+    metrics.gauge(
+        "semel_transactions_open",
+        "Transactions that are undecided, or whose markers are owed.",
+        transactions.open_count,
+    )
+    metrics.gauge(
+        "semel_transaction_oldest_seconds",
+        "For how long the oldest of them has been open: it holds read_committed readers back.",
+        transactions.oldest_seconds,
+    )
+    metrics.gauge("semel_transactional_ids", "Transactional ids that this broker coordinates.", transactions.known_ids)
+    metrics.gauge(
+        "semel_last_stable_offset_lag_max",
+        "Of the partition where it is most: offsets that read_committed readers may not see yet.",
+        lambda: max((p.log.high_watermark - p.log.last_stable_offset for p in node.partitions), default=0),
     )
     metrics.gauge("semel_fetch_sessions", "Incremental fetch sessions.", lambda: len(node.sessions))
     metrics.read_counter(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
@@ -20,10 +20,13 @@ from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
-from semel.log.disk import Disk
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision, Refusal, TopicPolicy
 from semel.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from semel.broker.coordinators import Coordinators
+    from semel.log.cleaner import LogCleaner
 
 logger = logging.getLogger("semel.broker")
 
@@ -43,12 +46,14 @@ class Node:
     answers: AnswerCache
     features: Features
     cluster: ClusterMetadata
-    disk: Disk
     logs: LogDirectory
     partitions: Partitions
     deadlines: Deadlines
     sessions: FetchSessions
     producer_ids: ProducerIds
+    coordinators: Coordinators = field(init=False)
+    cleaner: LogCleaner | None = None
+    """Compaction, once it has been looked for."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)
     """Waits until the logs have caught up with the image."""
 

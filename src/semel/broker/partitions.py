@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from semel.broker.transaction_gate import TransactionGate
 from semel.errors import ErrorCode
-from semel.log.partition_log import Appended, PartitionLog
+from semel.log.partition_log import Appended, Origin, PartitionLog
 from semel.types import TopicPartition
+from semel.wire.control import EndTransactionMarker
 
 logger = logging.getLogger("semel.broker")
 
@@ -48,6 +50,7 @@ class Partition:
         "_readers",
         "_table",
         "_visible_bytes",
+        "gate",
         "leader_epoch",
         "log",
         "topic_partition",
@@ -58,17 +61,37 @@ class Partition:
         self.log = log
         self.topic_partition = log.topic_partition
         self.leader_epoch = leader_epoch
+        self.gate = TransactionGate()
         self._committing: deque[tuple[int, CommitWaiter, object]] = deque()
         self._readers: dict[ReadWaiter, None] = {}
         # Where each append that is not visible yet ends: its last offset, and all bytes appended up to there.
         self._visible_bytes = 0
         self._invisible: deque[tuple[int, int]] = deque()
 
-    def append(self, records: memoryview, *, now_ms: int) -> Appended:
-        """Append a client's batch. Raises KafkaError or StorageError, and then nothing was appended."""
-        appended = self.log.append(records, now_ms=now_ms)
+    def append(
+        self, records: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT, require_zero_first: bool = False
+    ) -> Appended:
+        """Append a batch. Raises KafkaError or StorageError, and then nothing was appended."""
+        appended = self.log.append(records, now_ms=now_ms, origin=origin, require_zero_first=require_zero_first)
         if not appended.duplicate:
             self._invisible.append((appended.last_offset, self.log.appended_bytes))
+        return appended
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        now_ms: int,
+        transaction_version: int,
+    ) -> Appended:
+        """End a producer's transaction here: from now on it needs its coordinator's word again. Raises like append."""
+        appended = self.log.append_marker(
+            producer_id, producer_epoch, marker, now_ms=now_ms, transaction_version=transaction_version
+        )
+        self.gate.close(producer_id)
+        self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended
 
     def when_committed(self, last_offset: int, waiter: CommitWaiter, token: object) -> None:
@@ -126,6 +149,9 @@ class Partitions:
         self._loop = loop
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.unavailable: dict[tuple[str, int], str] = {}  # Those that should be here and cannot, and why.
+        self.generation = 0  # Grows with every partition that comes or goes.
+        self.on_add: Callable[[Partition], None] = _nobody
+        self.on_remove: Callable[[Partition], None] = _nobody
         self._moved: dict[Partition, None] = {}
         self._scheduled: asyncio.Handle | None = None
 
@@ -141,9 +167,11 @@ class Partitions:
     def add(self, log: PartitionLog, *, leader_epoch: int) -> Partition:
         partition = Partition(self, log, leader_epoch)
         self._partitions[log.topic_partition] = partition
+        self.generation += 1
         log.on_durable = partition.durable
         # After a restart what is on disk is all there is: it may be read.
         partition.durable(log)
+        self.on_add(partition)
         return partition
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -151,8 +179,10 @@ class Partitions:
         self.unavailable.pop(topic_partition, None)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
+            self.generation += 1
             self._moved.pop(partition, None)
             partition.fail_waiters(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.on_remove(partition)
 
     def moved(self, partition: Partition) -> None:
         self._moved[partition] = None
@@ -178,3 +208,7 @@ class Partitions:
                 partition.tell_waiters()
             except Exception:
                 logger.exception("waiters of %s could not be told", partition.topic_partition)
+
+
+def _nobody(partition: Partition) -> None:
+    """Until somebody wants to know which partitions are here."""

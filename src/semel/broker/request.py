@@ -30,14 +30,15 @@ class Request:
     __slots__ = (
         "_cache",
         "_connection",
+        "_in_line",
         "_parked",
+        "_received_at_ms",
         "_time",
         "api",
         "cache_key",
         "client_id",
         "correlation_id",
         "parts",
-        "received_at_ms",
         "version",
     )
 
@@ -52,14 +53,15 @@ class Request:
     ) -> None:
         self._connection = connection
         self._time = time
+        self._received_at_ms = connection.active_at_ms
+        self._in_line = False
         self._parked: Parked | None = None
         self._cache: AnswerCache | None = None
-        self.cache_key: bytes | None = None
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.received_at_ms = connection.active_at_ms
+        self.cache_key: bytes | None = None
         self.parts: list[Buffer] | None = None
 
     @property
@@ -96,14 +98,22 @@ class Request:
         self._parked = None
         self._connection.close()
 
-    def park(self, parked: Parked, *, hold: bool) -> None:
-        """The answer comes later. ``hold`` keeps the client's next requests back until then."""
-        self._parked = parked
-        if hold:
-            self._connection.hold(self)
+    def park(self, parked: Parked | None, *, hold: bool) -> None:
+        """The answer comes later. ``hold`` keeps the client's next requests back until then.
 
-    def hold(self) -> None:
-        self._connection.hold(self)
+        Parked a second time, it waits for something else, and keeps its place in the line.
+        """
+        self._parked = parked
+        if not self._in_line:
+            self._in_line = True
+            self._connection.begin(self, hold=hold)
+        elif not hold:
+            self._connection.release(self)
+
+    def hold_until_answered(self, parked: Parked | None = None) -> None:
+        """Keep the client's next requests back, unless the answer is already there."""
+        if self.parts is None:
+            self.park(parked, hold=True)
 
     def cacheable(self, cache: AnswerCache) -> None:
         """The next request with the same bytes may have the same answer, until the cluster changes."""
@@ -118,8 +128,12 @@ class Request:
         assert self.parts is None, f"{self.api.name} answered twice"
         self._parked = None
         self.parts = parts
-        self._time.observe((self._connection.now_ms() - self.received_at_ms) / 1000)
-        self._connection.answered(self)
+        connection = self._connection
+        self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)
+        if self._in_line:
+            connection.answered(self)
+        else:
+            connection.reply(parts)
 
 
 _CORRELATION_ID: Final = Struct(">i")

@@ -16,6 +16,7 @@ from semel.broker.connection import Connection
 from semel.broker.inbox import SCRATCH_BYTES, Inbox
 from semel.broker.metrics import Metrics
 from semel.broker.rate_limited_log import RateLimitedLog
+from semel.broker.request_memory import RequestMemory
 from semel.clock import Clock
 from semel.net.network import Listener, Network
 
@@ -31,6 +32,7 @@ class Limits:
     connections_max: int
     connections_per_ip_max: int
     idle_ms_max: int | None
+    arriving_bytes_max: int
 
 
 class Server:
@@ -47,6 +49,7 @@ class Server:
     ) -> None:
         self.clock = clock
         self.request = serve
+        self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
         self.connections: dict[Connection, None] = {}
         self._limits = limits
         self._metrics = metrics
@@ -54,6 +57,7 @@ class Server:
         self._log = RateLimitedLog(logger, clock)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._per_ip: dict[str, int] = {}
+        self.memory = RequestMemory(limits.arriving_bytes_max, self._shrink_all)
         self._listener: Listener | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -124,12 +128,13 @@ class Server:
         self._metrics.malformed.value += 1
         self._log.warning("connection from %s closed: %s", connection.peer, reason)
 
-    def transferred(self, received_bytes: int, sent_bytes: int) -> None:
-        self._metrics.received_bytes.value += received_bytes
-        self._metrics.sent_bytes.value += sent_bytes
-
     def _connection(self) -> Connection:
-        return Connection(self, Inbox(self._scratch, self._limits.frame_bytes_max), self._loop)
+        inbox = Inbox(self._scratch, self._limits.frame_bytes_max, self.memory)
+        return Connection(self, inbox, self._loop)
+
+    def _shrink_all(self) -> None:
+        for connection in self.connections:
+            connection.shrink()
 
     def _sweep_later(self) -> None:
         if self._limits.idle_ms_max is not None:

@@ -154,6 +154,12 @@ def _check_keys(records: memoryview, header: BatchHeader, topic_partition: Topic
 def _check_timestamps(
     records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, topic_partition: TopicPartition
 ) -> None:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"the batch for {topic_partition} says that its timestamps are the broker's; message.timestamp.type is "
+            "CreateTime",
+        )
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,

@@ -122,7 +122,7 @@ class LogCleaner:
                     return
                 yield
             self.statistics.passes_given_up += 1
-        except UnsoundSegment as error:
+        except (UnsoundSegment, DecodeError) as error:
             logger.error("%s is not compacted until the next start: %s", log.topic_partition, error)
             self._give_up(log, INT64_MAX)
         except OSError as error:

@@ -17,6 +17,7 @@ instead. If a partition's own file fails, the partition goes offline.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,24 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class NewNames:
+    """What must be synced for a partition to be found again: small files first, then folders from the inside out."""
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    version: int
+
+    def sync(self, disk: Disk) -> int:
+        """Make the names durable. Returns how many syncs that took."""
+        for path in self.files:
+            with contextlib.closing(disk.open(path)) as file:
+                file.sync()
+        for folder in self.folders:
+            disk.sync_directory(folder)
+        return len(self.files) + len(self.folders)
+
+
+@dataclass(frozen=True, slots=True)
 class Unsynced:
     """What one partition wrote since it was last asked."""
 
@@ -51,8 +70,7 @@ class Unsynced:
     end_offset: int
     ranges: tuple[Range, ...]
     own_files: tuple[File, ...]  # all that hold bytes which no sync of their own has covered, older ones included
-    new_names_in: str | None  # the folder, while a segment created in it may have a name that is not durable
-    names_version: int
+    new_names: NewNames | None  # while something created may have a name that is not durable
 
 
 class CommittedLog(Protocol):
@@ -68,7 +86,7 @@ class CommittedLog(Protocol):
 
     def synced(self, end_offset: int) -> None: ...
 
-    def own_files_synced(self, end_offset: int, names_version: int) -> None: ...
+    def own_files_synced(self, end_offset: int, names: NewNames | None) -> None: ...
 
     def go_offline(self, reason: str) -> None: ...
 
@@ -163,9 +181,8 @@ class Committer:
         outcome.direct = True
         for unsynced in group:
             try:
-                if unsynced.new_names_in is not None:
-                    self._disk.sync_directory(unsynced.new_names_in)
-                    outcome.syncs += 1
+                if unsynced.new_names is not None:
+                    outcome.syncs += unsynced.new_names.sync(self._disk)
                 for file in unsynced.own_files:
                     file.sync()
                     outcome.syncs += 1
@@ -192,7 +209,7 @@ class Committer:
                 unsynced.log.go_offline(f"sync failed: {error}")
                 continue
             if outcome.direct:
-                unsynced.log.own_files_synced(unsynced.end_offset, unsynced.names_version)
+                unsynced.log.own_files_synced(unsynced.end_offset, unsynced.new_names)
             unsynced.log.synced(unsynced.end_offset)
         if self._journal is not None and self._journal.is_full:
             self._journal_is_full()

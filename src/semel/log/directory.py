@@ -16,18 +16,19 @@ from typing import Final
 from uuid import UUID
 
 from semel.clock import Clock
-from semel.errors import StorageError
+from semel.errors import DecodeError, StorageError
 from semel.log import checkpoints
+from semel.log.checkpointing import Outcome, carry_out
 from semel.log.checkpoints import MetaProperties
 from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
 from semel.log.config import LogConfig
-from semel.log.disk import Disk, Lock, replace_file
+from semel.log.disk import Disk, Lock, write_file
 from semel.log.journal import FILE_SIZE_BYTES, Journal, read_entries
 from semel.log.journal_replay import replay_journal
 from semel.log.loading import load_log
 from semel.log.partition_log import Checkpoint, PartitionLog
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from semel.log.truncation import truncate_to
+from semel.log.truncation import start_anew_at, truncate_to
 from semel.log.worker import Worker
 from semel.types import TopicPartition
 
@@ -40,6 +41,7 @@ LOG_START_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
+STRAY_FOLDER_SUFFIX: Final = "-stray"
 
 # A start reads again what was written since the last checkpoint, so these bound how long it takes.
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
@@ -53,6 +55,7 @@ class TopicLogs:
     topic_id: UUID
     config: LogConfig
     synced: bool  # whether acknowledged means synced (flush=commit, and always for the internal topics)
+    partitions: tuple[int, ...] = ()  # those kept here: a start makes the ones that are missing
 
 
 class LogDirectory:
@@ -85,6 +88,7 @@ class LogDirectory:
         self._checkpoint_wanted = False
         self._checkpoint_due_ms = 0.0
         self._bytes_at_checkpoint = 0
+        self._checkpointed: set[TopicPartition] = set()  # those that the checkpoint files may name
         self._checkpoint_waiters: list[asyncio.Future[None]] = []
         self._killed = False
 
@@ -127,17 +131,23 @@ class LogDirectory:
             self._disk.sync_directory(parent)
 
     def load(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Open every partition that belongs to one of the topics, and remove those that belong to none."""
+        """Open every partition of the topics, make those that are missing, and set aside what belongs to none."""
         recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
         log_starts = self._read_offsets(LOG_START_FILE)
         for name in self._disk.list(self.path):
             topic_partition = _parse_folder_name(name)
             if name.endswith(DELETED_FOLDER_SUFFIX):
                 self._disk.remove_folder(f"{self.path}/{name}")
-            elif topic_partition is not None and self._disk.exists(f"{self.path}/{name}/{PARTITION_METADATA_FILE}"):
+            elif topic_partition is not None:
                 self._load_one(topic_partition, topics, recovery_points, log_starts)
+        for topic, described in topics.items():
+            for partition in described.partitions:
+                if TopicPartition(topic, partition) not in self.logs:
+                    self._make(TopicPartition(topic, partition), described)
+        self._checkpointed = {*recovery_points, *log_starts}
         generation, entries = read_entries(self._disk, self.path)
         replay_journal(entries, self.logs.values(), now_ms=self._clock.now_ms())
+        self._restore_log_starts(log_starts)
         self._make_recovered_durable(topics)
         self._start_committing(generation + 1)
         for topic_partition, log in self.logs.items():
@@ -152,11 +162,18 @@ class LogDirectory:
         log_starts: Mapping[TopicPartition, int],
     ) -> None:
         folder = self._folder(topic_partition)
-        topic_id = checkpoints.read_topic_id(self._disk, f"{folder}/{PARTITION_METADATA_FILE}")
         topic = topics.get(topic_partition.topic)
+        topic_id = self._topic_id_in(folder)
+        if topic_id is None:
+            if topic is not None:
+                # Never finished: what was acknowledged here since is in the journal.
+                self._disk.remove_folder(folder)
+            return
         if topic is None or topic_id != topic.topic_id:
-            logger.warning("%s belongs to no topic (its id is %s) and is removed", topic_partition, topic_id)
-            self._disk.remove_folder(folder)
+            stray = f"{self.path}/{topic_id.hex}-{topic_partition.partition}{STRAY_FOLDER_SUFFIX}"
+            logger.warning("%s belongs to no topic (its id is %s) and is set aside as %s", folder, topic_id, stray)
+            self._disk.remove_folder(stray)
+            self._disk.rename(folder, stray)
             return
         self.logs[topic_partition] = load_log(
             self._disk,
@@ -169,6 +186,18 @@ class LogDirectory:
             now_ms=self._clock.now_ms(),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
+
+    def _restore_log_starts(self, log_starts: Mapping[TopicPartition, int]) -> None:
+        """After the journal was replayed: only then is it known where a log really ends."""
+        for topic_partition, offset in log_starts.items():
+            log = self.logs.get(topic_partition)
+            if log is None or offset <= log.log_start_offset:
+                continue
+            if offset <= log.log_end_offset:
+                log.advance_log_start(offset)
+            else:
+                logger.warning("%r ends before its start at %d: it starts anew there", log, offset)
+                start_anew_at(self._disk, log, offset, now_ms=self._clock.now_ms())
 
     def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
         """Where acknowledged means synced, readers see nothing after a start that a power cut could take back."""
@@ -202,10 +231,26 @@ class LogDirectory:
         return self.logs.get(topic_partition)
 
     def create(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
-        """Begin a log. When this returns, it would be there after a power cut."""
+        """Begin a log.
+
+        Its names become durable with its first sync. A power cut before that may take them, and then the next start
+        makes the log again, from the metadata and the journal.
+        """
+        if topic_partition in self._checkpointed:
+            # Of a topic with this name that was deleted: its recovery point must not vouch for the new one's records.
+            self._checkpointed.discard(topic_partition)
+            checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", self._recovery_points())
+            self.persist_log_starts()
+        log = self._make(topic_partition, topic)
+        self._attach(log, topic.synced)
+        return log
+
+    def _make(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
         folder = self._folder(topic_partition)
         self._disk.make_folder(folder)
-        log = load_log(
+        metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"
+        write_file(self._disk, metadata_path, checkpoints.encode_partition_metadata(topic.topic_id))
+        log = self.logs[topic_partition] = load_log(
             self._disk,
             folder,
             topic_partition=topic_partition,
@@ -214,11 +259,7 @@ class LogDirectory:
             now_ms=self._clock.now_ms(),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
-        # Last, with a sync of the folder: a folder without it was never finished.
-        checkpoints.write_topic_id(self._disk, f"{folder}/{PARTITION_METADATA_FILE}", topic.topic_id)
-        self._disk.sync_directory(self.path)
-        self.logs[topic_partition] = log
-        self._attach(log, topic.synced)
+        log.named(files=(metadata_path,), folders=(folder, self.path))
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -272,31 +313,17 @@ class LogDirectory:
         recovery_points: dict[TopicPartition, int],
         log_starts: dict[TopicPartition, int],
         high_watermarks: dict[TopicPartition, int],
-    ) -> _Outcome:
+    ) -> Outcome:
         """On the worker. A log that fails keeps its old recovery point; the others move."""
-        outcome = _Outcome([], [])
-        for job in jobs:
-            try:
-                for file in (*job.segment_files, *job.index_files):
-                    file.sync()
-                # Replacing syncs the folder too, so the names of new segments are durable with it.
-                replace_file(self._disk, job.snapshot_path, job.snapshot)
-                if job.epochs is not None:
-                    replace_file(self._disk, job.epochs_path, job.epochs)
-            except OSError as error:
-                outcome.failed.append((job, error))
-            else:
-                outcome.moved.append(job)
-                recovery_points[job.log.topic_partition] = job.offset
-            finally:
-                for file in job.index_files:
-                    file.close()
+        outcome = carry_out(self._disk, self.path, jobs)
+        for job in outcome.moved:
+            recovery_points[job.log.topic_partition] = job.offset
         checkpoints.write_offsets(self._disk, f"{self.path}/{LOG_START_FILE}", log_starts)
         checkpoints.write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}", high_watermarks)
         checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", recovery_points)
         return outcome
 
-    def _checkpoint_finished(self, outcome: _Outcome | BaseException) -> None:
+    def _checkpoint_finished(self, outcome: Outcome | BaseException) -> None:
         if self._killed:
             return
         self._checkpoint_runs = False
@@ -315,9 +342,10 @@ class LogDirectory:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _apply(self, outcome: _Outcome) -> None:
+    def _apply(self, outcome: Outcome) -> None:
         for job in outcome.moved:
             job.log.checkpointed(job)
+            self._checkpointed.add(job.log.topic_partition)
         still_here = [
             (job, error) for job, error in outcome.failed if self.logs.get(job.log.topic_partition) is job.log
         ]
@@ -366,6 +394,12 @@ class LogDirectory:
     def _folder(self, topic_partition: TopicPartition) -> str:
         return f"{self.path}/{topic_partition}"
 
+    def _topic_id_in(self, folder: str) -> UUID | None:
+        try:
+            return checkpoints.read_topic_id(self._disk, f"{folder}/{PARTITION_METADATA_FILE}")
+        except DecodeError:
+            return None
+
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
 
@@ -389,12 +423,6 @@ class LogDirectory:
         if self._committer is None:
             raise StorageError(f"{self.path} is not loaded")
         return self._committer
-
-
-@dataclass(slots=True)
-class _Outcome:
-    moved: list[Checkpoint]
-    failed: list[tuple[Checkpoint, OSError]]
 
 
 def _parse_folder_name(name: str) -> TopicPartition | None:

@@ -76,6 +76,12 @@ class Disk(Protocol):
 
     def sync_directory(self, folder: str) -> None: ...
 
+    def sync_all(self, folder: str) -> None:
+        """Like ``sync`` for every file and ``sync_directory`` for every folder of the file system, in one go.
+
+        An error says that something could not be written, not what.
+        """
+
     def free_bytes(self, folder: str) -> int: ...
 
     def lock(self, path: str) -> Lock:
@@ -87,13 +93,19 @@ def read_file(disk: Disk, path: str) -> bytes:
         return file.read(0, file.size())
 
 
+def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = False) -> None:
+    """Put ``data`` at ``path``, over whatever was there. A crash may leave anything, unless it is synced."""
+    with contextlib.closing(disk.open(path, create=True)) as file:
+        file.truncate(0)
+        file.write(0, data)
+        if sync:
+            file.sync()
+
+
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """Put ``data`` at ``path`` such that a crash leaves the old content or the new, never a mixture."""
     beside = path + ".tmp"
-    with contextlib.closing(disk.open(beside, create=True)) as file:
-        file.truncate(0)
-        file.write(0, data)
-        file.sync()
+    write_file(disk, beside, data, sync=True)
     disk.rename(beside, path)
     disk.sync_directory(os.path.dirname(path))
 
@@ -158,6 +170,19 @@ class SystemFile:
         self.close()
 
 
+def _syncfs(descriptor: int) -> None:
+    """syncfs(2), which the standard library lacks. Where the platform lacks it too, everything is synced."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "syncfs"):
+        os.sync()
+        return
+    if libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
 class SystemLock:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -198,6 +223,13 @@ class SystemDisk:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_all(self, folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _syncfs(descriptor)
         finally:
             os.close(descriptor)
 

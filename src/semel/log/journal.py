@@ -25,7 +25,7 @@ from semel.types import Buffer
 from semel.wire.crc import crc32c
 
 FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
-FILE_NAMES: Final = ("journal-0", "journal-1")
+FILE_NAMES: Final = ("journal.0", "journal.1")  # not a name that a partition could have
 
 _MAGIC: Final = 0x53454D4C
 _HEADER: Final = struct.Struct(">IIQB16siqI")

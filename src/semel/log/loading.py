@@ -51,18 +51,13 @@ def load_log(
     """Open the log in ``folder``, or begin an empty one there. Raises ``OSError`` if the disk does."""
     names = finish_interrupted(disk, folder)
     segments = _open_segments(disk, folder, names, log_start_offset, now_ms)
-    log_start_offset = max(log_start_offset, segments.first.base_offset)
     epochs, recovery_point = _load_epochs(disk, folder, segments, recovery_point)
     recovery_point = _load_indexes(disk, segments, recovery_point)
     producers = ProducerStates(topic_partition, producer_id_expiration_ms=producer_id_expiration_ms)
     replay_from = _load_snapshot(disk, folder, names, segments, producers, recovery_point)
-    end_offset = _Recovery(segments, producers, epochs, config).run(replay_from, recovery_point)
-    if end_offset < log_start_offset:
-        logger.warning(
-            "%s ends at %d, before its start at %d: it starts anew there", folder, end_offset, log_start_offset
-        )
-        segments = _start_anew(disk, folder, segments, log_start_offset, now_ms)
-        end_offset = log_start_offset
+    end_offset = _Recovery(disk, segments, producers, epochs, config).run(replay_from, recovery_point)
+    # What the journal still holds may bring the end back; where it does not, ``LogDirectory`` starts the log anew.
+    log_start_offset = min(max(log_start_offset, segments.first.base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
     _remove_stray_snapshots(disk, folder, segments, end_offset)
@@ -89,7 +84,7 @@ def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
     producers = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     names = disk.list(log.folder)
     replay_from = _load_snapshot(disk, log.folder, names, log.segments, producers, log.log_end_offset)
-    recovery = _Recovery(log.segments, producers, LeaderEpochs(), log.config)
+    recovery = _Recovery(disk, log.segments, producers, LeaderEpochs(), log.config)
     recovery.replay_trusted(replay_from, log.log_end_offset)
     return producers
 
@@ -97,7 +92,10 @@ def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
 class _Recovery:
     """One pass over the end of a log."""
 
-    def __init__(self, segments: Segments, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig) -> None:
+    def __init__(
+        self, disk: Disk, segments: Segments, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
+    ) -> None:
+        self._disk = disk
         self._segments = segments
         self._producers = producers
         self._epochs = epochs
@@ -148,6 +146,8 @@ class _Recovery:
                     position,
                 )
                 segment.cut(position, end_offset)
+                # The recovery point will pass this file, and a start will then believe all of it.
+                segment.file.sync()
                 return self._cut_before(number + 1, end_offset)
         return end_offset
 
@@ -174,6 +174,8 @@ class _Recovery:
             self._segments.replace(lost, ())
             for segment in lost:
                 segment.remove()
+            # None of them may come back between segments that are written from now on.
+            self._disk.sync_directory(lost[0].folder)
         return end_offset
 
 
@@ -291,17 +293,11 @@ def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: in
     except DecodeError as error:
         logger.warning("leader epochs are made again from the log: %s", error)
         return LeaderEpochs(), start
+    if not epochs.entries:
+        return epochs, start
+    # It may leave none: where all records below the recovery point were deleted, the epochs begin there.
     epochs.truncate_from_end(recovery_point)
-    return (epochs, recovery_point) if epochs.entries else (epochs, start)
-
-
-def _start_anew(disk: Disk, folder: str, segments: Segments, offset: int, now_ms: int) -> Segments:
-    fresh = Segments([Segment(disk, folder, offset, created_ms=now_ms, create=True)])
-    disk.sync_directory(folder)
-    for segment in segments:
-        if segment.base_offset != offset:
-            segment.remove()
-    return fresh
+    return epochs, recovery_point
 
 
 def _remove_stray_snapshots(disk: Disk, folder: str, segments: Segments, end_offset: int) -> None:

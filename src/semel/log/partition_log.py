@@ -17,7 +17,7 @@ from uuid import UUID
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log import lookup, producer_snapshot
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
-from semel.log.commit import Range, Unsynced
+from semel.log.commit import NewNames, Range, Unsynced
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
@@ -28,7 +28,7 @@ from semel.log.segment import Segment, file_name
 from semel.log.segments import Segments
 from semel.log.transaction_index import AbortedTransaction
 from semel.types import TopicPartition
-from semel.wire.control import EndTransactionMarker, parse_marker
+from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
     HEADER_SIZE,
     MAGIC_POSITION,
@@ -89,7 +89,7 @@ class Checkpoint:
     snapshot: bytes
     epochs_path: str
     epochs: bytes | None  # where they have changed
-    names_version: int
+    new_names: NewNames | None
 
 
 class PartitionLog:
@@ -134,8 +134,9 @@ class PartitionLog:
         # Below this, the segments' own files are synced; above it, perhaps only the journal is.
         self._own_files_synced_to = recovery_point
         self._epochs_changed = True
+        self._new_files: tuple[str, ...] = ()
+        self._new_folders: tuple[str, ...] = ()
         self._names_version = 0
-        self._names_synced = 0
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -197,12 +198,45 @@ class PartitionLog:
         patch_offset_and_epoch(records, 0, base_offset, leader_epoch)
         header = header.placed(base_offset, leader_epoch)
         self._write(records, header, now_ms)
+        self._wrote()
+        return Appended(base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        now_ms: int,
+        transaction_version: int,
+    ) -> Appended:
+        """End a producer's transaction here. Raises ``KafkaError`` if the producer or the coordinator is fenced.
+
+        Where the transaction has no records, the marker is appended all the same: it moves the producer's epoch, and so
+        fences what comes late.
+        """
+        if self.offline is not None:
+            raise self._is_offline()
+        self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version=transaction_version)
+        batch = build_marker_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=now_ms,
+            base_offset=self.log_end_offset,
+            partition_leader_epoch=self.leader_epoch,
+        )
+        header = parse_header(batch)
+        self._write(memoryview(batch), header, now_ms)
+        self._wrote()
+        return Appended(header.base_offset, header.last_offset, None, self.log_start_offset, False)
+
+    def _wrote(self) -> None:
         if self.on_write is not None:
             self.on_write(self)
         else:
             self.durable_offset = self.log_end_offset
             self.on_durable(self)
-        return Appended(base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
 
     def _admit(self, records: memoryview, now_ms: int) -> tuple[memoryview, BatchHeader]:
         if self._takes_batches_as_they_are and len(records) >= HEADER_SIZE and records[MAGIC_POSITION] == MAGIC_V2:
@@ -269,7 +303,7 @@ class PartitionLog:
             ) from error
         active.finish()
         self.segments.add(segment)
-        self._names_version += 1
+        self.named(folders=(self.folder,))
         return segment
 
     def _write_snapshot(self) -> None:
@@ -297,18 +331,29 @@ class PartitionLog:
                 ranges.append(Range(candidate.file, start, candidate.size_bytes, base_offset))
         active = self.segments.active
         self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
-        new_names_in = self.folder if self._names_synced < self._names_version else None
         own_files = tuple(segment.file for segment in self.segments.reaching(self._own_files_synced_to))
-        return Unsynced(self, self.log_end_offset, tuple(ranges), own_files, new_names_in, self._names_version)
+        return Unsynced(self, self.log_end_offset, tuple(ranges), own_files, self.new_names())
 
     def synced(self, end_offset: int) -> None:
         if self.offline is None and end_offset > self.durable_offset:
             self.durable_offset = end_offset
             self.on_durable(self)
 
-    def own_files_synced(self, end_offset: int, names_version: int) -> None:
+    def own_files_synced(self, end_offset: int, names: NewNames | None) -> None:
         self._own_files_synced_to = max(self._own_files_synced_to, end_offset)
-        self._names_synced = max(self._names_synced, names_version)
+        if names is not None and names.version == self._names_version:
+            self._new_files = self._new_folders = ()
+
+    def named(self, *, files: tuple[str, ...] = (), folders: tuple[str, ...]) -> None:
+        """Something was created. Until its name is durable, no record that only it holds may be called so."""
+        self._names_version += 1
+        self._new_files = tuple(dict.fromkeys((*self._new_files, *files)))
+        self._new_folders = tuple(dict.fromkeys((*self._new_folders, *folders)))
+
+    def new_names(self) -> NewNames | None:
+        if not self._new_folders:
+            return None
+        return NewNames(self._new_files, self._new_folders, self._names_version)
 
     def go_offline(self, reason: str) -> None:
         """Nothing is served from here until the process starts again and recovers the log from what is on disk."""
@@ -344,7 +389,8 @@ class PartitionLog:
 
     def prepare_checkpoint(self, *, closing: bool = False) -> Checkpoint | None:
         """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already."""
-        if self.offline is not None or (self.recovery_point == self.log_end_offset and not self._epochs_changed):
+        if self.offline is not None or self.recovery_point == self.log_end_offset:
+            # Epochs may have changed all the same: whoever leads assigns them anew after a start.
             return None
         # The one that ends there too: it may have been closed since, and its indexes with it.
         segments = self.segments.reaching(self.recovery_point - 1)
@@ -364,7 +410,7 @@ class PartitionLog:
             snapshot=producer_snapshot.encode(self.producers.snapshot_entries()),
             epochs_path=f"{self.folder}/{LEADER_EPOCH_FILE}",
             epochs=epochs,
-            names_version=self._names_version,
+            new_names=self.new_names(),
         )
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
@@ -372,7 +418,7 @@ class PartitionLog:
         previous = self.recovery_point
         # A truncation may have come in between.
         self.recovery_point = max(previous, min(checkpoint.offset, self.log_end_offset))
-        self.own_files_synced(self.recovery_point, checkpoint.names_version)
+        self.own_files_synced(self.recovery_point, checkpoint.new_names)
         if previous < self.recovery_point and all(segment.base_offset != previous for segment in self.segments):
             self._disk.remove(self._snapshot_path(previous))
 
@@ -492,10 +538,11 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"records of {self.topic_partition} before {offset}; the high watermark is {self.high_watermark}",
             )
-        self._advance_log_start(offset)
+        self.advance_log_start(offset)
         return self.log_start_offset
 
-    def _advance_log_start(self, offset: int) -> None:
+    def advance_log_start(self, offset: int) -> None:
+        """Readers see nothing below ``offset`` any more."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
@@ -516,9 +563,8 @@ class PartitionLog:
             self.roll(now_ms)
             # The new segment carries the log end in its name: that must survive before the old one goes.
             self._disk.sync_directory(self.folder)
-            self._names_synced = self._names_version
         following = self.segments[self.segments.number_for(segments[-1].base_offset) + 1]
-        self._advance_log_start(following.base_offset)
+        self.advance_log_start(following.base_offset)
         self.segments.replace(segments, ())
         aborted = any(segment.transaction_index.entries for segment in segments)
         for segment in segments:

@@ -6,8 +6,11 @@ What was cut is gone from everything derived: indexes, producer state, leader ep
 from __future__ import annotations
 
 from semel.log.disk import Disk
+from semel.log.leader_epochs import LeaderEpochs
 from semel.log.loading import rebuild_producers
 from semel.log.partition_log import PartitionLog
+from semel.log.producer_state import ProducerStates
+from semel.log.segment import Segment
 
 
 def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
@@ -31,3 +34,20 @@ def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
     disk.sync_directory(log.folder)
     log.log_end_offset = offset
     log.was_cut(offset, rebuild_producers(disk, log))
+
+
+def start_anew_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
+    """Make the log empty, and its next offset ``offset``: what it had is of no use, or was asked to go."""
+    old = list(log.segments)
+    fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
+    # The name carries the log end: it must survive before anything else goes.
+    disk.sync_directory(log.folder)
+    log.segments.replace(old, (fresh,))
+    for segment in old:
+        if segment.base_offset != offset:
+            segment.remove()
+    log.epochs = LeaderEpochs()
+    log.log_start_offset = offset
+    empty = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
+    log.was_cut(offset, empty)
+    log.recovery_point = offset

@@ -209,6 +209,21 @@ class VirtualDisk:
         self._folders.set(Entry(old_folder, old_name, None), Entry(new_folder, new_name, node))
 
     @_one_at_a_time
+    def sync_all(self, folder: str) -> None:
+        self._alive(folder)
+        self.statistics.syncs += 1
+        try:
+            self._changing(Operation.SYNC_ALL, folder)
+        except OSError:
+            for file in self._folders.files():
+                file.fail_to_sync(self._random)
+            self._folders.fail_to_sync(self._random)
+            raise
+        for file in self._folders.files():
+            file.sync()
+        self._folders.sync_all()
+
+    @_one_at_a_time
     def sync_directory(self, folder: str) -> None:
         self._alive(folder)
         node = self._folders.folder(folder)

@@ -26,6 +26,7 @@ class Operation(Enum):
     REMOVE = "remove"
     RENAME = "rename"
     SYNC_DIRECTORY = "sync directory"
+    SYNC_ALL = "sync all"
 
 
 @dataclass(slots=True)

@@ -88,6 +88,11 @@ class Folders:
         done = {id(change) for change in chosen}
         self._pending = [change for change in self._pending if id(change) not in done]
 
+    def sync_all(self) -> None:
+        for change in self._pending:
+            _apply(change, durable=True)
+        self._pending.clear()
+
     def fail_to_sync(self, random: Random) -> None:
         """Nothing is known of the pending changes, and no later sync will tell: some are durable, the others never."""
         self._settle(random, Unsynced.ANY)

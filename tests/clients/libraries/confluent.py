@@ -90,6 +90,8 @@ class Confluent:
             }
         )
         try:
+            # A partition whose leader is not known yet is asked for again only after half a second.
+            consumer.list_topics(topic, timeout=10)
             consumer.assign([TopicPartition(topic, 0, _start_offset(consumer, topic, start))])
             if start == "latest":
                 _wait_for_end(consumer)

@@ -1,8 +1,8 @@
 """``ProducerStates`` against a model that keeps every batch and answers every question by looking at all of them.
 
-The model knows no window, no counters and no ordered structures, so it cannot share a mistake with the real thing. Clients
-behave and misbehave: they retry, leave gaps, overlap, come back with another epoch or after expiry, and reach the end of
-the ring of sequences. Coordinators send markers twice, late, and after they were deposed.
+The model knows no window, no counters and no ordered structures, so it cannot share a mistake with the real thing.
+Clients behave and misbehave: they retry, leave gaps, overlap, come back with another epoch or after expiry, and reach
+the end of the ring of sequences. Coordinators send markers twice, late, and after they were deposed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ def answer(states: ProducerStates, header: BatchHeader, pending: Pending | None 
         return states.check(header, pending=pending)
     except KafkaError as refusal:
         return refusal.code
+
+
+def answer_to_marker(
+    states: ProducerStates, producer: int, epoch: int, marker: EndTransactionMarker, version: int
+) -> ErrorCode | None:
+    try:
+        states.check_marker(producer, epoch, marker, transaction_version=version)
+    except KafkaError as refusal:
+        return refusal.code
+    return None
 
 
 @dataclass(frozen=True)
@@ -218,6 +228,8 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.end_offset = 0
         self.high_watermark = 0
+        # What the clients remember, whether or not the partition still does.
+        self.epoch = dict.fromkeys(PRODUCERS, 0)
         self.next_sequence = dict.fromkeys(PRODUCERS, 0)
         self.taken: tuple[int, bytes] | None = None  # the number of events, and the snapshot
 
@@ -233,21 +245,19 @@ class ProducerStateMachine(RuleBasedStateMachine):
         transactional=st.booleans(),
         follower=st.sampled_from([False] * 9 + [True]),
     )
-    def produce(
-        self, producer: int, epoch: int, ahead: int, count: int, transactional: bool, follower: bool
-    ) -> None:
-        """A client's next batch, or one that is not its next. A follower takes gaps, but never goes back."""
-        current = self.model.epoch(producer)
-        epoch = max(0, (current or 0) + epoch)
-        if current is not None and epoch > current:
+    def produce(self, producer: int, epoch: int, ahead: int, count: int, transactional: bool, follower: bool) -> None:
+        """A client's next batch, or one that is not its next. What nobody would refuse never goes back."""
+        if (follower or self.model.epoch(producer) is None) and (ahead < 0 or epoch < 0):
+            return
+        epoch = max(0, self.epoch[producer] + epoch)
+        if epoch > self.epoch[producer]:
             self.next_sequence[producer] = 0
         sequence = (self.next_sequence[producer] + ahead) % RING
         if producer == COORDINATOR_WRITTEN:
             sequence = NO_SEQUENCE
         header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
         if follower:
-            goes_back = ahead < 0 or (current is not None and epoch < current)
-            if not goes_back and (transactional or self.model.open_since(producer) is None):
+            if transactional or self.model.open_since(producer) is None:
                 self.append(header)
         elif self.agreed(header) is None:
             self.append(header)
@@ -256,9 +266,8 @@ class ProducerStateMachine(RuleBasedStateMachine):
     def stream(self, producer: int, counts: list[int]) -> None:
         """A client that does everything right for a while: more batches than are remembered."""
         for count in counts:
-            epoch = self.model.epoch(producer) or 0
             transactional = self.model.open_since(producer) is not None
-            sequence = self.next_sequence[producer]
+            epoch, sequence = self.epoch[producer], self.next_sequence[producer]
             header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
             if self.agreed(header) is None:
                 self.append(header)
@@ -266,10 +275,9 @@ class ProducerStateMachine(RuleBasedStateMachine):
     @rule(producer=st.sampled_from([1, 2]), back=st.integers(1, 40), count=st.integers(1, 5))
     def repeat_a_range(self, producer: int, back: int, count: int) -> None:
         """Any range behind the last sequence, whether or not it was ever a batch."""
-        epoch = self.model.epoch(producer) or 0
         sequence = (self.next_sequence[producer] - back) % RING
         transactional = self.model.open_since(producer) is not None
-        header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
+        header = batch(producer, self.epoch[producer], sequence, count, transactional=transactional, now_ms=self.now_ms)
         if self.model.epoch(producer) is not None and self.agreed(header) is None:
             self.append(header)
 
@@ -278,7 +286,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         """A batch that is in the log, perhaps of another size."""
         appended = [event.header for event in self.events if event.header is not None and event.marker is None]
         numbered = [header for header in appended if header.base_sequence != NO_SEQUENCE]
-        if back > len(numbered):
+        if back > len(numbered) or self.model.epoch(numbered[-back].producer_id) is None:
             return
         original = numbered[-back]
         header = original._replace(last_offset_delta=max(0, original.last_offset_delta + count))
@@ -293,16 +301,12 @@ class ProducerStateMachine(RuleBasedStateMachine):
         version=st.sampled_from([1, 2]),
     )
     def end(self, producer: int, epoch: int, coordinator_epoch: int, committed: bool, version: int) -> None:
-        current = self.model.epoch(producer)
-        epoch = max(0, (current or 0) + epoch)
+        epoch = max(0, self.epoch[producer] + epoch)
         marker = EndTransactionMarker(committed, max(0, self.model.coordinator_epoch(producer) + coordinator_epoch))
         expected = self.model.check_marker(producer, epoch, marker, version)
-        try:
-            self.states.check_marker(producer, epoch, marker, transaction_version=version)
-        except KafkaError as refusal:
-            assert refusal.code == expected
+        assert answer_to_marker(self.states, producer, epoch, marker, version) == expected
+        if expected is not None:
             return
-        assert expected is None
         first_offset = self.model.open_since(producer)
         header = batch(producer, epoch, NO_SEQUENCE, 1, transactional=True, now_ms=self.now_ms)
         header = header._replace(attributes=TRANSACTIONAL_BIT | CONTROL_BIT, base_offset=self.end_offset)
@@ -313,7 +317,8 @@ class ProducerStateMachine(RuleBasedStateMachine):
         assert self.states.replay(header, marker) == completed
         self.events.append(Event(producer, header, marker))
         self.end_offset += 1
-        if epoch != current:
+        if epoch != self.epoch[producer]:
+            self.epoch[producer] = epoch
             self.next_sequence[producer] = 0
 
     @rule(
@@ -409,6 +414,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         assert self.states.replay(header) is None
         self.events.append(Event(header.producer_id, header))
         self.end_offset = header.next_offset
+        self.epoch[header.producer_id] = header.producer_epoch
         self.next_sequence[header.producer_id] = (header.last_sequence + 1) % RING
 
 

@@ -96,7 +96,7 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "unclean.leader.election.enable": ("false", True),
 }
 
-OUR_OWN = {"flush", "max.partitions"}
+OUR_OWN = {"flush", "max.partitions", "transaction.version"}
 OTHER_DEFAULT = {"log.dirs", "max.connections", "max.connections.per.ip", "node.id", "queued.max.request.bytes"}
 
 

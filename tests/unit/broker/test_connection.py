@@ -12,6 +12,8 @@ import pytest
 
 from semel.broker.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX, Connection
 from semel.broker.inbox import Inbox
+from semel.broker.metrics import Counter
+from semel.broker.request_memory import RequestMemory
 from semel.errors import DecodeError
 from semel.testing.clock import VirtualClock
 from semel.testing.loop import VirtualLoop
@@ -80,6 +82,7 @@ class Server:
         self.slots: dict[bytes, Slot] = {}
         self.refusals: list[str] = []
         self.is_closed = False
+        self.received_bytes, self.sent_bytes = Counter(), Counter()
         self.at_once: Callable[[bytes], bool] = lambda name: False
         self.hold: Callable[[bytes], bool] = lambda name: False
 
@@ -93,12 +96,11 @@ class Server:
         name = bytes(frame)
         if name == b"bad":
             raise DecodeError("bad")
-        slot = self.slots[name] = Slot(name)
-        connection.begin(slot)
-        if self.hold(name):
-            connection.hold(slot)
+        self.slots[name] = Slot(name)
         if self.at_once(name):
-            self.answer(connection, name)
+            connection.reply([name])
+        else:
+            connection.begin(self.slots[name], hold=self.hold(name))
 
     def answer(self, connection: Connection, name: bytes, answer: bytes | None = None) -> None:
         slot = self.slots[name]
@@ -108,15 +110,13 @@ class Server:
     def refused(self, connection: Connection, reason: object) -> None:
         self.refusals.append(str(reason))
 
-    def transferred(self, received_bytes: int, sent_bytes: int) -> None:
-        pass
-
 
 class Scene:
     def __init__(self) -> None:
         self.loop = VirtualLoop()
         self.server = Server(self.loop)
-        inbox = Inbox(memoryview(bytearray(4096)), 10_000_000)
+        self.memory = RequestMemory(2**30)
+        inbox = Inbox(memoryview(bytearray(4096)), 10_000_000, self.memory)
         self.connection = Connection(self.server, inbox, self.loop)
         self.transport = Transport(self.connection)
         self.connection.connection_made(self.transport)
@@ -151,6 +151,18 @@ def test_answers_wait_for_the_answers_before_them(scene: Scene) -> None:
     scene.answer(b"a")
     scene.turn()
     assert scene.sent == b"abc"
+
+
+def test_an_answer_given_at_once_waits_for_the_ones_before_it(scene: Scene) -> None:
+    scene.server.at_once = lambda name: name != b"slow"
+    scene.send(b"slow", b"quick")
+    scene.turn()
+    assert scene.sent == b""
+
+    scene.answer(b"slow")
+    scene.turn()
+    assert scene.sent == b"slowquick"
+    assert scene.connection._answer_bytes == 0
 
 
 def test_answers_given_at_once_leave_in_one_write(scene: Scene) -> None:

@@ -84,9 +84,11 @@ class Scene:
         self, *, min_bytes: int = 1, max_wait_ms: int = 30_000, committed_only: bool = False, available: int = 0
     ) -> DelayedFetch:
         def read() -> Reading:
+            self.reads += 1
             return Reading([], self.readable_bytes, urgent=False)
 
         self.readable_bytes = available
+        self.reads = 0
         return DelayedFetch(
             self.request,  # type: ignore[arg-type]
             [self.partition],
@@ -251,7 +253,7 @@ def test_a_read_committed_fetch_sleeps_while_a_transaction_grows_and_wakes_when_
     for sequence in (1, 2, 3):
         scene.append(batch(b"open", base_sequence=sequence, **transactional), origin=Origin.COORDINATOR)
         scene.wait(0.1)
-    assert scene.request.answers == []
+    assert (scene.request.answers, scene.reads) == ([], 0)
 
     scene.readable_bytes = 1
     marker = build_marker_batch(

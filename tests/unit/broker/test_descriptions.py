@@ -249,7 +249,6 @@ def test_pipelined_requests_that_wait_for_a_block_each_get_an_id() -> None:
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (InitProducerIdRequest(transactional_id="t"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(transactional_id=None, producer_id=5), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(transactional_id=None, producer_epoch=5), ErrorCode.INVALID_REQUEST),
@@ -265,9 +264,7 @@ def test_what_gets_no_id_is_refused(client: RawClient, request_: InitProducerIdR
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
-def test_a_group_is_told_this_broker_and_a_transaction_that_nobody_coordinates_it(
-    broker: Broker, client: RawClient, version: int
-) -> None:
+def test_groups_and_transactions_are_told_this_broker(broker: Broker, client: RawClient, version: int) -> None:
     def find(key_type: int) -> tuple[int, int, str, int]:
         request = FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"])
         response = client.call(ApiKey.FIND_COORDINATOR, version, request)
@@ -276,7 +273,7 @@ def test_a_group_is_told_this_broker_and_a_transaction_that_nobody_coordinates_i
 
     assert find(0) == (0, 1, "127.0.0.1", broker.port)
     if version >= 1:
-        assert find(1) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+        assert find(1) == (0, 1, "127.0.0.1", broker.port)
         share = ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
         assert find(2)[0] == share
         assert find(7)[0] == ErrorCode.INVALID_REQUEST

@@ -41,7 +41,7 @@ def test_a_failed_sync_takes_its_partition_offline_and_leaves_the_others(broker:
         client.create_topic(name)
         client.produce(name, batch(b"before"))
     # The journal goes first; then the partition's own file is synced, and that fails too.
-    fail(broker, Operation.SYNC, "*/journal-*", times=None)
+    fail(broker, Operation.SYNC, "*/journal.*", times=None)
     fail(broker, Operation.SYNC, "*/hit-0/*.log", times=None)
 
     assert client.produce("hit", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR

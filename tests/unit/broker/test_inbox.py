@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.broker.inbox import Inbox
+from semel.broker.request_memory import RequestMemory
 from semel.errors import DecodeError
 
 SCRATCH = 64
 
 
 def inbox(frame_bytes_max: int = 10_000) -> Inbox:
-    return Inbox(memoryview(bytearray(SCRATCH)), frame_bytes_max)
+    return Inbox(memoryview(bytearray(SCRATCH)), frame_bytes_max, RequestMemory(2**30))
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -71,7 +72,8 @@ def test_frames_that_have_to_wait_are_handed_out_after_reopen() -> None:
 
 def test_what_is_set_aside_survives_another_connection_using_the_scratch() -> None:
     scratch = memoryview(bytearray(SCRATCH))
-    mine, other = Inbox(scratch, 1000), Inbox(scratch, 1000)
+    memory = RequestMemory(2**30)
+    mine, other = Inbox(scratch, 1000, memory), Inbox(scratch, 1000, memory)
     data = framed(b"m" * 20)
     mine.buffer()[:10] = data[:10]
     mine.received(10)

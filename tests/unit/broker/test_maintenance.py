@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from semel.broker.broker import Address, Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.handlers.create_topics import create_topics
+from semel.broker.handlers.delete_topics import delete_topics
 from semel.broker.partitions import Partition
 from semel.errors import StorageError
+from semel.log.partition_log import Isolation
 from semel.testing.clock import VirtualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.loop import VirtualLoop
@@ -20,6 +23,8 @@ from semel.testing.network import VirtualNetwork
 from semel.testing.worker import VirtualWorker
 from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from semel.wire.messages.delete_topics import DeleteTopicsRequest
+from semel.wire.records import iterate_headers, iterate_records
 from tests.unit.broker.raw_client import batch
 
 HOUR_S = 3600
@@ -97,6 +102,52 @@ def test_recovery_points_follow_the_log_within_a_minute_or_two() -> None:
     scene.wait(130)
 
     assert partition.log.recovery_point == 1
+
+
+def test_a_compacted_topic_is_compacted_without_anybody_asking() -> None:
+    scene = Scene()
+    partition = scene.partition(
+        "t", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01", retention_ms="-1"
+    )
+    for number in range(20):
+        scene.append(partition, b"%d" % number)  # All have the same key.
+        scene.wait(2)
+    before = partition.log.size_bytes
+
+    scene.wait(600)
+
+    assert partition.log.size_bytes < before / 2
+    assert scene.broker.node.cleaner is not None
+    assert scene.broker.node.cleaner.statistics.passes >= 1
+    read = partition.log.read(0, 2**20, isolation=Isolation.READ_UNCOMMITTED)
+    found = [
+        record.value
+        for position, _ in iterate_headers(read.records)
+        for record in iterate_records(read.records, position)
+    ]
+    assert found[-1] == b"19"
+    assert len(found) < 20
+    scene.run(scene.broker.stop())
+
+
+def test_a_compacted_topic_can_be_deleted_while_it_is_compacted() -> None:
+    scene = Scene(log_cleaner_backoff_ms="1000")
+    partition = scene.partition("t", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
+    for number in range(200):
+        scene.append(partition, b"%d" % number)
+    scene.wait(130)
+    request = DeleteTopicsRequest(topic_names=["t"])
+    request_of_version_5 = SimpleNamespace(version=5)
+    for _ in range(500):  # Until a pass is under way, or nothing is left to do.
+        if scene.broker._running is not None and scene.broker._running.maintenance._compacting is not None:
+            break
+        scene.wait(0.01)
+    response = scene.run(delete_topics(scene.broker.node, request_of_version_5, request))  # type: ignore[arg-type]
+    assert response.responses[0].error_code == 0
+    scene.wait(60)
+
+    assert scene.broker.node.logs.get(TopicPartition("t", 0)) is None
+    scene.run(scene.broker.stop())
 
 
 def test_a_partition_that_fails_does_not_keep_the_others_from_their_turn() -> None:

@@ -69,6 +69,12 @@ def test_acks_0_with_an_error_closes_the_connection(client: RawClient) -> None:
     assert client.is_closed_by_broker()
 
 
+def test_acks_0_with_a_batch_that_the_log_refuses_closes_the_connection(client: RawClient, topic: str) -> None:
+    client.send(ApiKey.PRODUCE, 9, produce_request(topic, bad_crc(), acks=0))
+
+    assert client.is_closed_by_broker()
+
+
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_other_acks_are_refused_and_nothing_is_appended(client: RawClient, topic: str, acks: int) -> None:
     answer = client.produce(topic, batch(b"x"), acks=acks)
@@ -127,8 +133,8 @@ def magic(number: int) -> bytes:
         ),
         pytest.param(
             batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
-            ErrorCode.INVALID_TXN_STATE,
-            id="transactional (scenario 42)",
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            id="transactional, without a transactional id (CVE-2018-17196)",
         ),
     ],
 )

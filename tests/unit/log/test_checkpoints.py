@@ -132,7 +132,13 @@ def test_data_directory_of_a_newer_format_is_refused_with_both_versions(path: Pa
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"version=1\nnode.id=1\n", b"version=1\ncluster.id=a\n", b"version=1\ncluster.id=a\nnode.id=b\n", b"version\n"],
+    [
+        b"",
+        b"version=1\nnode.id=1\n",
+        b"version=1\ncluster.id=a\n",
+        b"version=1\ncluster.id=a\nnode.id=b\n",
+        b"version\n",
+    ],
 )
 def test_nonsense_is_no_data_directory(path: Path, text: bytes) -> None:
     path.write_bytes(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pytest
@@ -33,6 +33,7 @@ class Machine:
     disk: VirtualDisk = field(default_factory=VirtualDisk)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
     workers: dict[str, StepWorker] = field(default_factory=dict)
+    created: dict[str, list[int]] = field(default_factory=dict)
     topics: dict[str, TopicLogs] = field(default_factory=lambda: {"orders": SYNCED, "clicks": UNSYNCED})
 
     def __post_init__(self) -> None:
@@ -47,12 +48,18 @@ class Machine:
             "/data", disk=self.disk, clock=ManualClock(NOW_MS), loop=self.loop, make_worker=make_worker
         )
         directory.acquire(MetaProperties("cluster", 1))
-        directory.load(self.topics)
+        directory.load(
+            {
+                topic: replace(described, partitions=tuple(self.created.get(topic, ())))
+                for topic, described in self.topics.items()
+            }
+        )
         for log in directory.logs.values():
             log.on_durable = visible
         return directory
 
     def create(self, topic: str, partition: int = 0) -> PartitionLog:
+        self.created.setdefault(topic, []).append(partition)
         log = self.directory.create(TopicPartition(topic, partition), self.topics[topic])
         log.on_durable = visible
         return log
@@ -168,7 +175,7 @@ def test_scenario_67_a_failed_sync_takes_its_partition_offline_and_the_others_se
 
 def test_a_journal_that_fails_is_given_up_and_the_partitions_sync_their_own_files(machine: Machine) -> None:
     logs = [machine.create("orders", number) for number in range(3)]
-    machine.disk.fail(DiskFault(Operation.SYNC, "*/journal-*", error=errno.EIO))
+    machine.disk.fail(DiskFault(Operation.SYNC, "*/journal.*", error=errno.EIO))
     for log in logs:
         append(log, batch("a"))
     machine.commit()
@@ -243,11 +250,54 @@ def test_a_deleted_partition_is_gone_and_its_journal_entries_do_not_reach_its_su
     machine.directory.delete(TopicPartition("orders", 0))
     machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
     machine.restart(power_cut=True)
+    assert [log.log_end_offset for log in machine.directory.logs.values()] == [0, 0]
+    assert not [name for name in machine.disk.list("/data") if name.endswith("-delete")]
+
+
+def test_a_recovery_point_does_not_outlive_its_topic(machine: Machine) -> None:
+    """A topic of the same name begins at offset 0, and what lies below the old point is not trusted unread."""
+    append(machine.create("orders"), batch(*"abcdef"))
+    machine.commit()
+    machine.checkpoint()
+    machine.directory.delete(TopicPartition("orders", 0))
+    machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
+    machine.create("orders")
+    assert checkpoints.read_offsets(machine.disk, "/data/recovery-point-offset-checkpoint") == {}
+
+
+def test_a_folder_that_belongs_to_no_topic_is_set_aside_not_removed(machine: Machine) -> None:
+    append(machine.create("orders"), batch("precious"))
+    machine.commit()
+    machine.checkpoint()
+    del machine.topics["orders"]
+    machine.restart(power_cut=False)
     assert machine.directory.logs == {}
-    assert machine.create("orders").log_end_offset == 0
-    assert [name for name in machine.disk.list("/data") if name.startswith("orders") or "delete" in name] == [
-        "orders-0"
-    ]
+    assert f"{UUID(int=1).hex}-0-stray" in machine.disk.list("/data")
+
+
+def test_a_checkpoint_of_many_partitions_takes_a_fixed_number_of_syncs() -> None:
+    taken = []
+    for partitions in (20, 200):
+        machine = Machine()
+        for number in range(partitions):
+            append(machine.create("orders", number), batch("a"))
+        machine.commit()
+        before = machine.disk.statistics.syncs + machine.disk.statistics.directory_syncs
+        machine.checkpoint()
+        taken.append(machine.disk.statistics.syncs + machine.disk.statistics.directory_syncs - before)
+        assert all(log.recovery_point == 1 for log in machine.directory.logs.values())
+    assert taken[0] == taken[1]
+
+
+def test_when_all_cannot_be_synced_at_once_each_partition_is_asked() -> None:
+    machine = Machine()
+    logs = [machine.create("orders", number) for number in range(20)]
+    for log in logs:
+        append(log, batch("a"))
+    machine.commit()
+    machine.disk.fail(DiskFault(Operation.SYNC_ALL, "*", error=errno.EIO))
+    machine.checkpoint()
+    assert [(log.offline, log.recovery_point) for log in logs] == [(None, 1)] * 20
 
 
 def test_a_truncated_log_stays_truncated_after_a_power_cut(machine: Machine) -> None:

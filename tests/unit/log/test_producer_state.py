@@ -409,7 +409,9 @@ def test_marker_of_an_empty_transaction_moves_only_the_epochs__scenario_45(parti
 
 def test_marker_of_transactions_v2_raises_the_epoch(partition: Partition) -> None:
     partition.send(0, transactional=True)
-    with pytest.raises(KafkaError, match="marker with epoch 0 .* after epoch 0; a marker of transactions V2 raises it"):
+    with pytest.raises(
+        KafkaError, match=r"marker with epoch 0 .* after epoch 0; a marker of transactions V2 raises it"
+    ):
         partition.end(epoch=0, transaction_version=2)
     assert partition.end(epoch=1, transaction_version=2) == CompletedTransaction(1000, 0, 1, committed=True)
 
@@ -460,7 +462,7 @@ def test_batches_of_one_request_are_judged_as_if_the_earlier_ones_were_appended(
     assert partition.states.check(batch(5, 5), pending=pending) is None
     assert partition.states.check(batch(10, 5), pending=pending) is None
     assert partition.states.check(batch(0, producer=7, transactional=True), pending=pending) is None
-    with pytest.raises(KafkaError, match="sequence 16 after 14 .* expected 15"):
+    with pytest.raises(KafkaError, match=r"sequence 16 after 14 .* expected 15"):
         partition.states.check(batch(16), pending=pending)
     with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
         partition.states.check(batch(1, producer=7), pending=pending)
@@ -478,7 +480,7 @@ def test_new_epoch_in_a_request_has_no_duplicates_in_the_old_one(partition: Part
     partition.send(5, 5)
     pending = Pending()
     assert partition.states.check(batch(0, epoch=1), pending=pending) is None
-    with pytest.raises(KafkaError, match="sequence 5 after 0 .* expected 1"):
+    with pytest.raises(KafkaError, match=r"sequence 5 after 0 .* expected 1"):
         partition.states.check(batch(5, 5, epoch=1), pending=pending)
 
 
@@ -610,6 +612,16 @@ def test_refilling_takes_only_what_precedes(partition: Partition) -> None:
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, states, batch(30, 5))
     refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, states, batch(15, 5))
     assert states.check(batch(25, 5)) is None
+
+
+def test_batch_that_compaction_took_out_of_the_window_is_called_a_duplicate(partition: Partition) -> None:
+    for sequence in (0, 5, 10):
+        partition.send(sequence, 5)
+    states = partition.reloaded()
+    states.remember_earlier(partition.headers[0][0])
+    refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, states, batch(5, 5))
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, states, batch(4, 6))
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, states, batch(5, 6))
 
 
 def test_batch_with_the_wrap_inside_is_recognised_after_loading(partition: Partition) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
+from semel.log.checkpointing import carry_out as carry_out_all
 from semel.log.config import LogConfig
 from semel.log.disk import read_file
 from semel.log.partition_log import Checkpoint, PartitionLog
@@ -71,11 +72,7 @@ def replayed(prefix: list[bytes]) -> dict[str, Any]:
 def carry_out(disk: VirtualDisk, checkpoint: Checkpoint | None) -> int:
     """What the directory's worker does with a checkpoint. Returns the new recovery point."""
     assert checkpoint is not None
-    for file in (*checkpoint.segment_files, *checkpoint.index_files):
-        file.sync()
-    with_content(disk, checkpoint.snapshot_path, checkpoint.snapshot)
-    if checkpoint.epochs is not None:
-        with_content(disk, checkpoint.epochs_path, checkpoint.epochs)
+    assert carry_out_all(disk, "/data", [checkpoint]).failed == []
     checkpoint.log.checkpointed(checkpoint)
     return checkpoint.offset
 

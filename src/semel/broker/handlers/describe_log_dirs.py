@@ -22,7 +22,7 @@ def describe_log_dirs(node: Node, request: Request, message: DescribeLogDirsRequ
         found = (node.partitions.get(*topic_partition) for topic_partition in asked)
         partitions = [partition for partition in found if partition is not None]
     result = DescribeLogDirsResult(
-        log_dir=node.logs.path, topics=_by_topic(partitions), usable_bytes=node.disk.free_bytes(node.logs.path)
+        log_dir=node.logs.path, topics=_by_topic(partitions), usable_bytes=node.logs.disk.free_bytes(node.logs.path)
     )
     return DescribeLogDirsResponse(results=[result])
 

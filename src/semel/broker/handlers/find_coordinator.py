@@ -1,15 +1,15 @@
 """FindCoordinator (versions 0-6): who coordinates a group or a transactional id.
 
-Transactions have no coordinator yet: COORDINATOR_NOT_AVAILABLE. For a group this broker names itself, although it
-serves none of the requests of groups yet. A consumer that has positions to commit then learns at once that it cannot
-("not supported by broker"); told that there is no coordinator, librdkafka's ``close()`` would wait for one until its
-session timeout, 45 seconds.
+The first question makes the internal topic, and is answered when that is there: nobody has to ask twice. Only if it
+takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
+from semel.broker.coordinator import Coordinator as ShardedCoordinator
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.errors import ErrorCode
@@ -25,12 +25,29 @@ SHARE: Final = 2
 _NOBODY: Final = -1
 
 
-def find_coordinator(node: Node, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if request.version >= BATCHES_SINCE:
+def find_coordinator(
+    node: Node, request: Request, message: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    coordinator = _coordinator(node, message.key_type)
+    is_asked = bool(message.coordinator_keys) or request.version < BATCHES_SINCE
+    if coordinator is not None and is_asked and coordinator.topic not in node.image.topics:
+        return _created(coordinator, node, request.version, message)
+    return _answer(node, request.version, message)
+
+
+async def _created(
+    coordinator: ShardedCoordinator[Any, Any, Any], node: Node, version: int, message: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    await coordinator.create_topic()
+    return _answer(node, version, message)
+
+
+def _answer(node: Node, version: int, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if version >= BATCHES_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[_found(node, request.version, message.key_type, key) for key in message.coordinator_keys]
+            coordinators=[_found(node, version, message.key_type, key) for key in message.coordinator_keys]
         )
-    found = _found(node, request.version, message.key_type, message.key)
+    found = _found(node, version, message.key_type, message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -40,14 +57,28 @@ def find_coordinator(node: Node, request: Request, message: FindCoordinatorReque
     )
 
 
+def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any, Any, Any] | None:
+    match key_type:
+        case 0:
+            return node.coordinators.groups
+        case 1:
+            return node.coordinators.transactions
+        case _:
+            return None
+
+
 def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
     known = (GROUP, TRANSACTION) if version < SHARE_SINCE else (GROUP, TRANSACTION, SHARE)
     if key_type not in known:
         return _nobody(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}; it must be one of {known}")
-    own = node.image.brokers.get(node.config.node_id)
-    if key_type != GROUP or own is None:
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate transactions yet")
-    return Coordinator(key, own.node_id, own.host, own.port, ErrorCode.NONE, error_message=None)
+    coordinator = _coordinator(node, key_type)
+    if coordinator is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker coordinates no share groups")
+    broker = coordinator.broker_for(key)
+    if broker is None:
+        text = f"{coordinator.topic} has no leader for partition {coordinator.partition_for(key)}"
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    return Coordinator(key, broker.node_id, broker.host, broker.port, ErrorCode.NONE, error_message=None)
 
 
 def _nobody(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -3,6 +3,9 @@
 Every partition has its own outcome, and one bad batch leaves the others alone. ``acks`` 1 and -1 mean the same on one
 node: acknowledged is what the high watermark has passed. With ``acks`` 0 there is no answer; a client that asked for
 none learns of an error by losing its connection, as in Apache Kafka.
+
+A batch of a transaction is appended only if the request names the transactional id (CVE-2018-17196) and its coordinator
+agrees: see ``transactional_produce``.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from semel.broker.delayed_produce import DelayedProduce
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.request import Request
+from semel.broker.transactional_produce import V2_SINCE, TransactionalProduce
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
-from semel.types import INTERNAL_TOPICS
+from semel.types import INTERNAL_TOPICS, TopicPartition
 from semel.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -37,11 +41,26 @@ _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
 
 
 def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceResponse | None:
+    if message.acks not in (-1, 0, 1):
+        return _all_refused(message, ErrorCode.INVALID_REQUIRED_ACKS)
+    if message.transactional_id is None:
+        return _append_all(node, request, message, None)
+    transaction = TransactionalProduce(
+        node, request, message, append=lambda admitted: _append_all(node, request, message, admitted)
+    )
+
+    def writable(topic: TopicProduceData) -> str | None:
+        name, error = _name_of(node, topic, request.version)
+        return name if error is None else None
+
+    return transaction.serve(writable)
+
+
+def _append_all(
+    node: Node, request: Request, message: ProduceRequest, transaction: TransactionalProduce | None
+) -> ProduceResponse | None:
     acks = message.acks
     response = ProduceResponse()
-    if acks not in (-1, 0, 1):
-        _refuse_all(message, response, ErrorCode.INVALID_REQUIRED_ACKS)
-        return response
     delayed: DelayedProduce | None = None
     failed = False
     for topic in message.topic_data:
@@ -54,7 +73,7 @@ def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceRes
                 if topic_error is not None:
                     raise topic_error
                 partition = node.led_partition(name, data.index)
-                appended = partition.append(_batch_of(data, request.version), now_ms=node.clock.now_ms())
+                appended = _append(node, partition, data, request.version, transaction)
             except KafkaError as error:
                 answers.append(_refused(data.index, error.code, error.message, partition, node))
                 failed = True
@@ -92,10 +111,17 @@ def _name_of(node: Node, topic: TopicProduceData, version: int) -> tuple[str, Ka
     return name, None
 
 
-def _batch_of(data: PartitionProduceData, version: int) -> memoryview:
+def _append(
+    node: Node,
+    partition: Partition,
+    data: PartitionProduceData,
+    version: int,
+    transaction: TransactionalProduce | None,
+) -> Appended:
     records = data.records
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch; a produce request has one for every partition")
+    require_zero_first = False
     if len(records) >= HEADER_SIZE:
         attributes = records[_ATTRIBUTES_LOW_BYTE]
         if version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
@@ -104,10 +130,19 @@ def _batch_of(data: PartitionProduceData, version: int) -> memoryview:
                 f"zstd in a produce request of version {version}; it needs version {ZSTD_SINCE}",
             )
         if attributes & TRANSACTIONAL_BIT:
-            # No transaction can have been begun here, so this is what Kafka says to a write outside of one.
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+            require_zero_first = version >= V2_SINCE
+            _check_transaction(transaction, partition.topic_partition)
     assert isinstance(records, memoryview)
-    return records
+    return partition.append(records, now_ms=node.clock.now_ms(), require_zero_first=require_zero_first)
+
+
+def _check_transaction(transaction: TransactionalProduce | None, topic_partition: TopicPartition) -> None:
+    if transaction is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"a transactional batch for {topic_partition} in a request without a transactional id",
+        )
+    transaction.check(topic_partition)
 
 
 def _appended(node: Node, data: PartitionProduceData, appended: Appended) -> PartitionProduceResponse:
@@ -133,7 +168,8 @@ def _refused(
     return answer
 
 
-def _refuse_all(message: ProduceRequest, response: ProduceResponse, code: ErrorCode) -> None:
+def _all_refused(message: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    response = ProduceResponse()
     text = f"acks is {message.acks}; it must be -1, 0 or 1"
     for topic in message.topic_data:
         answers = [
@@ -141,3 +177,4 @@ def _refuse_all(message: ProduceRequest, response: ProduceResponse, code: ErrorC
             for data in topic.partition_data
         ]
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    return response

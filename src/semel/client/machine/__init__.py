@@ -1,0 +1,15 @@
+"""The client without I/O: machines that decide everything, and own no socket, no clock and no randomness.
+
+Whoever drives a machine tells it what happened (``connected``, ``received``, ``disconnected``, with the time), asks it
+what to do (``poll(now_ms)`` gives actions), and comes back no later than ``next_deadline_ms``. Times are milliseconds
+of a clock that never goes back.
+
+    producer      Producer's decisions, put together from the rest
+    consumer      Consumer's decisions
+    connections   which broker can be asked now; requests and their answers; reconnecting
+    metadata      who leads which partition
+    accumulator   records become batches; sender: batches become requests, and are sent until they are settled
+    sequences     the numbers that make a batch unique
+    transaction   the eight states and what is asked of the coordinator in each
+    fetcher       what a consumer reads, and from where
+"""

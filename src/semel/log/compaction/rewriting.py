@@ -7,6 +7,7 @@ aborted record would be read; without its marker the entry would hide what the p
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Final
 
 from semel.errors import StorageError
 from semel.log.compaction.background import Background
@@ -23,7 +24,7 @@ from semel.types import INT32_MAX, Buffer
 from semel.wire.records import parse_header
 
 # What is written between two syncs: a sync of a whole segment at its end would keep the disk from everybody else.
-_SYNC_BYTES = 4 * 1024 * 1024
+_SYNC_BYTES: Final = 1024 * 1024
 
 
 class UnsoundSegment(StorageError):
@@ -44,6 +45,7 @@ class Rewriting:
         pace: Pace,
         background: Background,
         statistics: CleanerStatistics,
+        size_bytes_max: int = INT32_MAX,
     ) -> None:
         self._group = group
         self._disk = disk
@@ -51,10 +53,16 @@ class Rewriting:
         self._pace = pace
         self._background = background
         self._statistics = statistics
+        self._size_bytes_max = size_bytes_max
         self._synced_bytes = 0
+        self._outgrown = False
 
     def run(self, batch_filter: BatchFilter) -> Generator[None, None, Segment | None]:
-        """The new segment, its files complete and synced; ``None`` if it would be the same as the old one."""
+        """The new segment, its files complete and synced; ``None`` if it would be the same as the old one.
+
+        Raises ``Outgrown``, but only at the end: the filter must be shown every batch, whatever becomes of it, or it
+        would drop the marker of a transaction whose records it has not seen (KAFKA-20036).
+        """
         new = self._begin() if len(self._group) > 1 else None
         aborted = self.aborted_by_marker()
         for segment in self._group:
@@ -74,6 +82,8 @@ class Rewriting:
             if end != segment.size_bytes:
                 raise UnsoundSegment(f"{segment!r}: there is no batch at position {end}")
             self._statistics.bytes_read += end
+        if self._outgrown:
+            raise Outgrown
         if new is not None:
             yield from self._finish(new)
         return new
@@ -101,8 +111,9 @@ class Rewriting:
         self, new: Segment, batch: Buffer, aborted: dict[int, AbortedTransaction]
     ) -> Generator[None, None, None]:
         header = parse_header(batch)
-        if new.size_bytes + header.size_bytes > INT32_MAX:
-            raise Outgrown
+        if self._outgrown or new.size_bytes + header.size_bytes > self._size_bytes_max:
+            self._outgrown = True
+            return
         new.append(batch, header, index_interval_bytes=self._index_interval_bytes)
         if header.is_control and (entry := aborted.get(header.base_offset)) is not None:
             new.transaction_index.append(entry)

@@ -202,8 +202,8 @@ class Bench:
         """What a read_uncommitted consumer is given."""
         return list(consume(self.log, Isolation.READ_UNCOMMITTED))
 
-    def committed(self) -> list[Read]:
-        return list(consume(self.log, Isolation.READ_COMMITTED))
+    def committed(self, *, max_bytes: int = 300) -> list[Read]:
+        return list(consume(self.log, Isolation.READ_COMMITTED, max_bytes=max_bytes))
 
     def contents(self) -> list[tuple[int, str | None, str | None]]:
         """Offset, key and value of every record that is not a marker, as text."""

@@ -38,6 +38,7 @@ class Faithful:
     def _check(self, bench: Bench, when: str) -> None:
         committed = bench.committed()
         _same("the table of committed records", when, latest(self.committed), latest(committed))
+        _same("what one large fetch says", when, committed, bench.committed(max_bytes=1_000_000))
         _same("new committed records", when, [], [read for read in committed if read not in self.committed])
         _same("new records", when, [], [read for read in bench.records() if read not in self.uncommitted])
         undecided = [read for read in self.uncommitted if read.offset >= self.last_stable_offset]

@@ -1,0 +1,187 @@
+"""OffsetFetch (versions 1-10): how far groups have read; one group up to version 7, many from 8 on.
+
+With ``require_stable`` an offset about which a transaction is still undecided is not told: UNSTABLE_OFFSET_COMMIT, and
+the client asks again (KIP-447). Null topics (from version 2 on) ask for everything that the group has.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+from semel.broker.node import Node
+from semel.broker.request import Request
+from semel.coordinator.group.results import FetchedOffset, FetchResult, PartitionToFetch
+from semel.errors import ErrorCode
+from semel.types import ZERO_UUID
+from semel.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+GROUP_ERROR_SINCE: Final = 2
+GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+_ABSENT: Final = -1
+
+
+def offset_fetch(node: Node, request: Request, message: OffsetFetchRequest) -> None:
+    groups = message.groups if request.version >= GROUPS_SINCE else [_the_one_group(message)]
+    answers: dict[int, OffsetFetchResponseGroup] = {}
+
+    def put(number: int, answer: OffsetFetchResponseGroup) -> None:
+        answers[number] = answer
+        answer_if_complete()
+
+    def answer_if_complete() -> None:
+        if len(answers) == len(groups):
+            in_order = [answers[number] for number in range(len(groups))]
+            request.answer_parked(lambda: _response(in_order, request.version))
+
+    def fetch(number: int, group: OffsetFetchRequestGroup) -> None:
+        names = _names(node, group, request.version)
+        wanted = None if group.topics is None else _wanted(group.topics, names)
+        node.coordinators.groups.run(
+            group.group_id,
+            lambda shard: shard.fetch(
+                group.group_id,
+                wanted,
+                require_stable=message.require_stable,
+                member_id=group.member_id,
+                member_epoch=None if group.member_epoch == _ABSENT else group.member_epoch,
+            ),
+            lambda result: put(number, _answer(node, group, names, result, request.version)),
+        )
+
+    for number, group in enumerate(groups):
+        fetch(number, group)
+    if not groups:
+        answer_if_complete()
+    request.hold_until_answered()
+
+
+def _the_one_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if message.topics is not None:
+        topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in message.topics]
+    return OffsetFetchRequestGroup(message.group_id, topics=topics)
+
+
+def _names(node: Node, group: OffsetFetchRequestGroup, version: int) -> list[str | None]:
+    """The names of the topics asked for; None where an id is not known."""
+    topics = group.topics or ()
+    if version < TOPIC_IDS_SINCE:
+        return [topic.name for topic in topics]
+    known = node.image.topics_by_id
+    return [known[topic.topic_id].name if topic.topic_id in known else None for topic in topics]
+
+
+def _wanted(topics: list[OffsetFetchRequestTopics], names: list[str | None]) -> list[PartitionToFetch]:
+    return [
+        PartitionToFetch(name, index, None if topic.topic_id == ZERO_UUID else topic.topic_id)
+        for topic, name in zip(topics, names, strict=True)
+        if name is not None
+        for index in topic.partition_indexes
+    ]
+
+
+def _answer(
+    node: Node,
+    group: OffsetFetchRequestGroup,
+    names: list[str | None],
+    result: FetchResult | ErrorCode,
+    version: int,
+) -> OffsetFetchResponseGroup:
+    if isinstance(result, ErrorCode):
+        result = FetchResult(result)
+    if result.error is not ErrorCode.NONE:
+        return OffsetFetchResponseGroup(
+            group.group_id, _refused(group.topics or [], result.error, version), result.error
+        )
+    if group.topics is None:
+        return OffsetFetchResponseGroup(group.group_id, _all(node, result.offsets, version))
+    found = iter(result.offsets)
+    topics = []
+    for topic, name in zip(group.topics, names, strict=True):
+        if name is None:
+            topics += _refused([topic], ErrorCode.UNKNOWN_TOPIC_ID, version, always=True)
+        else:
+            partitions = [_partition(next(found)) for _ in topic.partition_indexes]
+            topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
+    return OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _all(node: Node, offsets: tuple[FetchedOffset, ...], version: int) -> list[OffsetFetchResponseTopics]:
+    topics = []
+    for name, group in groupby(offsets, key=lambda fetched: fetched.topic):
+        topic_id: UUID = ZERO_UUID
+        if version >= TOPIC_IDS_SINCE:
+            known = node.image.topics.get(name)
+            if known is None:
+                continue  # Without an id it cannot be named.
+            topic_id = known.id
+        topics.append(OffsetFetchResponseTopics(name, topic_id, [_partition(fetched) for fetched in group]))
+    return topics
+
+
+def _refused(
+    topics: list[OffsetFetchRequestTopics], code: ErrorCode, version: int, *, always: bool = False
+) -> list[OffsetFetchResponseTopics]:
+    """Where the group has no place for an error, every partition has it."""
+    if version >= GROUP_ERROR_SINCE and not always:
+        return []
+    return [
+        OffsetFetchResponseTopics(
+            topic.name,
+            topic.topic_id,
+            [
+                OffsetFetchResponsePartitions(index, _ABSENT, _ABSENT, "", error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        fetched.partition,
+        _ABSENT if fetched.offset is None else fetched.offset,
+        _ABSENT if fetched.leader_epoch is None else fetched.leader_epoch,
+        fetched.metadata,
+        fetched.error,
+    )
+
+
+def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    if version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.metadata,
+                        partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+        error_code=group.error_code,
+    )

@@ -1,0 +1,65 @@
+"""Who may write to a partition in a transaction: whom the coordinator let in, until the marker.
+
+The law: the first batch of a transaction is appended only after the coordinator has said that the partition is a part
+of it, so that nothing late can open a transaction that nobody ends. That word is good for one transactional id,
+producer id and epoch, and only until a marker of that producer is appended, be it while the answer is under way. After
+a restart nobody is let in, and the coordinator is asked again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ProducerIdentity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionGate:
+    """The gate of one partition."""
+
+    __slots__ = ("_admitted", "_asking")
+
+    def __init__(self) -> None:
+        self._admitted: dict[int, tuple[str, int]] = {}
+        self._asking: dict[int, Asking] = {}
+
+    def is_open(self, transactional_id: str, producer: ProducerIdentity) -> bool:
+        return self._admitted.get(producer.producer_id) == (transactional_id, producer.producer_epoch)
+
+    def ask(self, producer_id: int) -> Asking:
+        """The coordinator is about to be asked. ``answered`` must follow."""
+        asking = self._asking.get(producer_id)
+        if asking is None:
+            asking = self._asking[producer_id] = Asking()
+        asking.count += 1
+        return asking
+
+    def answered(self, asking: Asking, transactional_id: str, producer: ProducerIdentity, *, admitted: bool) -> bool:
+        """What the coordinator said. Returns whether that still holds: a marker may have come in between."""
+        asking.count -= 1
+        if asking.count == 0 and self._asking.get(producer.producer_id) is asking:
+            del self._asking[producer.producer_id]
+        if asking.is_over:
+            return False
+        if admitted:
+            self._admitted[producer.producer_id] = (transactional_id, producer.producer_epoch)
+        return admitted
+
+    def close(self, producer_id: int) -> None:
+        """A marker of this producer was appended."""
+        self._admitted.pop(producer_id, None)
+        asking = self._asking.pop(producer_id, None)
+        if asking is not None:
+            asking.is_over = True
+
+
+class Asking:
+    """Questions about one producer that are under way at the same time."""
+
+    __slots__ = ("count", "is_over")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_over = False

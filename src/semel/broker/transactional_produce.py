@@ -1,0 +1,127 @@
+"""The transactional part of a Produce request: before anything is appended, the coordinator is asked.
+
+A request names its transactional id, and all its transactional batches come from one producer id and epoch
+(INVALID_PRODUCER_ID_MAPPING otherwise). While the coordinator is asked, the requests behind this one are held back, so
+that the producer's batches stay in order; and what the request holds is copied, because the buffer it arrived in is
+needed for others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from semel.broker.node import Node
+from semel.broker.partitions import Partition
+from semel.broker.request import Request
+from semel.broker.transaction_admission import Refusals, admit, error_for_producer
+from semel.broker.transaction_gate import ProducerIdentity
+from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.types import TopicPartition
+from semel.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from semel.wire.records import HEADER_SIZE, parse_header
+
+logger = logging.getLogger("semel.broker")
+
+ABORTABLE_KNOWN_SINCE: Final = 11
+V2_SINCE: Final = 12
+
+
+class TransactionalProduce:
+    """``append`` is what serves the request once it is known which partitions may be written to (``check``)."""
+
+    __slots__ = ("_append", "_is_held", "_message", "_node", "_refusals", "_request", "_targets")
+
+    def __init__(
+        self,
+        node: Node,
+        request: Request,
+        message: ProduceRequest,
+        *,
+        append: Callable[[TransactionalProduce], ProduceResponse | None],
+    ) -> None:
+        self._node = node
+        self._request = request
+        self._message = message
+        self._append = append
+        self._targets: dict[TopicPartition, Partition] = {}
+        self._refusals: Refusals | None = None
+        self._is_held = False
+
+    def serve(self, name_of: Callable[[TopicProduceData], str | None]) -> ProduceResponse | None:
+        """Serve the request now, and return the response, or later. ``name_of`` names topics that may be written to."""
+        identities: dict[ProducerIdentity, None] = {}
+        for topic in self._message.topic_data:
+            name = name_of(topic)
+            for data in topic.partition_data:
+                identity = _identity(data.records)
+                partition = None if name is None else self._node.partitions.get(name, data.index)
+                if identity is not None and partition is not None:
+                    identities[identity] = None
+                    self._targets[partition.topic_partition] = partition
+        if len(identities) != 1:
+            self._refusals = dict.fromkeys(self._targets, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return self._append(self)
+        (producer,) = identities
+        assert self._message.transactional_id is not None
+        waiting = admit(
+            self._node,
+            self._message.transactional_id,
+            producer,
+            list(self._targets.values()),
+            adds=self._request.version >= V2_SINCE,
+            respond=self._admitted,
+        )
+        if self._refusals is not None:
+            return self._append(self)
+        self._is_held = True
+        self._keep_records()
+        self._request.park(waiting, hold=True)
+        return None
+
+    def check(self, topic_partition: TopicPartition) -> None:
+        """Raise KafkaError unless a transactional batch may be appended there."""
+        assert self._refusals is not None
+        if topic_partition not in self._targets:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {topic_partition} names no producer")
+        error = self._refusals.get(topic_partition, ErrorCode.NONE)
+        if error is not ErrorCode.NONE:
+            version = self._request.version
+            raise KafkaError(
+                error_for_producer(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= V2_SINCE),
+                f"{topic_partition} may not be written to in the transaction of {self._message.transactional_id}: "
+                f"its coordinator says {error.name}",
+            )
+
+    def _admitted(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        if not self._is_held:
+            return
+        request = self._request
+        try:
+            response = self._append(self)
+            if response is not None:
+                request.answer(response)
+        except Exception:
+            logger.exception("Produce v%d from %s failed while it was parked", request.version, request.peer_host)
+            request.refuse()
+
+    def _keep_records(self) -> None:
+        for topic in self._message.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+
+
+def _identity(records: bytes | bytearray | memoryview | None) -> ProducerIdentity | None:
+    """Who wrote a transactional batch. None for any other, and for what is no batch: that is refused elsewhere."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    try:
+        header = parse_header(records)
+    except DecodeError:
+        return None
+    if not header.is_transactional or not header.has_producer_id:
+        return None
+    return ProducerIdentity(header.producer_id, header.producer_epoch)

@@ -1,0 +1,160 @@
+"""What every client can be told: where the brokers are, and how patient to be with them.
+
+A setting has Kafka's name, with underscores where it is a keyword: ``Producer(bootstrap_servers=..., linger_ms=20)``.
+Values may be given as Python has them or as text; both go through the declaration, so a wrong one is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from semel.settings import AtLeast, SettingError, Settings, SettingType, declare, declared_in
+
+BOOLEAN, INT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
+STRING, LIST = SettingType.STRING, SettingType.LIST
+
+MINUTE_MS: Final = 60_000
+
+# What Kafka's clients have and these do not, and why.
+ABSENT: Final = {
+    "security.": "this version connects without TLS and without authentication",
+    "sasl.": "this version connects without authentication",
+    "ssl.": "this version connects without TLS",
+    "key.": "keys are bytes: encode them before they are handed in",
+    "value.": "values are bytes: encode them before they are handed in",
+    "interceptor.classes": "there are no interceptors",
+    "metric.reporters": "there are no reporters of metrics",
+    "metrics.": "there are no reporters of metrics",
+    "enable.metrics.push": "metrics are not pushed to the broker",
+    "client.dns.lookup": "every address that a name has is tried, as the system gives them",
+    "receive.buffer.bytes": "the system chooses the sizes of its buffers",
+    "send.buffer.bytes": "the system chooses the sizes of its buffers",
+}
+
+T = TypeVar("T")
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
+    return tuple(_address(server.strip()) for server in servers if server.strip())
+
+
+def _address(server: str) -> Address:
+    host, colon, port = server.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise SettingError("bootstrap.servers", f"bootstrap.servers has {server!r}; an address is host:port")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """The settings that producers and consumers share."""
+
+    bootstrap_servers: tuple[Address, ...] = declare(
+        "bootstrap.servers",
+        LIST,
+        (),
+        "Brokers to ask for the others: host:port, one or more.",
+        read=_addresses,
+    )
+    client_id: str = declare("client.id", STRING, "semel", "The name of this client in the broker's log lines.")
+    request_timeout_ms: int = declare(
+        "request.timeout.ms",
+        INT,
+        30_000,
+        "How long a request may go unanswered. Then its connection is closed and the request is sent again.",
+        rule=AtLeast(1),
+    )
+    retry_backoff_ms: int = declare(
+        "retry.backoff.ms",
+        LONG,
+        100,
+        "The pause before something that failed is tried again; it doubles every time.",
+        rule=AtLeast(0),
+    )
+    retry_backoff_max_ms: int = declare(
+        "retry.backoff.max.ms", LONG, 1_000, "How long that pause becomes at most.", rule=AtLeast(0)
+    )
+    reconnect_backoff_ms: int = declare(
+        "reconnect.backoff.ms",
+        LONG,
+        50,
+        "The pause before a broker is connected to again; it doubles every time.",
+        rule=AtLeast(0),
+    )
+    reconnect_backoff_max_ms: int = declare(
+        "reconnect.backoff.max.ms", LONG, 1_000, "How long that pause becomes at most.", rule=AtLeast(0)
+    )
+    socket_connection_setup_timeout_ms: int = declare(
+        "socket.connection.setup.timeout.ms",
+        LONG,
+        10_000,
+        "How long connecting may take; it doubles every time that it failed.",
+        rule=AtLeast(1),
+    )
+    socket_connection_setup_timeout_max_ms: int = declare(
+        "socket.connection.setup.timeout.max.ms", LONG, 30_000, "How long that becomes at most.", rule=AtLeast(1)
+    )
+    connections_max_idle_ms: int = declare(
+        "connections.max.idle.ms", LONG, 9 * MINUTE_MS, "After this time without a request a connection is closed."
+    )
+    metadata_max_age_ms: int = declare(
+        "metadata.max.age.ms",
+        LONG,
+        5 * MINUTE_MS,
+        "After this time the brokers are asked again who leads what, even if nothing seems to have changed.",
+        rule=AtLeast(0),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = declare(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        LONG,
+        5 * MINUTE_MS,
+        "When no known broker has answered for this long, bootstrap.servers are asked as at the beginning.",
+        rule=AtLeast(0),
+    )
+
+    def require_bootstrap_servers(self) -> None:
+        if not self.bootstrap_servers:
+            raise SettingError("bootstrap.servers", "bootstrap.servers is missing: name one broker at least, host:port")
+
+
+CLIENT_SETTINGS: Final = tuple(declared_in(ClientConfig))
+
+
+def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[str, Any]:
+    """Attributes by name, for the dataclasses that declare the settings. ``None`` means: not set."""
+    texts: dict[str, str] = {}
+    for keyword, value in keywords.items():
+        setting = settings.lookup(keyword.replace("_", "."))
+        if value is not None:
+            texts[setting.name] = _text(value)
+    return settings.attributes(texts)
+
+
+def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
+    """The settings that all clients share, as a value, and what is left."""
+    shared = {setting.attribute for setting in CLIENT_SETTINGS}
+    client = ClientConfig(**{name: value for name, value in attributes.items() if name in shared})
+    client.require_bootstrap_servers()
+    return client, {name: value for name, value in attributes.items() if name not in shared}
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case list() | tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)

@@ -1,0 +1,36 @@
+"""The hash that Kafka's Java client chooses a partition with, so that equal keys meet whoever wrote them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import unpack
+from typing import Final
+
+from semel.types import INT32_MAX
+
+_SEED: Final = 0x9747B28C
+_FACTOR: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+_KEYS_REMEMBERED: Final = 65_536
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 of 32 bits with Kafka's seed, without sign."""
+    size = len(data)
+    words = size >> 2
+    hashed = _SEED ^ size
+    for word in unpack(f"<{words}I", data[: words << 2]):
+        word = word * _FACTOR & _MASK
+        word = (word ^ word >> 24) * _FACTOR & _MASK
+        hashed = hashed * _FACTOR & _MASK ^ word
+    if rest := data[words << 2 :]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
+    hashed = (hashed ^ hashed >> 13) * _FACTOR & _MASK
+    return hashed ^ hashed >> 15
+
+
+@lru_cache(_KEYS_REMEMBERED)
+def positive_murmur2(key: bytes) -> int:
+    """The hash without its sign bit, to be divided by the number of partitions. Remembered, because keys come back."""
+    return murmur2(key) & INT32_MAX

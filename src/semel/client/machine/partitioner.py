@@ -1,0 +1,45 @@
+"""Which partition a record goes to, if its sender does not say.
+
+A record with a key goes where Kafka's Java client would send it. Records without one stay with a partition until a
+batch's worth of bytes has gone there, then move to another one, chosen by chance: so batches fill up, and partitions do
+equally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.murmur2 import positive_murmur2
+
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
+"""Of (topic, key, value, partition count), the partition."""
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    return positive_murmur2(key) % partition_count
+
+
+class StickyPartition:
+    """The partition of one topic that records without a key go to for now."""
+
+    __slots__ = ("_bytes", "_partition", "_random", "_size_bytes_max")
+
+    def __init__(self, random: Random, size_bytes_max: int) -> None:
+        self._random = random
+        self._size_bytes_max = size_bytes_max
+        self._partition: int | None = None
+        self._bytes = 0
+
+    def choose(self, topic: TopicView) -> int:
+        partition = self._partition
+        if partition is None or self._bytes >= self._size_bytes_max or partition >= len(topic.partitions):
+            partition = self._partition = self._random.choice(topic.available)
+            self._bytes = 0
+        return partition
+
+    def sent(self, size_bytes: int) -> None:
+        """A record of this size went to the chosen partition."""
+        self._bytes += size_bytes

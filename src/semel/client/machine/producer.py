@@ -1,0 +1,391 @@
+"""A producer's decisions, put together: a record comes in, finds its partition, its batch, its broker, and is settled.
+
+    add -> waiting room (no room, topic unknown) -> accumulator (batches) -> sender (requests) -> settled
+
+The law: every record that ``add`` took is settled exactly once, with where it was written or with why it was not.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from semel.client.machine.accumulator import Accumulator
+from semel.client.machine.actions import Action
+from semel.client.machine.batch import Delivery, Settlement
+from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.connections import DATA, Connections
+from semel.client.machine.coordination import Coordination
+from semel.client.machine.coordinators import Coordinators
+from semel.client.machine.metadata import Metadata
+from semel.client.machine.partition_queue import PartitionQueue
+from semel.client.machine.partitioner import Partitioner, StickyPartition, partition_of_key
+from semel.client.machine.producer_id import ProducerId
+from semel.client.machine.promise import Promise
+from semel.client.machine.sender import Sender
+from semel.client.machine.sequences import Numbering
+from semel.client.machine.transaction import Transaction
+from semel.client.machine.waiting_room import WaitingRecord, WaitingRoom
+from semel.client.producer_config import ProducerConfig
+from semel.errors import (
+    AbortableError,
+    ErrorCode,
+    Family,
+    FatalError,
+    KafkaError,
+    StateError,
+    TimedOut,
+    UnsupportedVersion,
+    client_error,
+    family_of,
+)
+from semel.types import Buffer
+from semel.wire.records import HEADER_SIZE, Headers
+
+_NEVER: Final = float("inf")
+
+# A record's own lengths and deltas take this much at most.
+_RECORD_OVERHEAD_BYTES: Final = 26
+_HEADER_OVERHEAD_BYTES: Final = 10
+
+
+class ProducerMachine:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        random: Random,
+        *,
+        partitioner: Partitioner | None = None,
+        software_version: str = "0",
+    ) -> None:
+        self._config = config
+        self._random = random
+        self._partitioner = partitioner
+        self._connections = Connections(
+            config.client,
+            random,
+            in_flight_max=config.max_in_flight_requests_per_connection,
+            software_version=software_version,
+        )
+        self._metadata = Metadata(
+            config.client, self._connections, random, lane=DATA, idle_ms=config.metadata_max_idle_ms
+        )
+        self._metadata_seen = 0
+        self._accumulator = Accumulator(config)
+        self._room = WaitingRoom(config.buffer_memory)
+        self._sticky: dict[str, StickyPartition] = {}
+        self._asked_topics: dict[str, Promise[TopicView]] = {}
+        self._closing = False
+        self._deadline_ms = _NEVER
+        self.error: KafkaError | None = None
+        self.transaction: Transaction | None = None
+        self._producer_id: ProducerId | None = None
+        numbering: Numbering | None = None
+        if config.transactional_id is not None:
+            numbering = self.transaction = Transaction(
+                config.transactional_id, features=lambda: self._connections.features
+            )
+            self._coordinators = Coordinators(
+                config.client,
+                self._connections,
+                self._metadata,
+                random,
+                lane=DATA,
+                refused=lambda key, error: self._coordination.refused(key, error),
+            )
+            self._coordination = Coordination(config, self.transaction, self._connections, self._coordinators, random)
+        elif config.enable_idempotence:
+            numbering = self._producer_id = ProducerId(config.client, self._connections, random, fatal=self._fatal)
+        self._sender = Sender(config, self._accumulator, self._metadata, self._connections, random, numbering)
+
+    # Records
+
+    def add(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp: int,
+        delivery: Delivery,
+        now_ms: float,
+    ) -> bool:
+        """Take a record. Says whether ``poll`` has something new to do.
+
+        Raises, and takes nothing, if this producer may not send now or the record is larger than a request may be.
+        """
+        if self.transaction is not None:
+            self.transaction.check_may_send()
+        if self._closing or self.error is not None:
+            self._raise_why_not()
+        size_bytes = _RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size_bytes += sum(_HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
+        if size_bytes + HEADER_SIZE > self._config.max_request_size:
+            raise AbortableError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size_bytes} bytes for {topic} was not sent: max.request.size is "
+                f"{self._config.max_request_size}. Raise it, or send less; the producer can go on",
+            )
+        must_wait = self._room.has_line or self._used_bytes >= self._config.buffer_memory
+        queue = None if must_wait else self._queue_for(topic, key, value, partition, size_bytes, now_ms)
+        if queue is not None:
+            return self._accumulator.append(queue, timestamp, key, value, headers, delivery, now_ms)
+        # What has to wait is copied, if its owner could still change it.
+        copied = value if value is None or type(value) is bytes else bytes(memoryview(value))
+        deadline_ms = now_ms + self._config.max_block_ms
+        record = WaitingRecord(topic, copied, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms)
+        if must_wait:
+            self._room.wait_for_room(record)
+        else:
+            self._room.wait_for_topic(record)
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records wait for room: time to slow down."""
+        return self._room.has_line
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record is settled."""
+        return not self._accumulator.active and self._room.is_empty
+
+    def flush(self) -> Promise[None]:
+        """Send everything now, without lingering; kept when all that was added before is settled."""
+        flush = self._accumulator.flush()
+        for record in self._room.records():
+            flush.wait_for_one_more()
+            record.flushes.append(flush)
+        flush.one_is_settled()
+        return flush.promise
+
+    def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
+        """The topic, once it is known."""
+        promise = self._asked_topics.get(topic)
+        if promise is None:
+            promise = Promise()
+            view = self._metadata.view.topics.get(topic)
+            self._metadata.want(topic, now_ms)
+            if view is not None and view.partitions:
+                promise.fulfil(view)
+            else:
+                self._asked_topics[topic] = promise
+        return promise
+
+    def take_settled(self) -> list[Settlement]:
+        settled, self._sender.settled = self._sender.settled, []
+        return settled
+
+    def close(self) -> None:
+        """Take no more records; what is there leaves without lingering."""
+        self._closing = True
+
+    def shut(self, now_ms: float) -> None:
+        """Give up what is left, and every connection."""
+        self._closing = True
+        closed = AbortableError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before this was acknowledged")
+        self._give_up(closed, also_on_wire=True)
+        if self.transaction is not None:
+            self.transaction.fatal(FatalError(closed.code, "the producer is closed"))
+        self._connections.close("the producer was closed", now_ms)
+
+    @property
+    def waiting_for(self) -> str:
+        """What keeps this producer from going on, for a person."""
+        if self.transaction is not None and self._coordination.waiting_for is not None:
+            return self._coordination.waiting_for
+        return "records to be acknowledged" if not self.is_idle else "the brokers"
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> list[Action]:
+        try:
+            self._poll(now_ms)
+        except UnsupportedVersion as error:
+            self._fatal(error)
+        urgent = self._is_urgent
+        self._deadline_ms = min(
+            self._connections.next_deadline_ms(now_ms),
+            self._metadata.next_deadline_ms(now_ms),
+            self._room.next_deadline_ms(),
+            self._sender.next_deadline_ms(now_ms, urgent=urgent),
+            _NEVER if self._producer_id is None else self._producer_id.next_deadline_ms(now_ms),
+            _NEVER if self.transaction is None else self._coordination.next_deadline_ms(now_ms),
+            _NEVER if self.transaction is None else self._coordinators.next_deadline_ms(now_ms),
+        )
+        return self._connections.take_actions()
+
+    def connected(self, connection: int, now_ms: float) -> None:
+        self._connections.connected(connection, now_ms)
+
+    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
+        self._connections.received(connection, frame, now_ms)
+
+    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
+        self._connections.disconnected(connection, reason, now_ms)
+
+    def next_deadline_ms(self) -> float:
+        return self._deadline_ms
+
+    # Inside
+
+    def _poll(self, now_ms: float) -> None:
+        self._connections.poll(now_ms)
+        self._metadata.poll(now_ms)
+        if self._producer_id is not None:
+            self._producer_id.poll(now_ms)
+        self._look_at_metadata(now_ms)
+        self._leave_room(now_ms)
+        if self.transaction is not None and self.transaction.drops_batches:
+            self._give_up(self.transaction.error or _aborted())
+        self._sender.poll(now_ms, urgent=self._is_urgent)
+        if self._room.has_line:
+            self._leave_room(now_ms)
+        if self.transaction is not None:
+            self._coordination.poll(now_ms, is_settled=self.is_idle)
+            if self.transaction.error is not None and isinstance(self.transaction.error, FatalError):
+                self._fatal(self.transaction.error)
+
+    @property
+    def _is_urgent(self) -> bool:
+        committing = self.transaction is not None and self.transaction.is_ending
+        return committing or self._closing or self._room.has_line
+
+    @property
+    def _used_bytes(self) -> int:
+        return self._accumulator.buffered_bytes + self._room.reserved_bytes
+
+    def _queue_for(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, size_bytes: int, now_ms: float
+    ) -> PartitionQueue | None:
+        """The queue that a record belongs to; ``None`` if its topic or its partition is not known yet."""
+        self._metadata.want(topic, now_ms)
+        view = self._metadata.view.topics.get(topic)
+        if view is None or not view.partitions or self._room.awaits(topic):
+            return None
+        count = len(view.partitions)
+        if partition is None:
+            partition = self._choose(view, key, value, size_bytes)
+        elif not 0 <= partition < count:
+            if partition < 0:
+                raise ValueError(f"partition {partition} of {topic}: partitions are counted from 0")
+            self._metadata.outdated()
+            return None
+        return self._accumulator.queues(topic, count)[partition]
+
+    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
+        count = len(view.partitions)
+        if self._partitioner is not None:
+            chosen = self._partitioner(view.name, key, value, count)
+            if not 0 <= chosen < count:
+                raise ValueError(
+                    f"the partitioner chose {chosen} for a record of {view.name}, which has {count} partitions"
+                )
+            return chosen
+        if key is not None and not self._config.partitioner_ignore_keys:
+            return partition_of_key(key, count)
+        sticky = self._sticky.get(view.name)
+        if sticky is None:
+            sticky = self._sticky[view.name] = StickyPartition(self._random, self._config.batch_size)
+        chosen = sticky.choose(view)
+        sticky.sent(size_bytes)
+        return chosen
+
+    def _look_at_metadata(self, now_ms: float) -> None:
+        """After an answer: place those who waited for a topic, or tell them that it will not come."""
+        if self._metadata_seen == self._metadata.updates:
+            return
+        self._metadata_seen = self._metadata.updates
+        for topic in dict.fromkeys((*self._room.topics, *self._asked_topics)):
+            view = self._metadata.view.topics.get(topic)
+            if view is None:
+                continue
+            if view.error != ErrorCode.NONE and family_of(view.error) is not Family.RETRIABLE:
+                self._refuse_topic(topic, view.error)
+            elif view.partitions:
+                for record in self._room.take_topic(topic):
+                    self._place(record, now_ms)
+                promise = self._asked_topics.pop(topic, None)
+                if promise is not None:
+                    promise.fulfil(view)
+
+    def _refuse_topic(self, topic: str, code: ErrorCode) -> None:
+        error = client_error(code, f"topic {topic!r} cannot be written to: the broker answered {code.name}")
+        for record in self._room.take_topic(topic):
+            self._refuse(record, error)
+        promise = self._asked_topics.pop(topic, None)
+        if promise is not None:
+            promise.fail(error)
+        self._metadata.forget(topic)
+
+    def _leave_room(self, now_ms: float) -> None:
+        for record, waited_for in self._room.take_expired(now_ms):
+            self._refuse(record, self._waited_too_long(record, waited_for))
+        while self._room.has_line and self._used_bytes < self._config.buffer_memory:
+            self._place(self._room.next_in_line(), now_ms)
+
+    def _place(self, record: WaitingRecord, now_ms: float) -> None:
+        try:
+            queue = self._queue_for(record.topic, record.key, record.value, record.partition, record.size_bytes, now_ms)
+        except Exception as error:  # The partitioner is somebody else's code, and its caller has long gone on.
+            self._refuse(record, error)
+            return
+        if queue is None:
+            self._room.wait_for_topic(record)
+            return
+        self._accumulator.append(
+            queue, record.timestamp, record.key, record.value, record.headers, record.delivery, now_ms
+        )
+        batch = queue.waiting[-1]
+        for flush in record.flushes:
+            if flush in batch.flushes:
+                flush.one_is_settled()
+            else:
+                batch.flushes.append(flush)
+
+    def _refuse(self, record: WaitingRecord, error: Exception) -> None:
+        self._sender.settled.append(
+            Settlement(record.topic, record.partition, [record.delivery], [record.timestamp], error)
+        )
+        for flush in record.flushes:
+            flush.one_is_settled()
+        if self.transaction is not None:
+            failure = error if isinstance(error, KafkaError) else AbortableError(ErrorCode.INVALID_RECORD, str(error))
+            self.transaction.failed(failure, was_numbered=False)
+
+    def _waited_too_long(self, record: WaitingRecord, waited_for: str) -> TimedOut:
+        view = self._metadata.view.topics.get(record.topic)
+        answer = f"; the broker answered {view.error.name}" if view is not None and view.error else ""
+        return TimedOut(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"a record for {record.topic} was not sent: it waited for {waited_for} longer than max.block.ms "
+            f"({self._config.max_block_ms} ms){answer}",
+        )
+
+    def _give_up(self, error: Exception, *, also_on_wire: bool = False) -> None:
+        for record, _ in self._room.take_all():
+            self._refuse(record, error)
+        self._sender.give_up(error, also_on_wire=also_on_wire)
+
+    def _fatal(self, error: Exception) -> None:
+        if self.error is not None:
+            return
+        assert isinstance(error, KafkaError)
+        self.error = error
+        if self.transaction is not None:
+            self.transaction.fatal(error)
+        for promise in self._asked_topics.values():
+            promise.fail(error)
+        self._asked_topics.clear()
+        self._give_up(error, also_on_wire=True)
+
+    def _raise_why_not(self) -> None:
+        if self.error is not None:
+            raise type(self.error)(self.error.code, self.error.message) from self.error
+        raise StateError("send: the producer is closed")
+
+
+def _aborted() -> AbortableError:
+    return AbortableError(ErrorCode.TRANSACTION_ABORTABLE, "not written: the transaction was aborted")

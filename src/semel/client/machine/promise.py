@@ -1,0 +1,50 @@
+"""Something that will be known later, for code that cannot wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """Settled once, with a value or an error. Whoever asks to be told is told then, or at once if it is settled."""
+
+    __slots__ = ("_listeners", "_value", "error", "settled")
+
+    def __init__(self) -> None:
+        self.settled = False
+        self.error: Exception | None = None
+        self._value: T | None = None
+        self._listeners: list[Callable[[Promise[T]], None]] = []
+
+    @property
+    def value(self) -> T:
+        """The value; raises the error if that is what it became."""
+        assert self.settled, "the promise is not settled yet"
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]
+
+    def fulfil(self, value: T) -> None:
+        if not self.settled:
+            self._value = value
+            self._settle()
+
+    def fail(self, error: Exception) -> None:
+        if not self.settled:
+            self.error = error
+            self._settle()
+
+    def then(self, listener: Callable[[Promise[T]], None]) -> None:
+        if self.settled:
+            listener(self)
+        else:
+            self._listeners.append(listener)
+
+    def _settle(self) -> None:
+        self.settled = True
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self)

@@ -1,0 +1,370 @@
+"""``semel.Producer``: sends records exactly once, alone or in transactions. With threads: ``semel.blocking``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from semel import __version__
+from semel.client.deliveries import Delivery, settle
+from semel.client.driver import Driver
+from semel.client.machine.partitioner import Partitioner
+from semel.client.machine.producer import ProducerMachine
+from semel.client.machine.promise import Promise
+from semel.client.machine.sequences import Identity
+from semel.client.machine.transaction import Transaction
+from semel.client.machine.transaction_states import TransactionState
+from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, as_headers, as_offsets
+from semel.client.producer_config import ProducerConfig
+from semel.client.values import ProducerIdentity, RecordMetadata
+from semel.clock import Clock, SystemClock
+from semel.errors import AbortableError, ErrorCode, StateError, TimedOut
+from semel.net.network import Network, SystemNetwork
+
+T = TypeVar("T")
+
+
+class Producer:
+    """Sends records to Kafka or Semel.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            await producer.send("orders", b"{...}", key=b"customer-7")
+
+    Settings are Kafka's, as keywords with underscores, with Kafka's defaults. Without any, every record is written once
+    and in order per partition, whatever is lost on the way. With ``transactional_id``, ``async with`` also runs
+    ``init``, and records are sent in transactions:
+
+        async with Producer(bootstrap_servers="localhost:9092", transactional_id="billing-1") as producer:
+            async with producer.transaction():
+                producer.send("invoices", invoice)
+                producer.send("ledger", entry)
+
+    ``partitioner`` is a function of (topic, key, value, partition count) that gives the partition. ``network``,
+    ``clock`` and ``random`` are for simulations. A producer belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        partitioner: Partitioner | None = None,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        guard: AbstractContextManager[Any] | None = None,
+        **settings: object,
+    ) -> None:
+        self._config = ProducerConfig.load(settings)
+        self._network = network or SystemNetwork()
+        self._clock = clock or SystemClock()
+        self._guard = guard or nullcontext()
+        self._machine = ProducerMachine(
+            self._config, random or SystemRandom(), partitioner=partitioner, software_version=__version__
+        )
+        self._driver: Driver | None = None
+        self._drains: list[asyncio.Future[None]] = []
+        self._closed = False
+
+    async def __aenter__(self) -> Producer:
+        self._running()
+        if self._machine.transaction is not None:
+            try:
+                await self.init()
+            except BaseException:
+                await self.close(timeout_ms=0)
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self._config.client.bootstrap_servers))
+        transaction = self._machine.transaction
+        state = "closed" if self._closed else "open" if transaction is None else transaction.state.value
+        name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
+        return f"<Producer {servers}{name} {state}>"
+
+    # Records
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: HeadersLike = (),
+        timestamp: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send a record; await what is returned to know where it was written.
+
+        The record is taken at once, and sent together with others. If the buffer is full it waits for room, up to
+        ``max_block_ms``; a sender that awaits nothing should await ``drain`` now and then. Cancelling the future does
+        not take the record back.
+        """
+        future: asyncio.Future[RecordMetadata] = (self._driver or self._running()).loop.create_future()
+        if self.enqueue(future, topic, value, key, partition, headers, timestamp):
+            assert self._driver is not None
+            self._driver.wake()
+        return future
+
+    def enqueue(
+        self,
+        delivery: Delivery,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: HeadersLike,
+        timestamp: int | None,
+    ) -> bool:
+        """What ``send`` is made of, for those who bring their own future. Says whether the driver must be woken."""
+        try:
+            return self._machine.add(
+                topic,
+                value,
+                # bytes(7) would be seven zeros; memoryview takes what holds bytes, and nothing else.
+                key if key is None or type(key) is bytes else bytes(memoryview(key)),
+                partition,
+                as_headers(headers) if headers else (),
+                self._clock.now_ms() if timestamp is None else timestamp,
+                delivery,
+                self._clock.monotonic_ms(),
+            )
+        except TypeError as error:
+            raise TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}") from None
+
+    async def drain(self) -> None:
+        """Wait while records wait for room in the buffer. Returns at once if there is room."""
+        while self._machine.is_full:
+            future: asyncio.Future[None] = self._running().loop.create_future()
+            self._drains.append(future)
+            await future
+
+    async def flush(self) -> None:
+        """Send what was sent so far without lingering, and wait until all of it is settled.
+
+        It raises nothing for single records: their futures do. But within a transaction, once something has failed,
+        it raises the error that ``commit`` would raise.
+        """
+        self._running()
+        with self._guard:
+            promise = self._machine.flush()
+        await self._settled(promise)
+        transaction = self._machine.transaction
+        if transaction is not None and transaction.error is not None:
+            transaction.raise_error()
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has. Asking may create it, as sending does."""
+        with self._guard:
+            promise = self._machine.know_topic(topic, self._clock.monotonic_ms())
+        view = await self._within_max_block(promise, f"partitions_for({topic!r})")
+        return len(view.partitions)
+
+    # Transactions
+
+    async def init(self) -> None:
+        """Take over the transactional id: whoever used it before is fenced, and what they left open is aborted."""
+        transaction = self._transaction("init")
+        with self._guard:
+            promise = transaction.init()
+        await self._within_max_block(promise, "init")
+
+    def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        """Instead of ``init``: write within the transaction of a producer that has this ``identity``.
+
+        Only its owner can commit or abort it. This producer never asks for an epoch of its own; whatever fails here,
+        the owner has to know, and to abort. To be attached again, to the next transaction, it must have been flushed.
+        """
+        transaction = self._transaction("attach")
+        self._running()
+        with self._guard:
+            transaction.attach(
+                Identity(producer_id, producer_epoch), transaction_version, is_idle=self._machine.is_idle
+            )
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """Under which producer id and epoch this producer writes now; another one can be attached to it."""
+        return self._transaction("identity").producer_identity
+
+    def begin(self) -> None:
+        """Begin a transaction. Nothing is asked of the broker before something is sent."""
+        transaction = self._transaction("begin")
+        with self._guard:
+            transaction.begin()
+
+    async def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
+        """Commit a consumer group's offsets as part of the transaction.
+
+        ``offsets`` maps partitions to the offset of the next record to read. ``group`` is a group id, or a
+        ``GroupMetadata``, with which a member that has lost its partitions is refused.
+        """
+        transaction = self._transaction("send_offsets")
+        with self._guard:
+            promise = transaction.send_offsets(as_group(group), as_offsets(offsets))
+        await self._within_max_block(promise, "send_offsets")
+
+    async def commit(self) -> None:
+        """Send what is left, then commit. Returns when the outcome is final.
+
+        ``AbortableError``: something failed; nothing of the transaction will be seen once ``abort`` was called.
+        ``TimedOut``: not decided within ``max_block_ms``, and still pursued; call ``commit`` again to wait on.
+        """
+        transaction = self._transaction("commit")
+        with self._guard:
+            promise = transaction.commit()
+        await self._within_max_block(promise, "commit")
+
+    async def abort(self) -> None:
+        """Give up the transaction: nothing of it will be seen. What was not sent yet is dropped."""
+        transaction = self._transaction("abort")
+        with self._guard:
+            promise = transaction.abort()
+        await self._within_max_block(promise, "abort")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Producer]:
+        """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
+
+        A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and goes on.
+        """
+        self.begin()
+        try:
+            yield self
+        except BaseException:
+            await self._abort_if_possible()
+            raise
+        try:
+            await self.commit()
+        except AbortableError:
+            await self._abort_if_possible()
+            raise
+
+    # The end
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Wait until everything that was sent is settled, then disconnect. An open transaction is aborted.
+
+        After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        driver = self._driver
+        with self._guard:
+            self._machine.close()
+        if driver is not None:
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self._finish(driver)
+            except TimeoutError:
+                pass
+        with self._guard:
+            self._machine.shut(self._clock.monotonic_ms())
+        if driver is not None:
+            driver.turn()
+            await driver.close()
+
+    async def _finish(self, driver: Driver) -> None:
+        transaction = self._machine.transaction
+        if transaction is None or transaction.is_attached:
+            driver.wake()
+            with self._guard:
+                promise = self._machine.flush()
+            await self._settled(promise)
+            return
+        if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
+            with self._guard:
+                ending = (
+                    transaction.commit() if transaction.state is TransactionState.COMMITTING else transaction.abort()
+                )
+        elif transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            with self._guard:
+                ending = transaction.abort()
+        else:
+            return
+        try:
+            await self._within_max_block(ending, "close")
+        except Exception:
+            return  # It was tried; the coordinator aborts what is left open when its time is over.
+
+    # Inside
+
+    def _running(self) -> Driver:
+        """The driver, in the loop that this is called from first."""
+        if self._closed:
+            raise StateError("the producer is closed")
+        if self._driver is None:
+            self._driver = Driver(
+                self._machine, network=self._network, clock=self._clock, guard=self._guard, turned=self._turned
+            )
+            self._driver.wake()
+        return self._driver
+
+    def _turned(self) -> None:
+        with self._guard:
+            settled = self._machine.take_settled()
+        for settlement in settled:
+            settle(settlement)
+        if self._drains and not self._machine.is_full:
+            drains, self._drains = self._drains, []
+            for future in drains:
+                if not future.done():
+                    future.set_result(None)
+
+    def _transaction(self, call: str) -> Transaction:
+        if self._closed:
+            raise StateError(f"{call}: the producer is closed")
+        transaction = self._machine.transaction
+        if transaction is None:
+            raise StateError(f"{call}: this producer has no transactional.id, so it has no transactions")
+        return transaction
+
+    async def _settled(self, promise: Promise[T]) -> T:
+        driver = self._driver or self._running()
+        future: asyncio.Future[T] = driver.loop.create_future()
+
+        def told(settled: Promise[T]) -> None:
+            if not future.done():
+                if settled.error is None:
+                    future.set_result(settled.value)
+                else:
+                    future.set_exception(settled.error)
+
+        with self._guard:
+            promise.then(told)
+        driver.wake()
+        return await future
+
+    async def _within_max_block(self, promise: Promise[T], call: str) -> T:
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                return await self._settled(promise)
+        except TimeoutError:
+            self._raise_timed_out(call)
+
+    def _raise_timed_out(self, call: str) -> NoReturn:
+        raise TimedOut(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"{call} did not finish within max.block.ms ({self._config.max_block_ms} ms), while waiting for "
+            f"{self._machine.waiting_for}. It is still being tried: call {call} again to wait on",
+        ) from None
+
+    async def _abort_if_possible(self) -> None:
+        transaction = self._machine.transaction
+        assert transaction is not None
+        if self._closed or transaction.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            return
+        try:
+            await self.abort()
+        except Exception:
+            # The error that led here is the one to raise; a transaction that cannot be aborted now ends by its timeout.
+            return

@@ -1,0 +1,67 @@
+"""Committed offsets: by group, and findable by topic, so that neither a request nor the end of a topic searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from semel.coordinator.group.records import OffsetCommit, OffsetKey
+
+
+class StoredOffset(NamedTuple):
+    """A commit and where it stands in the log: of two for one partition, the higher one counts."""
+
+    commit: OffsetCommit
+    log_offset: int
+
+
+Offsets: TypeAlias = dict[int, StoredOffset]
+
+_NO_TOPICS: Final[Mapping[str, Offsets]] = MappingProxyType({})
+
+
+class CommittedOffsets:
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, Offsets]] = {}
+        # Its values are ordered sets: the order of a real one differs between runs, and it would get into the log.
+        self._groups_of_topic: dict[str, dict[str, None]] = {}
+
+    def __contains__(self, key: OffsetKey) -> bool:
+        return self.get(key) is not None
+
+    def get(self, key: OffsetKey) -> StoredOffset | None:
+        offsets = self._topics.get(key.group_id, _NO_TOPICS).get(key.topic)
+        return None if offsets is None else offsets.get(key.partition)
+
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self._topics
+
+    def of_group(self, group_id: str) -> Iterator[StoredOffset]:
+        for offsets in self._topics.get(group_id, _NO_TOPICS).values():
+            yield from offsets.values()
+
+    def of_topic(self, topic: str) -> Iterator[StoredOffset]:
+        for group_id in self._groups_of_topic.get(topic, ()):
+            yield from self._topics[group_id][topic].values()
+
+    def put(self, stored: StoredOffset) -> None:
+        group_id, topic, partition = stored.commit.key
+        topics = self._topics.setdefault(group_id, {})
+        if topic not in topics:
+            topics[topic] = {}
+            self._groups_of_topic.setdefault(topic, {})[group_id] = None
+        topics[topic][partition] = stored
+
+    def remove(self, key: OffsetKey) -> None:
+        if key not in self:
+            return
+        group_id, topic, partition = key
+        topics, groups = self._topics[group_id], self._groups_of_topic[topic]
+        del topics[topic][partition]
+        if not topics[topic]:
+            del topics[topic], groups[group_id]
+        if not topics:
+            del self._topics[group_id]
+        if not groups:
+            del self._groups_of_topic[topic]

@@ -1,0 +1,266 @@
+"""Records of ``__consumer_offsets``, as values: what an offset shard remembers, and what it writes.
+
+``encode`` and ``decode`` go to Kafka's bytes and back. The law of reading: a kind of record that nobody here serves is
+passed over, because a newer or an older broker may have left it; a record of a kind that is served and cannot be read
+is an error, because passing it over would move a group back to an older offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cache
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
+
+from semel.coordinator.group.formats import (
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    Kind,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from semel.errors import DecodeError
+from semel.types import ZERO_UUID, Buffer
+from semel.wire.codec import decoder, encoder
+from semel.wire.schema import versions_of
+
+logger = logging.getLogger(__name__)
+
+# An explicit expiry has a place in version 1 only; everything else is written in the newest version, as Kafka does.
+_VALUE_WITH_EXPIRY: Final = 1
+_VALUE: Final = 4
+_GROUP_METADATA_VALUE: Final = 3
+
+_VERSION: Final = Struct(">h")
+
+T = TypeVar("T")
+
+
+class OffsetKey(NamedTuple):
+    """Which offset: of which group, for which partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """How far a group has read a partition."""
+
+    key: OffsetKey
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+    committed_ms: int
+    expires_ms: int | None = None
+    """Only when the client asked for a retention of its own."""
+    topic_id: UUID | None = None
+
+    def expiring(self, expires_ms: int) -> OffsetCommit:
+        """The same with an explicit expiry, and without what has no place beside one in the log.
+
+        If it were remembered until the next load, the load would change what is remembered.
+        """
+        return replace(self, expires_ms=expires_ms, leader_epoch=None, topic_id=None)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetTombstone:
+    """No offset is committed there, nor pending: it expired, or it, its group or its topic was deleted."""
+
+    key: OffsetKey
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A group of the classic protocol, as of its last completed rebalance."""
+
+    group_id: str
+    protocol_type: str
+    """Empty for a group that only stores offsets."""
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_changed_ms: int | None
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTombstone:
+    group_id: str
+
+
+GroupRecord: TypeAlias = OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone
+
+
+def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value; a tombstone's value is ``None``."""
+    match record:
+        case OffsetCommit():
+            version = _VALUE if record.expires_ms is None else _VALUE_WITH_EXPIRY
+            return _offset_key(record.key), _versioned(_offset_value(record), version)
+        case OffsetTombstone():
+            return _offset_key(record.key), None
+        case GroupMetadata():
+            return _group_key(record.group_id), _versioned(_group_value(record), _GROUP_METADATA_VALUE)
+        case GroupTombstone():
+            return _group_key(record.group_id), None
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
+    """The record, or ``None`` if it is of a kind that is not served here. Raises ``DecodeError`` if it is malformed."""
+    if key is None:
+        raise DecodeError("a record of __consumer_offsets without a key; every kind has one")
+    kind = _version(key, "key")
+    if kind in (Kind.LEGACY_OFFSET_COMMIT, Kind.OFFSET_COMMIT):
+        offset_key = _offset_key_from(decoder(OffsetCommitKey, kind)(key, _VERSION.size))
+        if value is None:
+            return OffsetTombstone(offset_key)
+        return _offset_commit_from(offset_key, _value(OffsetCommitValue, value))
+    if kind == Kind.GROUP_METADATA:
+        group_id = decoder(GroupMetadataKey, kind)(key, _VERSION.size).group
+        if value is None:
+            return GroupTombstone(group_id)
+        return _group_metadata_from(group_id, _value(GroupMetadataValue, value))
+    _passed_over(kind)
+    return None
+
+
+# -- to bytes
+
+
+def _offset_key(key: OffsetKey) -> bytes:
+    return _versioned(OffsetCommitKey(key.group_id, key.topic, key.partition), Kind.OFFSET_COMMIT)
+
+
+def _offset_value(record: OffsetCommit) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=record.offset,
+        leader_epoch=_or_minus_one(record.leader_epoch),
+        metadata=record.metadata,
+        commit_timestamp=record.committed_ms,
+        expire_timestamp=_or_minus_one(record.expires_ms),
+        topic_id=record.topic_id or ZERO_UUID,
+    )
+
+
+def _group_key(group_id: str) -> bytes:
+    return _versioned(GroupMetadataKey(group_id), Kind.GROUP_METADATA)
+
+
+def _group_value(record: GroupMetadata) -> GroupMetadataValue:
+    return GroupMetadataValue(
+        protocol_type=record.protocol_type,
+        generation=record.generation,
+        protocol=record.protocol,
+        leader=record.leader,
+        current_state_timestamp=_or_minus_one(record.state_changed_ms),
+        members=[
+            GroupMetadataMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=_or_minus_one(member.rebalance_timeout_ms),
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in record.members
+        ],
+    )
+
+
+def _versioned(message: object, version: int) -> bytes:
+    return bytes(encoder(type(message), version)(message, bytearray(_VERSION.pack(version)), None))
+
+
+def _or_minus_one(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+# -- from bytes
+
+
+def _offset_key_from(key: OffsetCommitKey) -> OffsetKey:
+    return OffsetKey(key.group, key.topic, key.partition)
+
+
+def _offset_commit_from(key: OffsetKey, value: OffsetCommitValue) -> OffsetCommit:
+    return OffsetCommit(
+        key,
+        offset=value.offset,
+        leader_epoch=_or_none(value.leader_epoch),
+        metadata=value.metadata,
+        committed_ms=value.commit_timestamp,
+        expires_ms=_or_none(value.expire_timestamp),
+        topic_id=None if value.topic_id == ZERO_UUID else value.topic_id,
+    )
+
+
+def _group_metadata_from(group_id: str, value: GroupMetadataValue) -> GroupMetadata:
+    return GroupMetadata(
+        group_id,
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        state_changed_ms=_or_none(value.current_state_timestamp),
+        members=tuple(
+            Member(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=_or_none(member.rebalance_timeout),
+                session_timeout_ms=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ),
+    )
+
+
+def _value(value_class: type[T], value: Buffer) -> T:
+    version = _version(value, value_class.__name__)
+    versions = versions_of(value_class)
+    if not versions.first <= version <= versions.last:
+        raise DecodeError(
+            f"{value_class.__name__} of version {version}; {versions.first} to {versions.last} can be read"
+        )
+    return decoder(value_class, version)(value, _VERSION.size)
+
+
+def _version(data: Buffer, name: str) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"{name} of {len(data)} bytes in __consumer_offsets; it begins with a version of two bytes")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _or_none(number: int) -> int | None:
+    return None if number == -1 else number
+
+
+@cache
+def _passed_over(kind: int) -> None:
+    """One line for each kind, not for each record: a log may hold millions."""
+    name = next((known.name for known in Kind if known == kind), "unknown")
+    logger.warning("records of kind %d (%s) in __consumer_offsets are not served and passed over", kind, name)

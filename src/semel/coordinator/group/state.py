@@ -1,0 +1,59 @@
+"""What an offset shard remembers. Nothing changes it but ``replay`` and ``replay_marker``, in the order of the log."""
+
+from __future__ import annotations
+
+from semel.coordinator.group.committed import CommittedOffsets, StoredOffset
+from semel.coordinator.group.expiry import GroupsToLookAt
+from semel.coordinator.group.membership import Groups, Membership
+from semel.coordinator.group.pending import PendingOffsets
+from semel.coordinator.group.recorded_groups import SIMPLE_GROUP
+from semel.coordinator.group.records import GroupMetadata, GroupRecord, OffsetCommit, OffsetTombstone
+from semel.coordinator.group.settings import OffsetSettings
+
+
+class OffsetState:
+    def __init__(self, settings: OffsetSettings, groups: Groups) -> None:
+        self.settings = settings
+        self.groups = groups
+        self.committed = CommittedOffsets()
+        self.pending = PendingOffsets()
+        self.to_look_at = GroupsToLookAt()
+
+    def membership(self, group_id: str) -> Membership | None:
+        """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
+        membership = self.groups.membership(group_id)
+        if membership is None and (self.committed.has_group(group_id) or self.pending.has_group(group_id)):
+            return SIMPLE_GROUP
+        return membership
+
+    def replay(self, record: GroupRecord, offset: int, producer_id: int | None, producer_epoch: int | None) -> None:
+        match record:
+            case OffsetCommit() if producer_id is not None:
+                assert producer_epoch is not None, f"a transaction of producer {producer_id} without an epoch"
+                self.pending.put(producer_id, producer_epoch, StoredOffset(record, offset))
+            case OffsetCommit():
+                self._put(StoredOffset(record, offset))
+            case OffsetTombstone(key):
+                self.committed.remove(key)
+                self.pending.remove(key)
+            case _:
+                self.groups.replay(record)
+                if isinstance(record, GroupMetadata):
+                    # How long its offsets stay may have changed, in either direction: the next sweep finds out.
+                    self.to_look_at.add(record.group_id, 0)
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        for stored in self.pending.end(producer_id):
+            if not committed:
+                continue
+            # A plain commit may have come between the transaction's offset and its marker. Compaction keeps the higher
+            # one, so the lower one must not count now either: the next load would move the group.
+            known = self.committed.get(stored.commit.key)
+            if known is None or stored.log_offset > known.log_offset:
+                self._put(stored)
+
+    def _put(self, stored: StoredOffset) -> None:
+        self.committed.put(stored)
+        commit = stored.commit
+        due_ms = commit.committed_ms + self.settings.retention_ms if commit.expires_ms is None else commit.expires_ms
+        self.to_look_at.add(commit.key.group_id, due_ms)

@@ -1,0 +1,27 @@
+"""Which partition of an internal topic a transactional id or a group belongs to, as every Kafka broker reckons it.
+
+The law: the number never changes for an id, here or in Kafka, or its state would be looked for where it is not.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+_CODE_UNIT: Final = Struct("<H")
+_INT32: Final = 2**32
+_INT32_MIN: Final = -(2**31)
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """The one of ``partitions`` that holds a transactional id or a group id."""
+    hashed = java_hash(key)
+    return (0 if hashed == _INT32_MIN else abs(hashed)) % partitions
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 code units, in 32 bits with overflow."""
+    hashed = 0
+    for (unit,) in _CODE_UNIT.iter_unpack(text.encode("utf-16-le")):
+        hashed = (31 * hashed + unit) % _INT32
+    return hashed - _INT32 if hashed >= _INT32 // 2 else hashed

@@ -1,0 +1,76 @@
+"""ListTransactions: which transactions to show.
+
+What only open transactions can match is looked for among those alone: asking for them costs nothing for the ids that
+are merely known, of which there may be a million.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from semel.coordinator.transaction.records import Transaction
+from semel.coordinator.transaction.results import ListedTransaction, TransactionListing
+from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
+from semel.errors import ErrorCode
+
+_BY_NAME: Final = {name: state for state, name in KAFKA_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ListFilters:
+    """All of them must hold; an empty one holds for everything."""
+
+    states: tuple[str, ...] = ()
+    """Kafka's names: ``Ongoing``, ``PrepareCommit``. A name that is no state matches nothing and is reported."""
+    producer_ids: frozenset[int] = frozenset()
+    duration_ms: int | None = None
+    """Open for longer than this, as KIP-994 has it. (Kafka 4.3 also shows ids that have nothing open.)"""
+    pattern: str | None = None
+    """A regular expression that the whole transactional id must match."""
+
+    def known_states(self) -> frozenset[TxnState]:
+        return frozenset(_BY_NAME[name] for name in self.states if name in _BY_NAME)
+
+    def only_open(self) -> bool:
+        """Whether nothing idle can match."""
+        return self.duration_ms is not None or (bool(self.states) and self.known_states().isdisjoint(IDLE))
+
+
+def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms: int) -> TransactionListing:
+    try:
+        matches = _matcher(filters, now_ms)
+    except re.error:
+        return TransactionListing(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    return TransactionListing(
+        unknown_states=tuple(name for name in dict.fromkeys(filters.states) if name not in _BY_NAME),
+        transactions=tuple(
+            ListedTransaction(transaction.transactional_id, transaction.producer_id, transaction.state)
+            for transaction in transactions
+            if matches(transaction)
+        ),
+    )
+
+
+def _matcher(filters: ListFilters, now_ms: int) -> Callable[[Transaction], bool]:
+    states = filters.known_states() if filters.states else None
+    pattern = re.compile(filters.pattern) if filters.pattern else None
+
+    def matches(transaction: Transaction) -> bool:
+        if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
+            return False
+        if states is not None and transaction.state not in states:
+            return False
+        if filters.duration_ms is not None and not _open_for(transaction, filters.duration_ms, now_ms):
+            return False
+        return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
+
+    return matches
+
+
+def _open_for(transaction: Transaction, duration_ms: int, now_ms: int) -> bool:
+    if transaction.state in IDLE or transaction.started_ms is None:
+        return False
+    return now_ms - transaction.started_ms > duration_ms

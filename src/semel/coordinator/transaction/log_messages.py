@@ -1,0 +1,45 @@
+"""The bytes of ``__transaction_state``: Kafka's key and value, each behind the two bytes of its version.
+
+Kafka's tools read what stands here and the other way round. One field is ours, and only where it says what Kafka's
+fields do not: Kafka forgets the last producer epoch in a failover, and then fences a producer that merely repeats its
+InitProducerId. It has a tag far above Kafka's, and Kafka passes over tags that it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.wire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, struct
+
+KEY_VERSION: Final = 0
+VALUE_VERSION_MAX: Final = 1
+
+DERIVED_EPOCH: Final = -2
+"""The last producer epoch follows from the other fields. (-1 says that there is none.)"""
+
+
+@message(versions=(0, 0), flexible_since=None)
+class TransactionLogKey:
+    transactional_id: str = field(STRING)
+
+
+@struct
+class PartitionsSchema:
+    topic: str = field(STRING)
+    partition_ids: list[int] = field(array(INT32))
+
+
+@message(versions=(0, VALUE_VERSION_MAX), flexible_since=1)
+class TransactionLogValue:
+    producer_id: int = field(INT64)
+    previous_producer_id: int = field(INT64, since=1, tag=0, default=-1)
+    next_producer_id: int = field(INT64, since=1, tag=1, default=-1)
+    producer_epoch: int = field(INT16)
+    next_producer_epoch: int = field(INT16, since=1, tag=3, default=-1)
+    transaction_timeout_ms: int = field(INT32)
+    transaction_status: int = field(INT8)
+    transaction_partitions: list[PartitionsSchema] | None = field(array(PartitionsSchema), nullable=0, default=None)
+    transaction_last_update_timestamp_ms: int = field(INT64)
+    transaction_start_timestamp_ms: int = field(INT64)
+    client_transaction_version: int = field(INT16, since=1, tag=2, default=0)
+    last_producer_epoch: int = field(INT16, since=1, tag=10_000, default=DERIVED_EPOCH)

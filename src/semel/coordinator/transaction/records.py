@@ -1,0 +1,211 @@
+"""What a partition of ``__transaction_state`` holds: the last word on every transactional id, or that it is forgotten.
+
+A ``Transaction`` is at once the record in the log and the state in memory: replay puts the one in the place of the
+other. The law: what a restart decodes equals what was in memory. (At ``transaction.version`` 0 the format, Kafka's, has
+no room for the producer ids and epochs before and after: a retry that spans a restart is then fenced.)
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import groupby
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from semel.coordinator.transaction.log_messages import (
+    DERIVED_EPOCH,
+    KEY_VERSION,
+    VALUE_VERSION_MAX,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from semel.coordinator.transaction.states import ENDED, IDLE, TxnState
+from semel.errors import DecodeError
+from semel.types import Buffer, TopicPartition
+from semel.wire import codec
+
+NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+"""Shared by all ids that have nothing open, of which there may be a million."""
+
+EPOCH_MAX: Final = 2**15 - 1
+"""Never given to a client: it is what the last epoch a client can have is fenced with."""
+
+_log: Final = logging.getLogger(__name__)
+_VERSION: Final = Struct(">h")
+_ABSENT: Final = -1
+_WRITTEN: Final = {int(state): state for state in IDLE | ENDED | {TxnState.ONGOING}}
+
+
+class ProducerIdentity(NamedTuple):
+    """What a producer signs its requests with."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    """The epoch that requests must carry; while PREPARE, the one that the markers carry."""
+
+    last_producer_id: int | None
+    """The producer id of the record before this one. Differs from ``producer_id`` only just after a rotation."""
+
+    last_producer_epoch: int | None
+    """The epoch from which this record bumped, at its owner's own request or when its transaction timed out: who sends
+    that epoch again repeats a request and is answered. ``None`` fences whoever had the id before."""
+
+    next_producer_id: int | None
+    """While PREPARE, with the epochs exhausted: the producer id to go on with."""
+
+    state: TxnState
+    partitions: frozenset[TopicPartition]
+    timeout_ms: int
+    started_ms: int | None
+    """When the first partition was added to the transaction that is open, or was the last."""
+
+    updated_ms: int
+    client_transaction_version: int
+    """The protocol of the request that wrote this record: with 2, the end of a transaction bumped the epoch."""
+
+    def is_present(self, producer_id: int, producer_epoch: int) -> bool:
+        return producer_epoch == self.producer_epoch and producer_id == self.producer_id
+
+    def is_last(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the present identity was bumped from this one: its owner missed the answer and asks again."""
+        return producer_epoch == self.last_producer_epoch and producer_id == self.last_producer_id
+
+    @property
+    def epochs_exhausted(self) -> bool:
+        """The next bump that a client is told of needs a new producer id."""
+        return self.producer_epoch >= EPOCH_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The id is forgotten."""
+
+    transactional_id: str
+
+
+TransactionRecord: TypeAlias = Transaction | Tombstone
+
+
+def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[bytes, bytes | None]:
+    """Key and value in the log. The cluster's ``transaction.version`` decides on the version of the value."""
+    key = _VERSION.pack(KEY_VERSION) + codec.encode(TransactionLogKey(record.transactional_id), KEY_VERSION)
+    if isinstance(record, Tombstone):
+        return key, None
+    # What V2 recorded needs the fields of V2, whatever the cluster has agreed on.
+    version = VALUE_VERSION_MAX if max(transaction_version, record.client_transaction_version) >= 1 else 0
+    derived = record.last_producer_epoch == _derived_last_epoch(
+        record.state,
+        record.producer_id,
+        record.producer_epoch,
+        record.last_producer_id,
+        record.client_transaction_version,
+    )
+    value = TransactionLogValue(
+        producer_id=record.producer_id,
+        previous_producer_id=_or_absent(record.last_producer_id),
+        next_producer_id=_or_absent(record.next_producer_id),
+        producer_epoch=record.producer_epoch,
+        transaction_timeout_ms=record.timeout_ms,
+        transaction_status=record.state,
+        transaction_partitions=None if record.state is TxnState.EMPTY else _by_topic(record.partitions),
+        transaction_last_update_timestamp_ms=record.updated_ms,
+        transaction_start_timestamp_ms=_or_absent(record.started_ms),
+        client_transaction_version=record.client_transaction_version,
+        last_producer_epoch=DERIVED_EPOCH if derived else _or_absent(record.last_producer_epoch),
+    )
+    return key, _VERSION.pack(version) + codec.encode(value, version)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
+    """The record, or ``None``, with a line in the log, if it is of a kind that this version of Semel does not know.
+
+    A newer broker may have written it, and what it says cannot be guessed. Raises ``DecodeError`` for bytes that are
+    not what they claim to be.
+    """
+    if key is None:
+        raise DecodeError("a record of __transaction_state without a key: it belongs to no transactional id")
+    if (version := _version(key, "key")) != KEY_VERSION:
+        _log.warning("a record of __transaction_state is skipped: key version %d is not known, only 0 is", version)
+        return None
+    transactional_id = codec.decode(TransactionLogKey, key, KEY_VERSION, _VERSION.size).transactional_id
+    if value is None:
+        return Tombstone(transactional_id)
+    if not 0 <= (version := _version(value, "value")) <= VALUE_VERSION_MAX:
+        _log.warning(
+            "a record of __transaction_state for %r is skipped: value version %d is not known, only 0 to %d are",
+            transactional_id,
+            version,
+            VALUE_VERSION_MAX,
+        )
+        return None
+    return _transaction(transactional_id, codec.decode(TransactionLogValue, value, version, _VERSION.size))
+
+
+def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
+    state = _WRITTEN.get(value.transaction_status)
+    if state is None:
+        raise DecodeError(f"transaction {transactional_id!r} has status {value.transaction_status}: no such is written")
+    last_producer_id = _or_none(value.previous_producer_id)
+    last_producer_epoch = _or_none(value.last_producer_epoch)
+    if value.last_producer_epoch == DERIVED_EPOCH:
+        last_producer_epoch = _derived_last_epoch(
+            state, value.producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
+        )
+    return Transaction(
+        transactional_id,
+        value.producer_id,
+        value.producer_epoch,
+        last_producer_id,
+        last_producer_epoch,
+        _or_none(value.next_producer_id),
+        state,
+        _flat(value.transaction_partitions) if value.transaction_partitions else NO_PARTITIONS,
+        value.transaction_timeout_ms,
+        _or_none(value.transaction_start_timestamp_ms),
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+    )
+
+
+def _derived_last_epoch(
+    state: TxnState, producer_id: int, producer_epoch: int, last_producer_id: int | None, transaction_version: int
+) -> int | None:
+    """The last producer epoch, as far as Kafka's fields tell: V2 bumps by one where a transaction ends."""
+    if transaction_version < 2 or state not in ENDED:
+        return None
+    if last_producer_id is not None and last_producer_id != producer_id:
+        return EPOCH_MAX - 1
+    return producer_epoch - 1 if producer_epoch > 0 else None
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+    by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
+    return [PartitionsSchema(topic, [partition.partition for partition in group]) for topic, group in by_topic]
+
+
+def _flat(topics: list[PartitionsSchema]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partition_ids)
+
+
+def _version(data: Buffer, what: str) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"a {what} of __transaction_state has {len(data)} bytes: a version takes {_VERSION.size}")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _or_absent(value: int | None) -> int:
+    return _ABSENT if value is None else value
+
+
+def _or_none(value: int) -> int | None:
+    return None if value == _ABSENT else value

@@ -1,0 +1,288 @@
+"""One partition of ``__transaction_state``, as a state machine: see ``TransactionShard``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.transaction import transitions
+from semel.coordinator.transaction.deadlines import Deadlines
+from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecision, aborted, end
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.ending import end_v1, end_v2
+from semel.coordinator.transaction.initializing import init_known, init_new
+from semel.coordinator.transaction.listing import ListFilters, listing
+from semel.coordinator.transaction.older_versions import error_for_version
+from semel.coordinator.transaction.records import ProducerIdentity, Tombstone, Transaction, TransactionRecord
+from semel.coordinator.transaction.results import (
+    AddPartitionsResult,
+    EndTxnResult,
+    InitProducerIdResult,
+    TransactionDescription,
+    TransactionListing,
+)
+from semel.coordinator.transaction.settings import TransactionSettings
+from semel.coordinator.transaction.states import IDLE, PREPARED, TxnState
+from semel.errors import ErrorCode
+from semel.types import INT32_MAX, INT64_MAX, TopicPartition
+from semel.wire.apis import ApiKey
+
+
+class TransactionShard:
+    """The transactional ids of one partition of ``__transaction_state``, and what each of them is doing.
+
+    Handlers decide and change nothing; ``replay`` remembers and decides nothing. The runtime appends a decision's
+    records, replays them, and sends the response and runs the effects only once those records are committed. What was
+    never committed was never told to anyone, so losing leadership in the middle of anything is safe. The outcome of a
+    transaction is final with its PREPARE record; nothing leads from there but to COMPLETE with the same outcome.
+
+    The runtime tells ``markers_written`` once for every ``WriteMarkers``, and lets effects die with the shard. What a
+    handler costs does not grow with the number of ids that are known.
+    """
+
+    def __init__(self, *, partition: int, coordinator_epoch: int, settings: TransactionSettings) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self._settings = settings
+        self._transactions: dict[str, Transaction] = {}
+        self._ongoing = Deadlines()
+        self._prepared: dict[str, None] = {}
+        # How far the search for expired ids has got: what is left of its present round. No answer depends on it.
+        self._to_examine: list[str] = []
+
+    # -- requests of producers
+
+    def needs_producer_id(self, transactional_id: str, *, for_init: bool) -> bool:
+        """Whether ``init_producer_id`` (``for_init``) or a V2 ``end_txn`` may need a ``new_producer_id``.
+
+        Without one they then refuse with an error that is to be repeated.
+        """
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return for_init
+        return transaction.epochs_exhausted and transaction.state not in PREPARED
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int | None,
+        producer_epoch: int | None,
+        *,
+        new_producer_id: int | None,
+        api_version: int,
+        now_ms: int,
+    ) -> TransactionDecision[InitProducerIdResult]:
+        """``producer_id`` and ``producer_epoch``: what the producer has already, if anything."""
+        if not transactional_id or (producer_id is None) != (producer_epoch is None):
+            return Decision(InitProducerIdResult(ErrorCode.INVALID_REQUEST))
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            return Decision(InitProducerIdResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return init_new(transactional_id, timeout_ms=timeout_ms, new_producer_id=new_producer_id, now_ms=now_ms)
+        decision = init_known(
+            transaction,
+            None if producer_id is None or producer_epoch is None else ProducerIdentity(producer_id, producer_epoch),
+            timeout_ms=timeout_ms,
+            new_producer_id=new_producer_id,
+            settings=self._settings,
+            coordinator_epoch=self.coordinator_epoch,
+            now_ms=now_ms,
+        )
+        error = error_for_version(decision.response.error, ApiKey.INIT_PRODUCER_ID, api_version)
+        return replace(decision, response=replace(decision.response, error=error))
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        verify_only: bool = False,
+        transaction_version: int = 0,
+        now_ms: int,
+    ) -> TransactionDecision[AddPartitionsResult]:
+        """Add to the transaction, or begin one; with ``verify_only``, only say which are not in it.
+
+        AddOffsetsToTxn is the same, with the group's partition of ``__consumer_offsets``.
+        """
+        if not transactional_id:
+            return Decision(AddPartitionsResult(ErrorCode.INVALID_REQUEST))
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return Decision(AddPartitionsResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        # Before the identity is looked at: a V2 producer may be ahead of the record, with the identity of its answer.
+        if transaction.state in PREPARED and not verify_only:
+            return Decision(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS))
+        if transaction.producer_id != producer_id:
+            return Decision(AddPartitionsResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        if transaction.producer_epoch != producer_epoch:
+            return Decision(AddPartitionsResult(ErrorCode.PRODUCER_FENCED))
+        if transaction.state in PREPARED:
+            return Decision(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS))
+        missing = [partition for partition in partitions if partition not in transaction.partitions]
+        if verify_only:
+            return Decision(AddPartitionsResult(errors=dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)))
+        if not missing:
+            return Decision(AddPartitionsResult())
+        added = transitions.with_partitions(
+            transaction, frozenset(missing), transaction_version=transaction_version, now_ms=now_ms
+        )
+        return Decision(AddPartitionsResult(), records=(added,))
+
+    def end_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int,
+        new_producer_id: int | None,
+        now_ms: int,
+    ) -> TransactionDecision[EndTxnResult]:
+        """``transaction_version``: that of the request, 2 from EndTxn version 5 on."""
+        if not transactional_id:
+            return Decision(EndTxnResult(ErrorCode.INVALID_REQUEST))
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return Decision(EndTxnResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        if transaction_version < 2:
+            return end_v1(
+                transaction,
+                producer_id,
+                producer_epoch,
+                committed=committed,
+                coordinator_epoch=self.coordinator_epoch,
+                now_ms=now_ms,
+            )
+        return end_v2(
+            transaction,
+            producer_id,
+            producer_epoch,
+            committed=committed,
+            new_producer_id=new_producer_id,
+            coordinator_epoch=self.coordinator_epoch,
+            now_ms=now_ms,
+        )
+
+    # -- what the coordinator does by itself
+
+    def markers_written(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, now_ms: int
+    ) -> TransactionDecision[None]:
+        """Every partition has acknowledged the marker of this producer id and epoch: PREPARE becomes COMPLETE."""
+        transaction = self._transactions.get(transactional_id)
+        if (
+            transaction is None
+            or transaction.state not in PREPARED
+            or not transaction.is_present(producer_id, producer_epoch)
+        ):
+            return Decision(None)
+        return Decision(None, records=(transitions.completed(transaction, now_ms=now_ms),))
+
+    def time_out(
+        self, now_ms: int, *, next_producer_id: Callable[[], int | None], decisions_max: int = 1000
+    ) -> Sequence[TransactionDecision[str]]:
+        """Abort what is open for longer than its timeout, under the next epoch. The response is the transactional id.
+
+        ``next_producer_id`` is called where the epochs are exhausted; if it has none, the next sweep tries again.
+        """
+        decisions = []
+        for transactional_id in self._ongoing.before(now_ms)[:decisions_max]:
+            transaction = self._transactions[transactional_id]
+            prepared = aborted(
+                transaction,
+                AbortedFor.TIMEOUT,
+                settings=self._settings,
+                new_producer_id=next_producer_id() if transaction.epochs_exhausted else None,
+                now_ms=now_ms,
+            )
+            if prepared is not None:
+                decisions.append(end(transactional_id, prepared, coordinator_epoch=self.coordinator_epoch))
+        return decisions
+
+    def expire(self, now_ms: int, *, examined_max: int = 1000) -> Sequence[TransactionDecision[str]]:
+        """Forget ids that have been idle for too long. The response is the transactional id.
+
+        Looks at the next ``examined_max`` ids, round and round: to be called often, or with a large number.
+        """
+        if not self._to_examine:
+            self._to_examine = [*self._transactions]
+        examined = self._to_examine[-examined_max:]
+        del self._to_examine[-examined_max:]
+        idle_since_ms = now_ms - self._settings.transactional_id_expiration_ms
+        return [
+            Decision(transaction.transactional_id, records=(Tombstone(transaction.transactional_id),))
+            for transaction in map(self._transactions.get, examined)
+            if transaction is not None and transaction.state in IDLE and transaction.updated_ms <= idle_since_ms
+        ]
+
+    def pending_markers(self) -> Sequence[WriteMarkers]:
+        """Of everything that is decided and not known to be done: to be carried out after loading."""
+        return [
+            transitions.markers_of(self._transactions[transactional_id], coordinator_epoch=self.coordinator_epoch)
+            for transactional_id in self._prepared
+        ]
+
+    # -- looking
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        if not transactional_id:
+            return TransactionDescription(transactional_id, ErrorCode.INVALID_REQUEST)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return TransactionDescription(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return TransactionDescription(
+            transactional_id,
+            state=transaction.state,
+            timeout_ms=transaction.timeout_ms,
+            started_ms=transaction.started_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            partitions=tuple(sorted(transaction.partitions)),
+        )
+
+    def list(self, filters: ListFilters, *, now_ms: int) -> TransactionListing:
+        candidates = self.open_transactions() if filters.only_open() else self._transactions.values()
+        return listing(candidates, filters, now_ms=now_ms)
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._transactions.get(transactional_id)
+
+    def open_transactions(self) -> Iterator[Transaction]:
+        """What is undecided, and what is decided and still owes markers."""
+        return map(self._transactions.__getitem__, chain(self._ongoing, self._prepared))
+
+    def __len__(self) -> int:
+        """How many transactional ids are known."""
+        return len(self._transactions)
+
+    # -- the only writer
+
+    def replay(self, record: TransactionRecord) -> None:
+        transactional_id = record.transactional_id
+        if isinstance(record, Tombstone):
+            self._transactions.pop(transactional_id, None)
+            self._ongoing.discard(transactional_id)
+            self._prepared.pop(transactional_id, None)
+            return
+        self._transactions[transactional_id] = record
+        if record.state is TxnState.ONGOING:
+            self._ongoing.set(transactional_id, _deadline_ms(record))
+        else:
+            self._ongoing.discard(transactional_id)
+        if record.state in PREPARED:
+            self._prepared[transactional_id] = None
+        else:
+            self._prepared.pop(transactional_id, None)
+
+
+def _deadline_ms(transaction: Transaction) -> int:
+    if transaction.started_ms is None or transaction.timeout_ms == INT32_MAX:
+        return INT64_MAX  # Kafka's sign for a transaction that somebody else decides on (KIP-939).
+    return transaction.started_ms + transaction.timeout_ms

@@ -1,0 +1,94 @@
+"""``docs/design/transaction-states.md``, drawn from the table of ``states``.
+
+Draw it anew with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a test
+fails while it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from semel.coordinator.transaction.states import LEGAL_SOURCES, TxnState
+
+_OPENING: Final = """\
+# The states of a transaction
+
+<!-- Written by `python -m semel.coordinator.transaction.state_diagram`; edit the code, not this file. -->
+
+One record per transactional id and move, in `__transaction_state`. PREPARE is the decision: once its record is committed,
+the outcome is final, and the only way on is the COMPLETE of the same outcome.
+"""
+
+_WHY: Final[Mapping[tuple[TxnState, TxnState], str]] = {
+    (TxnState.EMPTY, TxnState.EMPTY): "InitProducerId: a new instance, or the old one starts anew",
+    (TxnState.COMPLETE_COMMIT, TxnState.EMPTY): "InitProducerId",
+    (TxnState.COMPLETE_ABORT, TxnState.EMPTY): "InitProducerId",
+    (TxnState.EMPTY, TxnState.ONGOING): "the first partition is added",
+    (TxnState.COMPLETE_COMMIT, TxnState.ONGOING): "the first partition is added",
+    (TxnState.COMPLETE_ABORT, TxnState.ONGOING): "the first partition is added",
+    (TxnState.ONGOING, TxnState.ONGOING): "further partitions are added",
+    (TxnState.ONGOING, TxnState.PREPARE_COMMIT): "EndTxn, commit",
+    (TxnState.ONGOING, TxnState.PREPARE_ABORT): "EndTxn, abort; the timeout; InitProducerId while it is open",
+    (TxnState.EMPTY, TxnState.PREPARE_ABORT): "EndTxn, abort, of V2: without partitions it still bumps the epoch",
+    (TxnState.COMPLETE_COMMIT, TxnState.PREPARE_ABORT): "EndTxn, abort, of V2, without partitions",
+    (TxnState.COMPLETE_ABORT, TxnState.PREPARE_ABORT): "EndTxn, abort, of V2, without partitions",
+    (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT): "every marker is written",
+    (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT): "every marker is written",
+    (TxnState.EMPTY, TxnState.DEAD): "not used for transactional.id.expiration.ms: a tombstone",
+    (TxnState.COMPLETE_COMMIT, TxnState.DEAD): "likewise",
+    (TxnState.COMPLETE_ABORT, TxnState.DEAD): "likewise",
+    (TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE): "Kafka's step before an abort of its own; never written",
+    (TxnState.PREPARE_EPOCH_FENCE, TxnState.PREPARE_ABORT): "here both are one record",
+}
+
+_CLOSING: Final = """
+## The producer id and epoch along the way
+
+| move | transactions V1 | transactions V2 |
+|---|---|---|
+| InitProducerId without an identity | epoch + 1, the last one forgotten: whoever had the id is fenced | the same |
+| InitProducerId with the present identity | epoch + 1, the last one remembered: a repeated request is answered again | the same |
+| EndTxn | as before | epoch + 1, remembered: a repeated EndTxn is answered again, a delayed one is fenced |
+| aborted by the coordinator for another instance | epoch + 1, forgotten | the same |
+| aborted by the coordinator after the timeout | epoch + 1, forgotten | epoch + 1, remembered: the producer may abort and go on |
+| the epochs are exhausted (32766) | InitProducerId takes a new producer id, epoch 0 | EndTxn and the timeout too, with COMPLETE; \
+32767 is for markers alone |
+
+## Where this differs from Apache Kafka 4.3
+
+- An InitProducerId with an old identity never aborts the transaction that the present owner has open.
+- A repeated InitProducerId is answered again after a failover and at the last epoch too. The record therefore holds the last
+  producer epoch, in a tagged field of our own (10000) that Kafka passes over, where Kafka's fields do not imply it.
+- An instance that another one has taken over is fenced from then on, also before the new one has its answer.
+- An EndTxn of V2 counts as repeated only if the recorded end was of V2: with clients of both generations under one id, Kafka
+  may hand a zombie the identity of its successor.
+- An abort without partitions writes PREPARE and COMPLETE in one batch.
+- ListTransactions with a duration shows open transactions only, as KIP-994 words it.
+"""
+
+
+def render() -> str:
+    return _OPENING + _diagram() + _table() + _CLOSING
+
+
+def _diagram() -> str:
+    lines = [
+        f"    {source.kafka_name} --> {target.kafka_name}\n"
+        for target, sources in LEGAL_SOURCES.items()
+        for source in sorted(sources)
+    ]
+    return "\n```mermaid\nstateDiagram-v2\n    [*] --> Empty\n" + "".join(lines) + "```\n"
+
+
+def _table() -> str:
+    rows = [
+        f"| {source.kafka_name} | {target.kafka_name} | {_WHY[source, target]} |\n"
+        for target, sources in LEGAL_SOURCES.items()
+        for source in sorted(sources)
+    ]
+    return "\n| from | to | when |\n|---|---|---|\n" + "".join(rows)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,361 @@
+"""Every state that one transactional id can get into, with two producers, two partitions and a few faults.
+
+The coordinator is the real shard. Around it stands as little as there can be: the runtime's law (append and replay at
+once; answer, and write markers, when the records are committed), partitions that know who wrote what and how it ended,
+and producers that follow a script. What can go wrong is counted:
+
+- a fault: a producer gives up waiting and sends its request again. The first copy arrives at any later time, or has
+  arrived and its answer is lost;
+- a crash: another coordinator loads what was committed. Markers of the old one are still on their way;
+- a timeout: the transaction that is open is aborted.
+
+``moves`` says what can happen next, and raises ``Broken`` when a law does not hold: no decision is reversed; what a
+transaction wrote is committed everywhere or nowhere; nobody is told what is not so, or what a crash takes back; who was
+replaced decides nothing any more. ``check_quiet`` adds that nothing stays open once the faults have stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.records import ProducerIdentity, Transaction, decode, encode
+from semel.coordinator.transaction.settings import TransactionSettings
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.coordinator.transaction.states import TxnState
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from tests.properties.coordinator.small_world import (
+    Add,
+    Answer,
+    Broken,
+    End,
+    Entry,
+    Init,
+    Produce,
+    Producer,
+    Request,
+    Tag,
+    World,
+    check_outcomes,
+    check_quiet,
+    check_record,
+)
+
+ID = "payments"
+PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+TIMEOUT_MS = 1000
+
+What = tuple[object, ...]
+"""In words, put together only if somebody wants to read them."""
+Moves = Iterator[tuple[What, World]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What there is, and how much may go wrong."""
+
+    transaction_version: int = 2
+    """Of the producers; the cluster has V2."""
+    scripts: tuple[tuple[tuple[int, ...], ...], ...] = (((0,), (0, 1)), ((0,),))
+    """For every producer and each of its transactions, the partitions that it writes to."""
+    first_epoch: int = 0
+    faults: int = 2
+    crashes: int = 1
+    timeouts: int = 1
+    commits_at_once: bool = False
+    """What is appended is committed in the same move. (Otherwise in a later one, and a crash may come between.)"""
+
+
+class Cluster:
+    def __init__(self, scope: Scope, make_shard: Callable[..., TransactionShard] = TransactionShard) -> None:
+        self.scope = scope
+        self._make_shard = make_shard
+        self._decide = lru_cache(maxsize=None)(self._decide_anew)
+        self._v2 = scope.transaction_version >= 2
+
+    def start(self) -> World:
+        scope = self.scope
+        world = World(
+            tuple(Producer(0, Init(index)) for index in range(len(scope.scripts))),
+            faults=scope.faults,
+            crashes=scope.crashes,
+            timeouts=scope.timeouts,
+        )
+        if not scope.first_epoch:
+            return world
+        (created,) = self._decide(None, 0, "init").records
+        return world._replace(committed=replace(created, producer_epoch=scope.first_epoch))
+
+    def moves(self, world: World, *, faults: bool = True) -> Moves:
+        for index, producer in enumerate(world.producers):
+            if producer.request is not None and not producer.delivered:
+                yield from self._deliver(world, producer.request, awaited=True)
+                if faults and world.faults:
+                    yield (producer.request, "is sent again"), self._send_again(world, index, producer)
+            elif producer.delivered and faults and world.faults:
+                yield ("the answer is lost to", producer.request), self._send_again(world, index, producer)
+        for position, stray in enumerate(world.strays):
+            strays = world.strays[:position] + world.strays[position + 1 :]
+            for what, after in self._deliver(world._replace(strays=strays), stray, awaited=False):
+                yield ("late:", *what), after
+        if world.tail:
+            yield from self._commit(world)
+        for marker in world.markers:
+            yield from self._write_marker(world, *marker)
+        if faults and world.crashes:
+            yield ("crash",), self._crash(world)
+        if faults and world.timeouts and world.latest is not None and world.latest.state is TxnState.ONGOING:
+            yield from self._time_out(world._replace(timeouts=world.timeouts - 1))
+
+    def settle(self, world: World) -> None:
+        """The faults have stopped: everything must come to an end."""
+        while True:
+            following = next(self.moves(world, faults=False), None)
+            if following is not None:
+                _, world = following
+            elif world.latest is not None and world.latest.state is TxnState.ONGOING:
+                _, world = next(self._time_out(world))
+            else:
+                return check_quiet(world, self.scope.scripts)
+
+    # -- the coordinator
+
+    def _decide_anew(
+        self, latest: Transaction | None, coordinator_epoch: int, what: str, *arguments: Any
+    ) -> Decision[Any, Any, Any]:
+        shard = self._make_shard(
+            partition=0,
+            coordinator_epoch=coordinator_epoch,
+            settings=TransactionSettings(),
+        )
+        if latest is not None:
+            shard.replay(latest)
+        new_producer_id = 1000 if latest is None else latest.producer_id + 1
+        match what:
+            case "init":
+                return shard.init_producer_id(
+                    ID, TIMEOUT_MS, None, None, new_producer_id=new_producer_id, api_version=5, now_ms=0
+                )
+            case "add" | "verify":
+                identity, partition = arguments
+                return shard.add_partitions(
+                    ID,
+                    *identity,
+                    (PARTITIONS[partition],),
+                    verify_only=what == "verify",
+                    transaction_version=self.scope.transaction_version,
+                    now_ms=0,
+                )
+            case "end":
+                identity, committed = arguments
+                return shard.end_txn(
+                    ID,
+                    *identity,
+                    committed,
+                    transaction_version=self.scope.transaction_version,
+                    new_producer_id=new_producer_id,
+                    now_ms=0,
+                )
+            case "markers written":
+                return shard.markers_written(ID, *arguments, now_ms=0)
+            case "time out":
+                (decision,) = shard.time_out(TIMEOUT_MS + 1, next_producer_id=lambda: new_producer_id)
+                return decision
+            case "load":
+                return Decision(None, effects=tuple(shard.pending_markers()))
+        raise AssertionError(what)
+
+    def _ask(self, world: World, what: str, *arguments: Any) -> Decision[Any, Any, Any]:
+        return self._decide(world.latest, world.coordinator_epoch, what, *arguments)
+
+    def _appended(self, what: What, world: World, entry: Entry) -> Moves:
+        world = world._replace(tail=(*world.tail, entry))
+        if len(world.tail) > 1 or (entry.records and not self.scope.commits_at_once):
+            yield what, world
+            return
+        for _, after in self._commit(world):
+            yield what, after
+        if entry.request is not None and entry.awaited and world.faults:
+            index = entry.request.producer
+            for _, after in self._commit(self._send_again(world, index, world.producers[index])):
+                yield (*what, "and the answer is lost"), after
+
+    def _commit(self, world: World) -> Moves:
+        """The oldest decision that waits is durable now: it is answered, and its markers are sent."""
+        entry, *tail = world.tail
+        for record in entry.records:
+            check_record(world.committed, record)
+            world = world._replace(committed=record)
+        sent = {(PARTITIONS.index(partition), effect) for effect in entry.effects for partition in effect.partitions}
+        world = world._replace(tail=tuple(tail), markers=world.markers | sent)
+        for after in self._answer(world, entry):
+            yield ("committed",), after
+
+    def _crash(self, world: World) -> World:
+        committed = world.committed
+        if committed is not None and decode(*encode(committed)) != committed:
+            raise Broken(f"{committed} is read as {decode(*encode(committed))}")
+        world = world._replace(
+            tail=(),
+            coordinator_epoch=world.coordinator_epoch + 1,
+            crashes=world.crashes - 1,
+            producers=tuple(producer._replace(delivered=False) for producer in world.producers),
+        )
+        sent = {
+            (PARTITIONS.index(partition), effect)
+            for effect in self._ask(world, "load").effects
+            for partition in effect.partitions
+        }
+        return world._replace(markers=world.markers | sent)
+
+    def _time_out(self, world: World) -> Moves:
+        decision = self._ask(world, "time out")
+        yield from self._appended(("timeout",), world, Entry(decision.records, decision.effects))
+
+    # -- requests
+
+    def _deliver(self, world: World, request: Request, *, awaited: bool) -> Moves:
+        """The request arrives. ``awaited``: its producer has not given it up."""
+        verified_at = 0
+        match request:
+            case Init():
+                decision = self._ask(world, "init")
+            case Add(_, identity, partition):
+                decision = self._ask(world, "add", identity, partition)
+            case End(producer, identity, _, committed):
+                decision = self._ask(world, "end", identity, committed)
+                if decision.records and producer != world.owner:
+                    raise Broken(f"producer {producer} decides, and {world.owner} has replaced it")
+            case Produce(_, identity, partition, tag):
+                log = world.partitions[partition]
+                if identity.producer_epoch < log.epoch_of(identity.producer_id):
+                    decision = Decision(ErrorCode.INVALID_PRODUCER_EPOCH)
+                elif log.holds(tag):
+                    decision = Decision(ErrorCode.NONE)  # A duplicate: its sequence has been seen.
+                elif log.open is not None and log.open.identity == identity:
+                    world = world.with_partition(partition, log.append(identity, tag))
+                    decision = Decision(ErrorCode.NONE)
+                else:
+                    decision = self._ask(world, "add" if self._v2 else "verify", identity, partition)
+                    verified_at = log.markers
+        answer = _answer_of(decision.response)
+        if answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            # Not answered before the transaction has moved on. Meanwhile the request is as if it had not arrived.
+            if decision.records:
+                waits = world if awaited else world._replace(strays=_sorted(*world.strays, request))
+                yield from self._appended((request, "waits"), waits, Entry(decision.records, decision.effects))
+            return
+        entry = Entry(decision.records, decision.effects, request, awaited, answer, verified_at)
+        if awaited:
+            delivered = world.producers[request.producer]._replace(delivered=True)
+            world = world.with_producer(request.producer, delivered)
+        yield from self._appended((request,), world, entry)
+
+    def _answer(self, world: World, entry: Entry) -> Iterator[World]:
+        """What the decision was waited for with: append the record, tell the producer."""
+        request = entry.request
+        if request is None:
+            yield world
+            return
+        answer = entry.answer
+        if isinstance(request, Produce) and answer.error is ErrorCode.NONE:
+            world, answer = self._append(world, request, entry.verified_at)
+        producer = world.producers[request.producer]
+        if not entry.awaited:
+            yield world
+            return
+        if answer.error is not ErrorCode.NONE:
+            yield world.with_producer(request.producer, Producer(producer.step, None))
+            return
+        identity = None if isinstance(request, Init) else request.identity
+        if isinstance(request, Init):
+            world = world._replace(owner=request.producer)
+        if isinstance(request, End):
+            world = world._replace(told=world.told | {(request.tag, request.committed)})
+            check_outcomes(world)
+        identity = answer.identity or identity
+        assert identity is not None
+        for following in self._requests(request.producer, producer.step + 1, identity):
+            yield world.with_producer(request.producer, Producer(producer.step + 1, following))
+
+    def _append(self, world: World, request: Produce, verified_at: int) -> tuple[World, Answer]:
+        """The write itself, after the coordinator has said yes. Much may have happened since it was asked."""
+        log = world.partitions[request.partition]
+        if log.holds(request.tag):
+            return world, Answer(ErrorCode.NONE)
+        if request.identity.producer_epoch < log.epoch_of(request.identity.producer_id):
+            return world, Answer(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if not self._v2 and log.markers != verified_at:
+            return world, Answer(ErrorCode.INVALID_TXN_STATE)
+        return world.with_partition(request.partition, log.append(request.identity, request.tag)), Answer()
+
+    def _write_marker(self, world: World, index: int, marker: WriteMarkers) -> Moves:
+        what = ("partition", index, "gets", marker)
+        world = world._replace(markers=world.markers - {(index, marker)})
+        log = world.partitions[index]
+        if marker.coordinator_epoch < log.coordinator_epoch:
+            yield what, world  # From a coordinator that was replaced: TRANSACTION_COORDINATOR_FENCED.
+            return
+        world = world.with_partition(index, log.end(marker))
+        check_outcomes(world)
+        acknowledged = all(sent != marker for _, sent in world.markers)
+        if not acknowledged or marker.coordinator_epoch != world.coordinator_epoch:
+            yield what, world
+            return
+        decision = self._ask(world, "markers written", marker.producer_id, marker.producer_epoch)
+        yield from self._appended(what, world, Entry(decision.records))
+
+    def _send_again(self, world: World, index: int, producer: Producer) -> World:
+        assert producer.request is not None
+        strays = world.strays if producer.delivered else _sorted(*world.strays, producer.request)
+        given_up = tuple(
+            entry._replace(awaited=False) if entry.request == producer.request else entry for entry in world.tail
+        )
+        again = producer._replace(delivered=False)
+        return world.with_producer(index, again)._replace(strays=strays, tail=given_up, faults=world.faults - 1)
+
+    # -- producers
+
+    def _requests(self, producer: int, step: int, identity: ProducerIdentity) -> Iterator[Request | None]:
+        """What a producer may send at this step of its script: it ends a transaction as it likes."""
+        steps = self._script(producer)
+        if step == len(steps):
+            yield None
+            return
+        what, number, partition = steps[step]
+        tag = Tag(producer, number)
+        match what:
+            case "add":
+                yield Add(producer, identity, partition)
+            case "produce":
+                yield Produce(producer, identity, partition, tag)
+            case "end":
+                yield End(producer, identity, tag, True)
+                yield End(producer, identity, tag, False)
+
+    def _script(self, producer: int) -> list[tuple[str, int, int]]:
+        steps = [("init", 0, 0)]
+        for number, partitions in enumerate(self.scope.scripts[producer]):
+            for partition in partitions:
+                steps += [("produce", number, partition)] if self._v2 else [("add", number, partition)]
+                steps += [] if self._v2 else [("produce", number, partition)]
+            steps.append(("end", number, 0))
+        return steps
+
+
+def _answer_of(response: Any) -> Answer:
+    if isinstance(response, ErrorCode):
+        return Answer(response)
+    refused = next(iter(getattr(response, "errors", {}).values()), response.error)
+    if getattr(response, "producer_id", None) is None:
+        return Answer(refused)
+    return Answer(refused, ProducerIdentity(response.producer_id, response.producer_epoch))
+
+
+def _sorted(*strays: Request) -> tuple[Request, ...]:
+    return tuple(sorted(strays, key=repr))

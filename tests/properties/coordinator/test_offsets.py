@@ -1,0 +1,323 @@
+"""The offset shard against its law: what it remembers is a function of the log, and of nothing else.
+
+Random commits, transactional commits, markers, sweeps and deletions interleave. After every one of them the shard is
+compared with what the log says, read with a definition and not with an algorithm: of the records for a partition that
+are not aborted or undecided, the one with the highest offset counts. Loading the log, also a compacted one, must give
+the same shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from semel.coordinator.group.offsets import GroupDecision, OffsetShard
+from semel.coordinator.group.records import (
+    GroupMetadata,
+    GroupRecord,
+    GroupTombstone,
+    Member,
+    OffsetCommit,
+    OffsetKey,
+    OffsetTombstone,
+    decode,
+    encode,
+)
+from semel.coordinator.group.results import FetchedOffset, OffsetToCommit, Removed
+from semel.coordinator.group.settings import OffsetSettings
+from semel.errors import ErrorCode
+from semel.types import INT64_MAX, TopicPartition
+from tests.unit.coordinator.group.offset_log import Marker, OffsetLog, Producer, Written, compacted, load, seen
+
+RETENTION_MS = 100
+FOR_EVER_MS = 10**9
+
+GROUPS = ("audit", "payments")
+TOPICS = ("orders", "refunds")
+PARTITIONS = (0, 1)
+PRODUCERS = (Producer(1000, 0), Producer(2000, 5))
+TOPIC_IDS = (None, UUID(int=1), UUID(int=2))
+MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
+
+groups = st.sampled_from(GROUPS)
+topics = st.sampled_from(TOPICS)
+partitions = st.sampled_from(PARTITIONS)
+producers = st.sampled_from(PRODUCERS)
+topic_ids = st.sampled_from(TOPIC_IDS)
+offsets = st.integers(0, 99)
+
+
+class OffsetsOfALog(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.log = OffsetLog(OffsetSettings(retention_ms=RETENTION_MS, metadata_size_max=3))
+        self.now_ms = 1000
+
+    # -- what happens
+
+    @rule(passed_ms=st.sampled_from((1, RETENTION_MS // 2, RETENTION_MS)))
+    def time_passes(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+
+    @rule(
+        group_id=groups,
+        topic=topics,
+        partition=partitions,
+        offset=offsets,
+        topic_id=topic_ids,
+        leader_epoch=st.sampled_from((None, 7)),
+        metadata=st.sampled_from((None, "", "abc", "abcd")),
+        retention_ms=st.sampled_from((None, 10, 3 * RETENTION_MS)),
+    )
+    def commit(
+        self,
+        group_id: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        topic_id: UUID | None,
+        leader_epoch: int | None,
+        metadata: str | None,
+        retention_ms: int | None,
+    ) -> None:
+        wanted = OffsetToCommit(topic, partition, offset, leader_epoch, metadata, topic_id)
+        decision = self.log.shard.commit(
+            group_id, None, "", None, [wanted], retention_ms=retention_ms, api_version=9, now_ms=self.now_ms
+        )
+        self.log.apply(decision)
+
+    @rule(
+        producer=producers,
+        group_id=groups,
+        topic=topics,
+        touched=st.lists(partitions, min_size=1, max_size=2),
+        offset=offsets,
+        topic_id=topic_ids,
+    )
+    def commit_in_a_transaction(
+        self, producer: Producer, group_id: str, topic: str, touched: list[int], offset: int, topic_id: UUID | None
+    ) -> None:
+        wanted = [OffsetToCommit(topic, partition, offset, topic_id=topic_id) for partition in touched]
+        decision = self.log.shard.commit_transactional(
+            group_id,
+            None,
+            "",
+            None,
+            wanted,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            api_version=5,
+            now_ms=self.now_ms,
+        )
+        assert decision.response.errors == (ErrorCode.NONE,) * len(touched)
+        self.log.apply(decision, producer)
+
+    @rule(producer=producers, committed=st.booleans(), raised=st.booleans())
+    def end_a_transaction(self, producer: Producer, committed: bool, raised: bool) -> None:
+        self.log.end(producer._replace(producer_epoch=producer.producer_epoch + raised), committed=committed)
+
+    @rule(group_id=groups, topic=topics)
+    def delete_offsets(self, group_id: str, topic: str) -> None:
+        self.log.apply(
+            self.log.shard.delete_offsets(group_id, [TopicPartition(topic, number) for number in PARTITIONS])
+        )
+
+    @rule(group_id=groups)
+    def delete_a_group(self, group_id: str) -> None:
+        self.log.apply(self.log.shard.delete_group(group_id))
+
+    @rule(topic=topics, topic_id=topic_ids)
+    def delete_a_topic(self, topic: str, topic_id: UUID | None) -> None:
+        decisions = self.log.shard.delete_topic(topic, topic_id)
+        assert set(_records(decisions)) == set(self._tombstones_of_topic(topic, topic_id))
+        self.log.apply_all(decisions)
+
+    @rule(group_id=groups, with_member=st.booleans(), is_dated=st.booleans())
+    def members_change(self, group_id: str, with_member: bool, is_dated: bool) -> None:
+        members = (MEMBER,) if with_member else ()
+        self.log.write(GroupMetadata(group_id, "consumer", 1, None, None, self.now_ms if is_dated else None, members))
+
+    @rule(is_written=st.booleans())
+    def sweep(self, is_written: bool) -> None:
+        decisions = self.log.shard.expire(self.now_ms)
+        swept = _records(decisions)
+        assert len(swept) == len(set(swept))
+        assert set(swept) == set(self._expired())
+        if is_written:
+            self.log.apply_all(decisions)
+
+    @precondition(lambda self: len(self.log.entries) > 0)
+    @rule()
+    def restart(self) -> None:
+        self.log.shard = self.log.loaded()
+
+    # -- what must be true
+
+    @invariant()
+    def it_remembers_what_the_log_says(self) -> None:
+        committed, pending = self._committed(), self._pending()
+        for group_id in GROUPS:
+            told = {_key(group_id, one): one for one in self.log.shard.fetch(group_id, None).response.offsets}
+            assert told == {key: _told(commit) for key, commit in committed.items() if key.group_id == group_id}
+            stable = self.log.shard.fetch(group_id, None, require_stable=True).response.offsets
+            unstable = {_key(group_id, one) for one in stable if one.error is ErrorCode.UNSTABLE_OFFSET_COMMIT}
+            assert unstable == {key for key in pending if key.group_id == group_id}
+
+    @invariant()
+    def a_restart_changes_nothing(self) -> None:
+        for shard in self._restarted():
+            assert seen(shard, GROUPS) == seen(self.log.shard, GROUPS)
+
+    def teardown(self) -> None:
+        """Transactions end and everything expires, live as after a restart."""
+        self.log.end(PRODUCERS[0], committed=True)
+        self.log.end(PRODUCERS[1], committed=False)
+        swept = _records(self.log.shard.expire(FOR_EVER_MS))
+        for shard in self._restarted():
+            assert set(_records(shard.expire(FOR_EVER_MS))) == set(swept)
+
+    # -- the definition
+
+    def _restarted(self) -> Iterator[OffsetShard]:
+        yield self.log.loaded()
+        for without_tombstones in (False, True):
+            yield load(compacted(self.log.entries, without_tombstones=without_tombstones), self.log.settings)
+
+    def _written(self) -> Iterator[tuple[GroupRecord, Written, bool | None]]:
+        """Every record in the order of the log, and whether it was committed; ``None`` if that is undecided."""
+        for number, entry in enumerate(self.log.entries):
+            if isinstance(entry, Marker):
+                continue
+            record = decode(entry.key, entry.value)
+            assert record is not None
+            outcome: bool | None = True
+            if entry.producer is not None:
+                markers = (
+                    later.committed
+                    for later in self.log.entries[number:]
+                    if isinstance(later, Marker) and later.producer.producer_id == entry.producer.producer_id
+                )
+                outcome = next(markers, None)
+            yield record, entry, outcome
+
+    def _committed(self) -> dict[OffsetKey, OffsetCommit]:
+        highest: dict[OffsetKey, OffsetCommit | OffsetTombstone] = {}
+        for record, _, outcome in self._written():
+            if isinstance(record, OffsetCommit | OffsetTombstone) and outcome:
+                highest[record.key] = record
+        return {key: record for key, record in highest.items() if isinstance(record, OffsetCommit)}
+
+    def _pending(self) -> dict[OffsetKey, list[OffsetCommit]]:
+        pending: dict[OffsetKey, dict[int, OffsetCommit]] = {}
+        for record, entry, outcome in self._written():
+            if isinstance(record, OffsetTombstone):
+                pending.pop(record.key, None)
+            elif isinstance(record, OffsetCommit) and outcome is None:
+                assert entry.producer is not None
+                pending.setdefault(record.key, {})[entry.producer.producer_id] = record
+        return {key: list(commits.values()) for key, commits in pending.items()}
+
+    def _groups(self) -> dict[str, GroupMetadata]:
+        known: dict[str, GroupMetadata] = {}
+        for record, _, _ in self._written():
+            if isinstance(record, GroupMetadata):
+                known[record.group_id] = record
+            elif isinstance(record, GroupTombstone):
+                known.pop(record.group_id, None)
+        return known
+
+    def _expired(self) -> Iterator[GroupRecord]:
+        committed, pending, known = self._committed(), self._pending(), self._groups()
+        left = {key.group_id for key in pending}
+        for key, commit in committed.items():
+            group = known.get(key.group_id)
+            if group is not None and group.members:
+                left.add(key.group_id)
+                continue
+            since_ms = commit.committed_ms
+            if group is not None and group.state_changed_ms is not None:
+                since_ms = group.state_changed_ms
+            expires_ms = since_ms + RETENTION_MS if commit.expires_ms is None else commit.expires_ms
+            if expires_ms <= self.now_ms and key not in pending:
+                yield OffsetTombstone(key)
+            else:
+                left.add(key.group_id)
+        for group_id, group in known.items():
+            if group_id not in left and not group.members:
+                yield GroupTombstone(group_id)
+
+    def _tombstones_of_topic(self, topic: str, topic_id: UUID | None) -> Iterator[OffsetTombstone]:
+        committed, pending = self._committed(), self._pending()
+        for key in {*committed, *pending}:
+            stored = [*pending.get(key, ()), *([committed[key]] if key in committed else ())]
+            ids = {commit.topic_id for commit in stored} - {None}
+            if key.topic == topic and (topic_id is None or ids <= {topic_id}):
+                yield OffsetTombstone(key)
+
+
+OffsetsOfALog.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOffsetsOfALog = OffsetsOfALog.TestCase
+
+
+def _records(decisions: list[GroupDecision[Removed]]) -> list[GroupRecord]:
+    return [record for decision in decisions for record in decision.records]
+
+
+def _key(group_id: str, fetched: FetchedOffset) -> OffsetKey:
+    return OffsetKey(group_id, fetched.topic, fetched.partition)
+
+
+def _told(commit: OffsetCommit) -> FetchedOffset:
+    return FetchedOffset(commit.key.topic, commit.key.partition, commit.offset, commit.leader_epoch, commit.metadata)
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+timestamps = st.integers(0, INT64_MAX)
+commits = st.builds(
+    OffsetCommit,
+    key=st.builds(OffsetKey, texts, texts, st.integers(0, 2**31 - 1)),
+    offset=st.integers(-(2**63), INT64_MAX),
+    leader_epoch=st.none() | st.integers(0, 2**31 - 1),
+    metadata=texts,
+    committed_ms=timestamps,
+    topic_id=st.none() | st.uuids(),
+)
+members = st.builds(
+    Member,
+    member_id=texts,
+    instance_id=st.none() | texts,
+    client_id=texts,
+    client_host=texts,
+    rebalance_timeout_ms=st.none() | st.integers(0, 2**31 - 1),
+    session_timeout_ms=st.integers(0, 2**31 - 1),
+    subscription=st.binary(max_size=20),
+    assignment=st.binary(max_size=20),
+)
+group_metadata = st.builds(
+    GroupMetadata,
+    group_id=texts,
+    protocol_type=texts,
+    generation=st.integers(-(2**31), 2**31 - 1),
+    protocol=st.none() | texts,
+    leader=st.none() | texts,
+    state_changed_ms=st.none() | timestamps,
+    members=st.lists(members, max_size=3).map(tuple),
+)
+
+
+@given(commits, st.none() | timestamps)
+def test_an_offset_is_read_back_as_it_was_written(commit: OffsetCommit, expires_ms: int | None) -> None:
+    record = commit if expires_ms is None else commit.expiring(expires_ms)
+
+    assert decode(*encode(record)) == record
+    assert decode(*encode(OffsetTombstone(commit.key))) == OffsetTombstone(commit.key)
+
+
+@given(group_metadata)
+def test_a_group_is_read_back_as_it_was_written(group: GroupMetadata) -> None:
+    assert decode(*encode(group)) == group
+    assert decode(*encode(GroupTombstone(group.group_id))) == GroupTombstone(group.group_id)

@@ -1,0 +1,196 @@
+"""A partition of ``__consumer_offsets`` in memory, and the shard that lives on it.
+
+It does what the runtime does: append the records of a decision, as bytes, and replay them with nothing in between. What
+is on the log can be replayed into a second shard, as it is or compacted, and that shard must be the first one's equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.records import GroupRecord, decode, encode
+from semel.coordinator.group.results import FetchedOffset, OffsetToCommit, OpenTransaction, PartitionToFetch
+from semel.coordinator.group.settings import OffsetSettings
+from semel.errors import ErrorCode
+
+MINUTE_MS = 60_000
+
+
+class Producer(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True)
+class Written:
+    offset: int
+    key: bytes
+    value: bytes | None
+    producer: Producer | None = None
+
+
+@dataclass(frozen=True)
+class Marker:
+    offset: int
+    producer: Producer
+    committed: bool
+
+
+@dataclass
+class OffsetLog:
+    settings: OffsetSettings = field(default_factory=lambda: OffsetSettings(retention_ms=10 * MINUTE_MS))
+    entries: list[Written | Marker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shard = OffsetShard(partition=0, settings=self.settings)
+
+    # -- what a runtime does
+
+    def apply(self, decision: Decision[Any, GroupRecord, Any], producer: Producer | None = None) -> Any:
+        for record in decision.records:
+            self._append(record, producer)
+        return decision.response
+
+    def apply_all(self, decisions: Iterable[Decision[Any, GroupRecord, Any]]) -> list[Any]:
+        return [self.apply(decision) for decision in decisions]
+
+    def write(self, *records: GroupRecord) -> None:
+        for record in records:
+            self._append(record, None)
+
+    def end(self, producer: Producer, *, committed: bool) -> None:
+        self.entries.append(Marker(len(self.entries), producer, committed))
+        self.shard.replay_marker(*producer, committed)
+
+    # -- requests, shortened
+
+    def commit(
+        self,
+        offset: int,
+        partition: int = 0,
+        *,
+        topic: str = "orders",
+        group_id: str = "payments",
+        now_ms: int = 0,
+        **wishes: Any,
+    ) -> ErrorCode:
+        decision = self.shard.commit(
+            group_id, None, "", None, [OffsetToCommit(topic, partition, offset)], api_version=8, now_ms=now_ms, **wishes
+        )
+        (error,) = self.apply(decision).errors
+        return ErrorCode(error)
+
+    def commit_in(
+        self,
+        producer: Producer,
+        offset: int,
+        partition: int = 0,
+        *,
+        topic: str = "orders",
+        group_id: str = "payments",
+        now_ms: int = 0,
+    ) -> ErrorCode:
+        decision = self.shard.commit_transactional(
+            group_id,
+            None,
+            "",
+            None,
+            [OffsetToCommit(topic, partition, offset)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            api_version=3,
+            now_ms=now_ms,
+        )
+        (error,) = self.apply(decision, producer).errors
+        return ErrorCode(error)
+
+    def fetch(
+        self, partition: int = 0, *, topic: str = "orders", group_id: str = "payments", require_stable: bool = False
+    ) -> FetchedOffset:
+        wanted = [PartitionToFetch(topic, partition)]
+        (fetched,) = self.shard.fetch(group_id, wanted, require_stable=require_stable).response.offsets
+        return fetched
+
+    # -- what a restart does
+
+    def loaded(self) -> OffsetShard:
+        return load(self.entries, self.settings)
+
+    def _append(self, record: GroupRecord, producer: Producer | None) -> None:
+        written = Written(len(self.entries), *encode(record), producer)
+        self.entries.append(written)
+        if producer is None:
+            self.shard.replay(record, offset=written.offset)
+        else:
+            self.shard.replay(
+                record,
+                offset=written.offset,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+            )
+
+
+def load(entries: Iterable[Written | Marker], settings: OffsetSettings) -> OffsetShard:
+    shard = OffsetShard(partition=0, settings=settings)
+    for entry in entries:
+        if isinstance(entry, Marker):
+            shard.replay_marker(*entry.producer, entry.committed)
+            continue
+        record = decode(entry.key, entry.value)
+        assert record is not None
+        producer_id, producer_epoch = entry.producer or (None, None)
+        shard.replay(record, offset=entry.offset, producer_id=producer_id, producer_epoch=producer_epoch)
+    return shard
+
+
+Seen = tuple[tuple[FetchedOffset, ...], tuple[FetchedOffset, ...], tuple[OpenTransaction, ...]]
+
+
+def seen(shard: OffsetShard, group_ids: Iterable[str] = ("payments",)) -> dict[str, Seen]:
+    """Everything that can be seen of groups."""
+    return {
+        group_id: (
+            shard.fetch(group_id, None).response.offsets,
+            shard.fetch(group_id, None, require_stable=True).response.offsets,
+            shard.open_transactions(group_id),
+        )
+        for group_id in group_ids
+    }
+
+
+def compacted(entries: list[Written | Marker], *, without_tombstones: bool) -> list[Written | Marker]:
+    """What the cleaner leaves: below the last stable offset, of each key the last record that was not aborted."""
+    outcome = _outcomes(entries)
+    undecided = [entry.offset for entry in entries if isinstance(entry, Written) and outcome[entry.offset] is None]
+    last_stable_offset = min(undecided, default=len(entries))
+    latest: dict[bytes, int] = {}
+    for entry in entries[:last_stable_offset]:
+        if isinstance(entry, Written) and outcome[entry.offset]:
+            latest[entry.key] = entry.offset
+
+    def survives(entry: Written | Marker) -> bool:
+        if isinstance(entry, Marker) or entry.offset >= last_stable_offset:
+            return True
+        return latest.get(entry.key) == entry.offset and not (without_tombstones and entry.value is None)
+
+    return list(filter(survives, entries))
+
+
+def _outcomes(entries: list[Written | Marker]) -> dict[int, bool | None]:
+    """Of each record, whether it counts: not if it was aborted, ``None`` if nothing is decided."""
+    outcome: dict[int, bool | None] = {}
+    open_offsets: dict[int, list[int]] = {}
+    for entry in entries:
+        if isinstance(entry, Marker):
+            for offset in open_offsets.pop(entry.producer.producer_id, ()):
+                outcome[offset] = entry.committed
+        elif entry.producer is None:
+            outcome[entry.offset] = True
+        else:
+            outcome[entry.offset] = None
+            open_offsets.setdefault(entry.producer.producer_id, []).append(entry.offset)
+    return outcome

@@ -1,0 +1,144 @@
+"""The seam to group coordination: what the shard asks a group, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.membership import Membership, Retention
+from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.records import GroupRecord, GroupTombstone, OffsetKey, OffsetTombstone
+from semel.coordinator.group.results import (
+    CommitResult,
+    DeleteOffsetsResult,
+    FetchResult,
+    OffsetToCommit,
+    PartitionToFetch,
+)
+from semel.coordinator.group.settings import OffsetSettings
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+
+
+@dataclass
+class StableGroup:
+    """A group of KIP-848's protocol with one member, at member epoch 3, that reads ``orders``."""
+
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    is_empty = False
+
+    def validate_offset_commit(self, **claim: Any) -> ErrorCode:
+        self.asked.append(claim)
+        return ErrorCode.NONE if claim["generation"] == 3 else ErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
+        return ErrorCode.NONE if member_epoch in (None, 3) else ErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_offset_delete(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic == "orders"
+
+    def retention(self) -> Retention | None:
+        return Retention()
+
+
+@dataclass
+class OneGroup:
+    group: StableGroup = field(default_factory=StableGroup)
+    replayed: list[GroupRecord] = field(default_factory=list)
+
+    def membership(self, group_id: str) -> Membership | None:
+        return self.group if group_id == "payments" else None
+
+    def tombstones(self, group_id: str) -> tuple[GroupRecord, ...]:
+        return (GroupTombstone(group_id),)
+
+    def replay(self, record: GroupRecord) -> None:
+        self.replayed.append(record)
+
+
+def shard_with_offsets(groups: OneGroup, *topics: str) -> OffsetShard:
+    shard = OffsetShard(partition=0, settings=OffsetSettings(retention_ms=1000), groups=groups)
+    offsets = [OffsetToCommit(topic, 0, 42) for topic in topics]
+    decision = shard.commit("payments", 3, "m-1", "i-1", offsets, api_version=9, now_ms=0)
+    for number, record in enumerate(decision.records):
+        shard.replay(record, offset=number)
+    return shard
+
+
+def test_a_group_is_asked_who_may_commit() -> None:
+    groups = OneGroup()
+    shard_with_offsets(groups, "orders")
+
+    assert groups.group.asked == [
+        {"generation": 3, "member_id": "m-1", "instance_id": "i-1", "transactional": False, "api_version": 9}
+    ]
+
+
+def test_a_stale_member_is_told_so() -> None:
+    shard = OffsetShard(partition=0, groups=OneGroup())
+    offsets = [OffsetToCommit("orders", 0, 42), OffsetToCommit("orders", 1, 42)]
+
+    decision = shard.commit("payments", 2, "m-1", None, offsets, api_version=9, now_ms=0)
+
+    assert decision == Decision(CommitResult((ErrorCode.STALE_MEMBER_EPOCH,) * 2))
+
+
+def test_a_stale_member_is_told_in_words_that_producers_know_scenario_53() -> None:
+    shard = OffsetShard(partition=0, groups=OneGroup())
+
+    decision = shard.commit_transactional(
+        "payments",
+        2,
+        "m-1",
+        None,
+        [OffsetToCommit("orders", 0, 42)],
+        producer_id=1000,
+        producer_epoch=0,
+        api_version=5,
+        now_ms=0,
+    )
+
+    assert decision == Decision(CommitResult((ErrorCode.ILLEGAL_GENERATION,)))
+
+
+def test_a_group_is_asked_who_may_read() -> None:
+    shard = shard_with_offsets(OneGroup(), "orders")
+    wanted = [PartitionToFetch("orders", 0)]
+
+    assert shard.fetch("payments", wanted, member_id="m-1", member_epoch=2) == Decision(
+        FetchResult(ErrorCode.STALE_MEMBER_EPOCH)
+    )
+    assert shard.fetch("payments", wanted, member_id="m-1", member_epoch=3).response.offsets[0].offset == 42
+
+
+def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
+    shard = shard_with_offsets(OneGroup(), "orders", "refunds")
+
+    decision = shard.delete_offsets("payments", [TopicPartition("orders", 0), TopicPartition("refunds", 0)])
+
+    assert decision == Decision(
+        DeleteOffsetsResult(errors=(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE)),
+        (OffsetTombstone(OffsetKey("payments", "refunds", 0)),),
+    )
+
+
+def test_offsets_of_topics_that_members_no_longer_read_expire_and_the_group_stays() -> None:
+    shard = shard_with_offsets(OneGroup(), "orders", "refunds")
+
+    (decision,) = shard.expire(1000)
+
+    assert decision.records == (OffsetTombstone(OffsetKey("payments", "refunds", 0)),)
+
+
+def test_records_that_are_not_offsets_are_the_groups_business() -> None:
+    groups = OneGroup()
+    shard = OffsetShard(partition=0, groups=groups)
+
+    shard.replay(GroupTombstone("payments"), offset=0)
+
+    assert groups.replayed == [GroupTombstone("payments")]

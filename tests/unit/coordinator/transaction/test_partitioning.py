@@ -1,0 +1,25 @@
+"""Every Kafka broker looks for an id in the same partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.coordinator.partitioning import java_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed", "partition"),
+    [
+        ("", 0, 0),
+        ("a", 97, 47),
+        ("my-transactional-id", -959806496, 46),
+        ("polygenelubricants", -(2**31), 0),
+        ("grüße", 98768023, 23),
+        ("日本語", 25921943, 43),
+        ("\U0001f600x", 54959989, 39),
+        ("group-1", 293427299, 49),
+    ],
+)
+def test_the_hash_is_javas_and_the_lowest_number_has_no_opposite(text: str, hashed: int, partition: int) -> None:
+    assert java_hash(text) == hashed
+    assert partition_for(text, 50) == partition
