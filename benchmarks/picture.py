@@ -9,7 +9,7 @@ from html import escape
 from benchmarks.measuring import Row
 from benchmarks.table import Figure, advantage
 
-_LINE, _TOP, _LEFT, _WIDTH, _RIGHT = 26, 64, 330, 480, 90
+_LINE, _TOP, _LEFT, _WIDTH, _RIGHT = 26, 80, 330, 480, 90
 _BETTER, _WORSE, _INK, _FAINT = "#2f7d5b", "#b4553a", "#222222", "#cccccc"
 
 

@@ -86,9 +86,10 @@ def append_one(log: PartitionLog, ledger: Ledger, *, size: int) -> None:
     name = log.topic_partition
     sequence = len(ledger.sent[name])
     value = f"{sequence} ".ljust(size, "x")
+    # Before the append: a crash in the middle of it may leave it there.
+    ledger.sent[name].append(value.encode())
     appended = log.append(produced(sequence, value, producer=name.partition), now_ms=NOW_MS)
     assert not appended.duplicate
-    ledger.sent[name].append(value.encode())
 
 
 async def survives_crashes(simulation: Simulation) -> None:

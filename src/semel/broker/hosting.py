@@ -42,9 +42,7 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
         topic_id=topic.id,
         config=LogConfig.from_settings(topic.configs, config.log),
         synced=config.flush is Flush.COMMIT or topic.is_internal,
-        partitions=tuple(
-            index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas
-        ),
+        partitions=tuple(index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas),
     )
 
 

@@ -43,11 +43,15 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
+        slice_ms: float = SLICE_MS,
+        read_bytes: int = READ_BYTES,
     ) -> None:
         self._runtime = runtime
         self._loop = loop
         self._clock = clock
         self._loaded = loaded
+        self._slice_ms = slice_ms
+        self._read_bytes = read_bytes
         self._end_offset = runtime.partition.log.log_end_offset
         self._slices = self._replay()
 
@@ -70,7 +74,7 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
     def _load_slice(self) -> None:
         if self._runtime.refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return
-        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        until_ms = self._clock.monotonic_ms() + self._slice_ms
         try:
             for _ in self._slices:
                 if self._clock.monotonic_ms() >= until_ms:
@@ -91,7 +95,7 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
         log = self._runtime.partition.log
         offset = log.log_start_offset
         while offset < self._end_offset:
-            records = log.read(offset, READ_BYTES, isolation=Isolation.READ_UNCOMMITTED).records
+            records = log.read(offset, self._read_bytes, isolation=Isolation.READ_UNCOMMITTED).records
             next_offset = offset
             for position, header in iterate_headers(records, allow_partial_tail=True):
                 if not verify_crc(records, position, header):

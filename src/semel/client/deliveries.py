@@ -25,7 +25,7 @@ class Delivery(Protocol):
 
 
 def settle(settlement: Settlement) -> None:
-    """Give every delivery its result. One that its owner has cancelled is left alone; its record was sent all the same."""
+    """Give every delivery its result. One that its owner has cancelled is left alone; its record was sent anyway."""
     topic, partition, deliveries, timestamps, outcome = settlement
     if isinstance(outcome, Acknowledged):
         new = tuple.__new__

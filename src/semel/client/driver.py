@@ -1,22 +1,25 @@
 """A machine in an event loop: does what it asks for, tells it what happened, and decides nothing.
 
-However much happens within one turn of the loop, the machine is polled once for it. ``guard`` is held whenever the
-machine is touched: with threads around it is a lock, else nothing.
+However much happens within one turn of the loop, the machine is polled once for it. Where other threads touch the
+machine too there is a lock, the ``guard``, that is held whenever anybody does.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar, cast
 
 from semel.client.frames import FrameReceiver
 from semel.client.machine.actions import Connect, Disconnect, Machine, Send
+from semel.client.machine.promise import Promise
 from semel.clock import Clock
 from semel.errors import DecodeError
 from semel.net.network import Network
 from semel.types import Buffer
+
+T = TypeVar("T")
 
 
 class Driver:
@@ -28,15 +31,16 @@ class Driver:
         *,
         network: Network,
         clock: Clock,
-        guard: AbstractContextManager[Any],
+        guard: AbstractContextManager[Any] | None,
         turned: Callable[[], None],
     ) -> None:
         self._machine = machine
         self._network = network
         self._clock = clock
-        self._guard = guard
+        self._guard = nullcontext() if guard is None else guard
         self._turned = turned
         self._loop = asyncio.get_running_loop()
+        self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, _Connection] = {}
         self._ending: list[asyncio.Task[None]] = []
@@ -50,14 +54,32 @@ class Driver:
         return self._loop
 
     def wake(self) -> None:
-        """Something changed: poll on the next turn of the loop."""
+        """Something was changed from outside: poll on the next turn of the loop."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._call_soon(self._turn)
 
     def turn(self) -> None:
         """Poll now."""
         self._turn()
+
+    async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
+        """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def told(settled: Promise[T]) -> None:
+            if future.done():
+                return
+            if settled.error is None:
+                future.set_result(settled.value)
+            else:
+                future.set_exception(settled.error)
+
+        with self._guard:
+            promise.then(told)
+        self.wake()
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            return await future
 
     async def close(self) -> None:
         """End every connection. The machine is not told: it knows."""
@@ -73,6 +95,12 @@ class Driver:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # Turns
+
+    def _poll_soon(self) -> None:
+        """Something happened, here on the loop."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
 
     def _turn(self, due_ms: float = 0.0) -> None:
         self._scheduled = False
@@ -129,7 +157,7 @@ class Driver:
         self._connections[number] = connection
         with self._guard:
             self._machine.connected(number, self._clock.monotonic_ms())
-        self.wake()
+        self._poll_soon()
 
     def _disconnect(self, number: int) -> None:
         connection = self._connections.pop(number, None)
@@ -143,13 +171,13 @@ class Driver:
     def _received(self, number: int, frame: Buffer) -> None:
         with self._guard:
             self._machine.received(number, frame, self._clock.monotonic_ms())
-        self.wake()
+        self._poll_soon()
 
     def _lost(self, number: int, reason: str) -> None:
         self._connections.pop(number, None)
         with self._guard:
             self._machine.disconnected(number, reason, self._clock.monotonic_ms())
-        self.wake()
+        self._poll_soon()
 
 
 class _Connection(asyncio.BufferedProtocol):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from semel import __version__
 from semel.client.deliveries import Delivery, settle
@@ -22,7 +23,7 @@ from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, 
 from semel.client.producer_config import ProducerConfig
 from semel.client.values import ProducerIdentity, RecordMetadata
 from semel.clock import Clock, SystemClock
-from semel.errors import AbortableError, ErrorCode, StateError, TimedOut
+from semel.errors import AbortableError, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network, SystemNetwork
 
 T = TypeVar("T")
@@ -55,12 +56,13 @@ class Producer:
         clock: Clock | None = None,
         random: Random | None = None,
         guard: AbstractContextManager[Any] | None = None,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         self._config = ProducerConfig.load(settings)
         self._network = network or SystemNetwork()
         self._clock = clock or SystemClock()
-        self._guard = guard or nullcontext()
+        self._lock = guard
+        self._guard = contextlib.nullcontext() if guard is None else guard
         self._machine = ProducerMachine(
             self._config, random or SystemRandom(), partitioner=partitioner, software_version=__version__
         )
@@ -68,9 +70,13 @@ class Producer:
         self._drains: list[asyncio.Future[None]] = []
         self._closed = False
 
-    async def __aenter__(self) -> Producer:
+    async def start(self) -> None:
+        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits."""
         self._running()
-        if self._machine.transaction is not None:
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        if self.is_transactional:
             try:
                 await self.init()
             except BaseException:
@@ -89,6 +95,10 @@ class Producer:
         state = "closed" if self._closed else "open" if transaction is None else transaction.state.value
         name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
         return f"<Producer {servers}{name} {state}>"
+
+    @property
+    def is_transactional(self) -> bool:
+        return self._machine.transaction is not None
 
     # Records
 
@@ -110,8 +120,7 @@ class Producer:
         """
         future: asyncio.Future[RecordMetadata] = (self._driver or self._running()).loop.create_future()
         if self.enqueue(future, topic, value, key, partition, headers, timestamp):
-            assert self._driver is not None
-            self._driver.wake()
+            self.wake()
         return future
 
     def enqueue(
@@ -140,6 +149,16 @@ class Producer:
         except TypeError as error:
             raise TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}") from None
 
+    def wake(self) -> None:
+        """Let the driver look at what was enqueued."""
+        if self._driver is not None:
+            self._driver.wake()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records wait for room in the buffer."""
+        return self._machine.is_full
+
     async def drain(self) -> None:
         """Wait while records wait for room in the buffer. Returns at once if there is room."""
         while self._machine.is_full:
@@ -153,10 +172,10 @@ class Producer:
         It raises nothing for single records: their futures do. But within a transaction, once something has failed,
         it raises the error that ``commit`` would raise.
         """
-        self._running()
+        driver = self._running()
         with self._guard:
             promise = self._machine.flush()
-        await self._settled(promise)
+        await driver.wait(promise)
         transaction = self._machine.transaction
         if transaction is not None and transaction.error is not None:
             transaction.raise_error()
@@ -184,7 +203,6 @@ class Producer:
         the owner has to know, and to abort. To be attached again, to the next transaction, it must have been flushed.
         """
         transaction = self._transaction("attach")
-        self._running()
         with self._guard:
             transaction.attach(
                 Identity(producer_id, producer_epoch), transaction_version, is_idle=self._machine.is_idle
@@ -230,7 +248,7 @@ class Producer:
             promise = transaction.abort()
         await self._within_max_block(promise, "abort")
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Producer]:
         """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
 
@@ -240,13 +258,27 @@ class Producer:
         try:
             yield self
         except BaseException:
-            await self._abort_if_possible()
+            await self.abandon()
             raise
+        await self.commit_or_abandon()
+
+    async def commit_or_abandon(self) -> None:
+        """``commit``; if something had failed, ``abort`` and raise what it was."""
         try:
             await self.commit()
         except AbortableError:
-            await self._abort_if_possible()
+            await self.abandon()
             raise
+
+    async def abandon(self) -> None:
+        """``abort``, if there is something to abort. Raises nothing, because whoever calls it has an error to raise.
+
+        A transaction that cannot be aborted now is aborted by its coordinator, when its time is over.
+        """
+        transaction = self._transaction("abandon")
+        if transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            with contextlib.suppress(SemelError):
+                await self.abort()
 
     # The end
 
@@ -262,11 +294,9 @@ class Producer:
         with self._guard:
             self._machine.close()
         if driver is not None:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                     await self._finish(driver)
-            except TimeoutError:
-                pass
         with self._guard:
             self._machine.shut(self._clock.monotonic_ms())
         if driver is not None:
@@ -276,10 +306,9 @@ class Producer:
     async def _finish(self, driver: Driver) -> None:
         transaction = self._machine.transaction
         if transaction is None or transaction.is_attached:
-            driver.wake()
             with self._guard:
                 promise = self._machine.flush()
-            await self._settled(promise)
+            await driver.wait(promise)
             return
         if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
             with self._guard:
@@ -291,10 +320,8 @@ class Producer:
                 ending = transaction.abort()
         else:
             return
-        try:
+        with contextlib.suppress(SemelError):  # It was tried; the coordinator aborts what is left open.
             await self._within_max_block(ending, "close")
-        except Exception:
-            return  # It was tried; the coordinator aborts what is left open when its time is over.
 
     # Inside
 
@@ -304,7 +331,7 @@ class Producer:
             raise StateError("the producer is closed")
         if self._driver is None:
             self._driver = Driver(
-                self._machine, network=self._network, clock=self._clock, guard=self._guard, turned=self._turned
+                self._machine, network=self._network, clock=self._clock, guard=self._lock, turned=self._turned
             )
             self._driver.wake()
         return self._driver
@@ -328,43 +355,12 @@ class Producer:
             raise StateError(f"{call}: this producer has no transactional.id, so it has no transactions")
         return transaction
 
-    async def _settled(self, promise: Promise[T]) -> T:
-        driver = self._driver or self._running()
-        future: asyncio.Future[T] = driver.loop.create_future()
-
-        def told(settled: Promise[T]) -> None:
-            if not future.done():
-                if settled.error is None:
-                    future.set_result(settled.value)
-                else:
-                    future.set_exception(settled.error)
-
-        with self._guard:
-            promise.then(told)
-        driver.wake()
-        return await future
-
     async def _within_max_block(self, promise: Promise[T], call: str) -> T:
         try:
-            async with asyncio.timeout(self._config.max_block_ms / 1000):
-                return await self._settled(promise)
+            return await (self._driver or self._running()).wait(promise, timeout_ms=self._config.max_block_ms)
         except TimeoutError:
-            self._raise_timed_out(call)
-
-    def _raise_timed_out(self, call: str) -> NoReturn:
-        raise TimedOut(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"{call} did not finish within max.block.ms ({self._config.max_block_ms} ms), while waiting for "
-            f"{self._machine.waiting_for}. It is still being tried: call {call} again to wait on",
-        ) from None
-
-    async def _abort_if_possible(self) -> None:
-        transaction = self._machine.transaction
-        assert transaction is not None
-        if self._closed or transaction.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
-            return
-        try:
-            await self.abort()
-        except Exception:
-            # The error that led here is the one to raise; a transaction that cannot be aborted now ends by its timeout.
-            return
+            raise TimedOut(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{call} did not finish within max.block.ms ({self._config.max_block_ms} ms), while waiting for "
+                f"{self._machine.waiting_for}. It is still being tried: call {call} again to wait on",
+            ) from None

@@ -145,6 +145,9 @@ class LogDirectory:
                 if TopicPartition(topic, partition) not in self.logs:
                     self._make(TopicPartition(topic, partition), described)
         self._checkpointed = {*recovery_points, *log_starts}
+        if any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items()):
+            # Something below a recovery point was not sound. Before it is made again, nobody may vouch for it.
+            checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", self._recovery_points())
         generation, entries = read_entries(self._disk, self.path)
         replay_journal(entries, self.logs.values(), now_ms=self._clock.now_ms())
         self._restore_log_starts(log_starts)
@@ -175,7 +178,7 @@ class LogDirectory:
             self._disk.remove_folder(stray)
             self._disk.rename(folder, stray)
             return
-        self.logs[topic_partition] = load_log(
+        log = self.logs[topic_partition] = load_log(
             self._disk,
             folder,
             topic_partition=topic_partition,
@@ -186,6 +189,11 @@ class LogDirectory:
             now_ms=self._clock.now_ms(),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
+        # The process before this one may have been killed between making a name and syncing it.
+        if log.recovery_point > log.segments.first.base_offset:
+            log.named(folders=(folder,))
+        else:
+            log.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
 
     def _restore_log_starts(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """After the journal was replayed: only then is it known where a log really ends."""

@@ -21,7 +21,7 @@ from semel.log.leader_epochs import LeaderEpochs
 from semel.log.offset_index import OffsetIndex
 from semel.log.partition_log import LEADER_EPOCH_FILE, PartitionLog, note_producer
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStates
-from semel.log.segment import Segment, file_name
+from semel.log.segment import INDEX_SUFFIXES, Segment, file_name
 from semel.log.segments import Segments
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import TransactionIndex
@@ -206,34 +206,39 @@ def _open_segments(disk: Disk, folder: str, names: list[str], log_start_offset: 
 
 
 def _load_indexes(disk: Disk, segments: Segments, recovery_point: int) -> int:
-    """Read the index files up to the recovery point. A bad one moves the point back to its segment."""
+    """Read the index files up to the recovery point. A bad one moves the point back to its segment.
+
+    Those behind it are not looked at, and are written anew before the recovery point passes them: they may speak of
+    batches that are not there.
+    """
     for number, segment in enumerate(segments):
-        if segment.base_offset >= recovery_point and number > 0:
-            break
+        if segment.base_offset >= recovery_point:
+            segment.index_files_are_stale = True
+            continue
         end_offset = segments.end_of(number)
         end_offset = recovery_point if end_offset is None else min(end_offset, recovery_point)
         try:
-            index, times, aborted = (
-                _read_index(disk, segment, suffix) for suffix in (".index", ".timeindex", ".txnindex")
-            )
-            base_offset = segment.base_offset
-            segment.offset_index = OffsetIndex.load(
-                index, base_offset, end_offset=end_offset, end_position=segment.size_bytes
-            )
-            segment.time_index = TimeIndex.load(times, base_offset, end_offset=end_offset)
-            segment.transaction_index = TransactionIndex.load(aborted, base_offset, end_offset=end_offset)
+            _load_indexes_of(disk, segment, end_offset)
         except DecodeError as error:
             logger.warning("%r has an unsound index and is read again: %s", segment, error)
-            segment.offset_index = OffsetIndex(segment.base_offset)
-            segment.time_index = TimeIndex(segment.base_offset)
-            segment.transaction_index = TransactionIndex()
-            return segment.base_offset
+            recovery_point = segment.base_offset
+            segment.index_files_are_stale = True
+            continue
         if end_offset == recovery_point or not segment.time_index.entries:
             # A closed segment's last time index entry is its largest timestamp. This one may not be closed.
             segment.find_largest_timestamp(end_offset)
         else:
             segment.trust_time_index()
     return recovery_point
+
+
+def _load_indexes_of(disk: Disk, segment: Segment, end_offset: int) -> None:
+    index, times, aborted = (_read_index(disk, segment, suffix) for suffix in INDEX_SUFFIXES)
+    base_offset = segment.base_offset
+    offset_index = OffsetIndex.load(index, base_offset, end_offset=end_offset, end_position=segment.size_bytes)
+    time_index = TimeIndex.load(times, base_offset, end_offset=end_offset)
+    transaction_index = TransactionIndex.load(aborted, base_offset, end_offset=end_offset)
+    segment.offset_index, segment.time_index, segment.transaction_index = offset_index, time_index, transaction_index
 
 
 def _read_index(disk: Disk, segment: Segment, suffix: str) -> bytes:

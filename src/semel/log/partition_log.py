@@ -295,6 +295,11 @@ class PartitionLog:
         if active.base_offset == self.log_end_offset:
             return active
         try:
+            if self._new_files and (names := self.new_names()) is not None:
+                # The first segment must be found again before there is a second: a hole at the start of a log could
+                # not be told from records that were deleted.
+                names.sync(self._disk)
+                self.own_files_synced(0, names)
             self._write_snapshot()
             segment = Segment(self._disk, self.folder, self.log_end_offset, created_ms=now_ms, create=True)
         except OSError as error:

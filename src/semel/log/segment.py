@@ -66,6 +66,7 @@ class Segment:
         self._index_entries = 0  # of this process: those of earlier ones leave room enough
         self._first_timestamp: int | None = None
         self._finished = False
+        self.index_files_are_stale = False  # whether they may hold what an earlier process wrote and is not true
 
     def __repr__(self) -> str:
         return f"<Segment {self.path('.log')} {self.size_bytes} bytes>"
@@ -151,10 +152,12 @@ class Segment:
         )
         for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
             # A finished segment has an offset and a time index even if they are empty: operators look for them.
-            if index.has_unwritten or (self._finished and index is not self.transaction_index):
+            wanted = index.has_unwritten or (self._finished and index is not self.transaction_index)
+            if wanted or (self.index_files_are_stale and self._disk.exists(self.path(suffix))):
                 file = self._disk.open(self.path(suffix), create=True)
                 index.flush(file)
                 changed.append(file)
+        self.index_files_are_stale = False
         return changed
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ The coordinator is the real shard. Around it stands as little as there can be: t
 once; answer, and write markers, when the records are committed), partitions that know who wrote what and how it ended,
 and producers that follow a script. What can go wrong is counted:
 
-- a fault: a producer gives up waiting and sends its request again. The first copy arrives at any later time, or has
-  arrived and its answer is lost;
+- a fault: a producer gives up waiting and sends its request again. The first copy arrives at any later time; if that
+  is before the second one, it was the answer that was lost;
 - a crash: another coordinator loads what was committed. Markers of the old one are still on their way;
 - a timeout: the transaction that is open is aborted.
 
@@ -76,6 +76,7 @@ class Cluster:
         self.scope = scope
         self._make_shard = make_shard
         self._decide = lru_cache(maxsize=None)(self._decide_anew)
+        self._restart = lru_cache(maxsize=None)(_restart)
         self._v2 = scope.transaction_version >= 2
 
     def start(self) -> World:
@@ -91,14 +92,11 @@ class Cluster:
         (created,) = self._decide(None, 0, "init").records
         return world._replace(committed=replace(created, producer_epoch=scope.first_epoch))
 
-    def moves(self, world: World, *, faults: bool = True) -> Moves:
-        for index, producer in enumerate(world.producers):
+    def moves(self, world: World) -> Moves:
+        """What happens by itself, sooner or later: messages arrive, records are committed."""
+        for producer in world.producers:
             if producer.request is not None and not producer.delivered:
                 yield from self._deliver(world, producer.request, awaited=True)
-                if faults and world.faults:
-                    yield (producer.request, "is sent again"), self._send_again(world, index, producer)
-            elif producer.delivered and faults and world.faults:
-                yield ("the answer is lost to", producer.request), self._send_again(world, index, producer)
         for position, stray in enumerate(world.strays):
             strays = world.strays[:position] + world.strays[position + 1 :]
             for what, after in self._deliver(world._replace(strays=strays), stray, awaited=False):
@@ -107,25 +105,34 @@ class Cluster:
             yield from self._commit(world)
         for marker in world.markers:
             yield from self._write_marker(world, *marker)
-        if faults and world.crashes:
+
+    def faults(self, world: World) -> Moves:
+        if world.faults:
+            for producer in world.producers:
+                if producer.request is not None and not producer.delivered:
+                    # Nobody waits for the first copy any more: if it arrives before the second, its answer is lost.
+                    strays = _sorted(*world.strays, producer.request)
+                    yield (producer.request, "is sent again"), world._replace(strays=strays, faults=world.faults - 1)
+        if world.crashes:
             yield ("crash",), self._crash(world)
-        if faults and world.timeouts and world.latest is not None and world.latest.state is TxnState.ONGOING:
+        if world.timeouts and world.latest is not None and world.latest.state is TxnState.ONGOING:
             yield from self._time_out(world._replace(timeouts=world.timeouts - 1))
 
     def settle(self, world: World) -> None:
-        """The faults have stopped: everything must come to an end."""
-        while True:
-            following = next(self.moves(world, faults=False), None)
-            if following is not None:
+        """There are no more moves, and no more faults: nothing may stay open."""
+        while world.latest is not None and world.latest.state is TxnState.ONGOING:
+            _, world = next(self._time_out(world))
+            while (following := next(self.moves(world), None)) is not None:
                 _, world = following
-            elif world.latest is not None and world.latest.state is TxnState.ONGOING:
-                _, world = next(self._time_out(world))
-            else:
-                return check_quiet(world, self.scope.scripts)
+        check_quiet(world, self.scope.scripts)
 
     # -- the coordinator
 
-    def _decide_anew(
+    def _decide_anew(self, latest: Transaction | None, coordinator_epoch: int, what: str, *arguments: Any) -> Entry:
+        decision = self._ask_shard(latest, coordinator_epoch, what, *arguments)
+        return Entry(decision.records, decision.effects, answer=_answer_of(decision.response))
+
+    def _ask_shard(
         self, latest: Transaction | None, coordinator_epoch: int, what: str, *arguments: Any
     ) -> Decision[Any, Any, Any]:
         shard = self._make_shard(
@@ -170,7 +177,7 @@ class Cluster:
                 return Decision(None, effects=tuple(shard.pending_markers()))
         raise AssertionError(what)
 
-    def _ask(self, world: World, what: str, *arguments: Any) -> Decision[Any, Any, Any]:
+    def _ask(self, world: World, what: str, *arguments: Any) -> Entry:
         return self._decide(world.latest, world.coordinator_epoch, what, *arguments)
 
     def _appended(self, what: What, world: World, entry: Entry) -> Moves:
@@ -180,10 +187,6 @@ class Cluster:
             return
         for _, after in self._commit(world):
             yield what, after
-        if entry.request is not None and entry.awaited and world.faults:
-            index = entry.request.producer
-            for _, after in self._commit(self._send_again(world, index, world.producers[index])):
-                yield (*what, "and the answer is lost"), after
 
     def _commit(self, world: World) -> Moves:
         """The oldest decision that waits is durable now: it is answered, and its markers are sent."""
@@ -197,10 +200,8 @@ class Cluster:
             yield ("committed",), after
 
     def _crash(self, world: World) -> World:
-        committed = world.committed
-        if committed is not None and decode(*encode(committed)) != committed:
-            raise Broken(f"{committed} is read as {decode(*encode(committed))}")
         world = world._replace(
+            committed=self._restart(world.committed),
             tail=(),
             coordinator_epoch=world.coordinator_epoch + 1,
             crashes=world.crashes - 1,
@@ -214,47 +215,40 @@ class Cluster:
         return world._replace(markers=world.markers | sent)
 
     def _time_out(self, world: World) -> Moves:
-        decision = self._ask(world, "time out")
-        yield from self._appended(("timeout",), world, Entry(decision.records, decision.effects))
+        yield from self._appended(("timeout",), world, self._ask(world, "time out"))
 
     # -- requests
 
     def _deliver(self, world: World, request: Request, *, awaited: bool) -> Moves:
         """The request arrives. ``awaited``: its producer has not given it up."""
-        verified_at = 0
         match request:
             case Init():
-                decision = self._ask(world, "init")
+                entry = self._ask(world, "init")
             case Add(_, identity, partition):
-                decision = self._ask(world, "add", identity, partition)
+                entry = self._ask(world, "add", identity, partition)
             case End(producer, identity, _, committed):
-                decision = self._ask(world, "end", identity, committed)
-                if decision.records and producer != world.owner:
+                entry = self._ask(world, "end", identity, committed)
+                if entry.records and producer != world.owner:
                     raise Broken(f"producer {producer} decides, and {world.owner} has replaced it")
             case Produce(_, identity, partition, tag):
                 log = world.partitions[partition]
                 if identity.producer_epoch < log.epoch_of(identity.producer_id):
-                    decision = Decision(ErrorCode.INVALID_PRODUCER_EPOCH)
-                elif log.holds(tag):
-                    decision = Decision(ErrorCode.NONE)  # A duplicate: its sequence has been seen.
-                elif log.open is not None and log.open.identity == identity:
-                    world = world.with_partition(partition, log.append(identity, tag))
-                    decision = Decision(ErrorCode.NONE)
+                    entry = Entry((), answer=Answer(ErrorCode.INVALID_PRODUCER_EPOCH))
+                elif log.holds(tag) or (log.open is not None and log.open.identity == identity):
+                    entry = Entry(())  # The coordinator knows.
                 else:
-                    decision = self._ask(world, "add" if self._v2 else "verify", identity, partition)
-                    verified_at = log.markers
-        answer = _answer_of(decision.response)
-        if answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    entry = self._ask(world, "add" if self._v2 else "verify", identity, partition)
+                entry = entry._replace(verified_at=log.markers)
+        if entry.answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
             # Not answered before the transaction has moved on. Meanwhile the request is as if it had not arrived.
-            if decision.records:
+            if entry.records:
                 waits = world if awaited else world._replace(strays=_sorted(*world.strays, request))
-                yield from self._appended((request, "waits"), waits, Entry(decision.records, decision.effects))
+                yield from self._appended((request, "waits"), waits, entry)
             return
-        entry = Entry(decision.records, decision.effects, request, awaited, answer, verified_at)
         if awaited:
             delivered = world.producers[request.producer]._replace(delivered=True)
             world = world.with_producer(request.producer, delivered)
-        yield from self._appended((request,), world, entry)
+        yield from self._appended((request,), world, entry._replace(request=request, awaited=awaited))
 
     def _answer(self, world: World, entry: Entry) -> Iterator[World]:
         """What the decision was waited for with: append the record, tell the producer."""
@@ -307,17 +301,8 @@ class Cluster:
         if not acknowledged or marker.coordinator_epoch != world.coordinator_epoch:
             yield what, world
             return
-        decision = self._ask(world, "markers written", marker.producer_id, marker.producer_epoch)
-        yield from self._appended(what, world, Entry(decision.records))
-
-    def _send_again(self, world: World, index: int, producer: Producer) -> World:
-        assert producer.request is not None
-        strays = world.strays if producer.delivered else _sorted(*world.strays, producer.request)
-        given_up = tuple(
-            entry._replace(awaited=False) if entry.request == producer.request else entry for entry in world.tail
-        )
-        again = producer._replace(delivered=False)
-        return world.with_producer(index, again)._replace(strays=strays, tail=given_up, faults=world.faults - 1)
+        complete = self._ask(world, "markers written", marker.producer_id, marker.producer_epoch)
+        yield from self._appended(what, world, complete)
 
     # -- producers
 
@@ -348,9 +333,19 @@ class Cluster:
         return steps
 
 
+def _restart(committed: Transaction | None) -> Transaction | None:
+    """What another coordinator reads."""
+    if committed is None:
+        return None
+    read = decode(*encode(committed))
+    if read != committed:
+        raise Broken(f"{committed} is read as {read}")
+    return committed
+
+
 def _answer_of(response: Any) -> Answer:
-    if isinstance(response, ErrorCode):
-        return Answer(response)
+    if not hasattr(response, "error"):
+        return Answer()  # Nobody asked.
     refused = next(iter(getattr(response, "errors", {}).values()), response.error)
     if getattr(response, "producer_id", None) is None:
         return Answer(refused)

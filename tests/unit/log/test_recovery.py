@@ -26,6 +26,7 @@ from tests.logs import (
     open_log,
     produced,
     read_all,
+    values,
 )
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=120)
@@ -159,7 +160,7 @@ def test_scenario_13_a_derived_file_cut_at_any_byte_is_made_again(suffix: str) -
             crashed = disk.copy()
             _truncate(crashed, f"{FOLDER}/{name}", cut)
             # What was synced at the checkpoint cannot be cut by a crash; without one, everything is read again.
-            for point in {0, recovery_point} if _is_caught(suffix, cut) else {0}:
+            for point in (0, recovery_point) if _is_caught(suffix, cut) else (0,):
                 log = open_log(crashed, config=CONFIG, recovery_point=point)
                 assert state(log) == expected, f"{name} cut at {cut}, recovery point {point}"
                 assert state(open_log(crashed, config=CONFIG, recovery_point=point)) == expected
@@ -220,6 +221,23 @@ def test_nothing_below_the_recovery_point_is_read_again() -> None:
     damaged.open(f"{FOLDER}/{first}").write(70, b"\xff")
     assert open_log(damaged, config=CONFIG, recovery_point=recovery_point).log_end_offset == log.log_end_offset
     assert open_log(damaged, config=CONFIG).log_end_offset == 0
+
+
+def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
+    """The recovery point passes a segment whose index file an earlier process had written for other batches."""
+    disk = VirtualDisk()
+    log = open_log(disk, config=LogConfig(index_interval_bytes=1))
+    for text in ("a" * 300, "b", "c" * 200, "d"):
+        append(log, batch(text))
+    for file in log.segments.active.write_indexes():
+        file.sync()
+    _truncate(disk, log.segments.active.path(".log"), 0)
+    log = open_log(disk, config=LogConfig(index_interval_bytes=10_000))
+    for text in ("e", "f", "g", "h"):
+        append(log, batch(text))
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    log = open_log(disk, recovery_point=recovery_point)
+    assert values(log) == [(0, b"e"), (1, b"f"), (2, b"g"), (3, b"h")]
 
 
 def test_a_hole_between_segments_ends_the_log() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar, assert_never
 
-from semel.client.machine.backoff import Backoff
+from semel.client.machine.backoff import Backoff, while_markers_are_written
 from semel.client.machine.calls import Call
 from semel.client.machine.connections import Connections
 from semel.client.machine.coordinators import CoordinatorKey, Coordinators, CoordinatorType
@@ -41,9 +41,6 @@ from semel.wire.apis import ApiKey
 S = TypeVar("S", InitProducerId, AddPartitions, AddOffsets, CommitOffsets, EndTransaction)
 
 _NEVER: Final = float("inf")
-
-# The last transaction's markers are being written. That takes a moment, not as long as other troubles do.
-_CONCURRENT_BACKOFF_MS: Final = 20
 
 _RESUME_SINCE: Final = 3
 # Of TxnOffsetCommit and of EndTxn: V2 asks for nothing else.
@@ -78,6 +75,7 @@ class Coordination:
         self._coordinators = coordinators
         self._random = random
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._markers_backoff = while_markers_are_written(config.client.retry_backoff_ms)
         self._key = CoordinatorKey(CoordinatorType.TRANSACTION, transaction.transactional_id)
         self._asking = False
         self._failures = 0
@@ -212,8 +210,7 @@ class Coordination:
             self._coordinators.forget(self._coordinator_of(step))
             self._later(now_ms, text)
         elif code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._retry_ms = now_ms + min(_CONCURRENT_BACKOFF_MS, self._config.client.retry_backoff_ms)
-            self.waiting_for = text
+            self._later(now_ms, text, self._markers_backoff)
         elif family_of(code) is Family.RETRIABLE:
             self._later(now_ms, text)
         elif family_of(code) is Family.ABORTABLE and not isinstance(step, InitProducerId):
@@ -221,9 +218,9 @@ class Coordination:
         else:
             self._transaction.fatal(client_error(code, text, Family.FATAL))
 
-    def _later(self, now_ms: float, reason: str) -> None:
+    def _later(self, now_ms: float, reason: str, backoff: Backoff | None = None) -> None:
         self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry_ms = now_ms + (backoff or self._backoff).delay_ms(self._failures, self._random)
         self.waiting_for = reason
 
     def _done(self) -> None:

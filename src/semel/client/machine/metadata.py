@@ -66,6 +66,7 @@ class Metadata:
         """Somebody needs to know this topic."""
         if topic not in self._wanted:
             self.outdated()
+            self._retry_ms = 0.0  # Nothing was asked about it yet, so nothing has failed.
         self._wanted[topic] = now_ms
 
     def retain(self, topics: Iterable[str], now_ms: float) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from semel.client.config import Address
 from semel.client.machine.accumulator import Accumulator
-from semel.client.machine.backoff import Backoff
+from semel.client.machine.backoff import Backoff, while_markers_are_written
 from semel.client.machine.batch import Acknowledged, ProducerBatch, Settlement
 from semel.client.machine.connections import Connections, Route
 from semel.client.machine.metadata import Metadata
@@ -55,6 +55,7 @@ class Sender:
         self._random = random
         self._numbering = numbering
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._markers_backoff = while_markers_are_written(config.client.retry_backoff_ms)
         self._in_flight_max = config.max_in_flight_requests_per_connection
         if numbering is not None:
             self._in_flight_max = min(self._in_flight_max, IDEMPOTENT_IN_FLIGHT_MAX)
@@ -234,7 +235,9 @@ class Sender:
             case Verdict.SUCCEED:
                 self._succeed(queue, batch, answer.acknowledged())
             case Verdict.RETRY:
-                batch.retry_ms = now_ms + self._backoff.delay_ms(batch.attempts, self._random)
+                concurrent = answer.code == ErrorCode.CONCURRENT_TRANSACTIONS
+                backoff = self._markers_backoff if concurrent else self._backoff
+                batch.retry_ms = now_ms + backoff.delay_ms(batch.attempts, self._random)
             case Verdict.WAIT_FOR_PREDECESSOR:
                 batch.retry_ms = now_ms
             case Verdict.NUMBER_ANEW:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.types import INT32_MAX, TopicPartition
 
+TRANSACTIONS_V1: Final = 1
 TRANSACTIONS_V2: Final = 2
 """The feature level ``transaction.version`` from which every transaction has an epoch of its own (KIP-890)."""
 

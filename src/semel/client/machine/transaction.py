@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NoReturn
 
 from semel.client.machine.promise import Promise
-from semel.client.machine.sequences import TRANSACTIONS_V2, Identity
+from semel.client.machine.sequences import TRANSACTIONS_V1, TRANSACTIONS_V2, Identity
 from semel.client.machine.transaction_states import LEGAL_SOURCES, LEGAL_SOURCES_ATTACHED, TransactionState
 from semel.client.machine.transaction_steps import (
     AddOffsets,
@@ -72,7 +72,7 @@ class Transaction:
 
     def begin(self) -> None:
         self._require("begin", _S.READY)
-        self._version = min(self._features().get("transaction.version", 1), TRANSACTIONS_V2) or 1
+        self._version = self._offered_version()
         self._begin()
 
     def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Promise[None]:
@@ -171,7 +171,7 @@ class Transaction:
 
     def initialized(self, identity: Identity) -> None:
         self._identity = identity
-        self._bump_needed = False
+        self._version = self._offered_version()
         self._finish()
 
     def partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
@@ -222,6 +222,10 @@ class Transaction:
     @property
     def _is_aborting_by_init(self) -> bool:
         return self.state is _S.INITIALIZING and self._identity is not None
+
+    def _offered_version(self) -> int:
+        """What the cluster speaks. Fixed when a transaction begins: one that began as V1 ends as V1."""
+        return TRANSACTIONS_V2 if self._features().get("transaction.version", 0) >= TRANSACTIONS_V2 else TRANSACTIONS_V1
 
     def _begin(self) -> None:
         self._move(_S.IN_TRANSACTION)

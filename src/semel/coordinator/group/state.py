@@ -36,11 +36,12 @@ class OffsetState:
             case OffsetTombstone(key):
                 self.committed.remove(key)
                 self.pending.remove(key)
+                if not self.committed.has_group(key.group_id):
+                    self._look_at_in_next_sweep(key.group_id)
             case _:
                 self.groups.replay(record)
                 if isinstance(record, GroupMetadata):
-                    # How long its offsets stay may have changed, in either direction: the next sweep finds out.
-                    self.to_look_at.add(record.group_id, 0)
+                    self._look_at_in_next_sweep(record.group_id)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         for stored in self.pending.end(producer_id):
@@ -57,3 +58,8 @@ class OffsetState:
         commit = stored.commit
         due_ms = commit.committed_ms + self.settings.retention_ms if commit.expires_ms is None else commit.expires_ms
         self.to_look_at.add(commit.key.group_id, due_ms)
+
+    def _look_at_in_next_sweep(self, group_id: str) -> None:
+        """A group that has, or had, members may now be kept for longer or shorter, or have nothing left."""
+        if self.groups.membership(group_id) is not None:
+            self.to_look_at.add(group_id, 0)

@@ -64,7 +64,7 @@ def end_v2(
     # Before the identity is looked at: the producer may be ahead of the record, with the identity it was answered.
     if transaction.state in PREPARED:
         return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if is_repeated(transaction, producer_id, producer_epoch):
+    if transaction.state in COMPLETE and transaction.is_last(producer_id, producer_epoch):
         if transitions.is_commit(transaction) != committed:
             return _refuse(ErrorCode.INVALID_TXN_STATE)
         return Decision(_going_on_with(transaction))
@@ -80,15 +80,6 @@ def end_v2(
         return _refuse(NO_PRODUCER_ID_AT_HAND)
     prepared = transitions.prepared_v2(transaction, committed=committed, new_producer_id=new_producer_id, now_ms=now_ms)
     return end(_going_on_with(prepared), prepared, coordinator_epoch=coordinator_epoch)
-
-
-def is_repeated(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether this identity is the one whose transaction the record says is complete.
-
-    Only a V2 end bumps the epoch: before any other record, the last identity is not that of an EndTxn.
-    """
-    ended_by_v2 = transaction.state in COMPLETE and transaction.client_transaction_version >= 2
-    return ended_by_v2 and transaction.is_last(producer_id, producer_epoch)
 
 
 def _going_on_with(transaction: Transaction) -> EndTxnResult:

@@ -6,11 +6,11 @@ are merely known, of which there may be a million.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from semel.coordinator.transaction.patterns import Pattern, PatternError
 from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.results import ListedTransaction, TransactionListing
 from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
@@ -42,7 +42,7 @@ class ListFilters:
 def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms: int) -> TransactionListing:
     try:
         matches = _matcher(filters, now_ms)
-    except re.error:
+    except PatternError:
         return TransactionListing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     return TransactionListing(
         unknown_states=tuple(name for name in dict.fromkeys(filters.states) if name not in _BY_NAME),
@@ -56,7 +56,7 @@ def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms
 
 def _matcher(filters: ListFilters, now_ms: int) -> Callable[[Transaction], bool]:
     states = filters.known_states() if filters.states else None
-    pattern = re.compile(filters.pattern) if filters.pattern else None
+    pattern = Pattern(filters.pattern) if filters.pattern else None
 
     def matches(transaction: Transaction) -> bool:
         if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
@@ -65,7 +65,7 @@ def _matcher(filters: ListFilters, now_ms: int) -> Callable[[Transaction], bool]
             return False
         if filters.duration_ms is not None and not _open_for(transaction, filters.duration_ms, now_ms):
             return False
-        return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
+        return pattern is None or pattern.matches(transaction.transactional_id)
 
     return matches
 

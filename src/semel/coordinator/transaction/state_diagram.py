@@ -61,8 +61,8 @@ _CLOSING: Final = """
 - A repeated InitProducerId is answered again after a failover and at the last epoch too. The record therefore holds the last
   producer epoch, in a tagged field of our own (10000) that Kafka passes over, where Kafka's fields do not imply it.
 - An instance that another one has taken over is fenced from then on, also before the new one has its answer.
-- An EndTxn of V2 counts as repeated only if the recorded end was of V2: with clients of both generations under one id, Kafka
-  may hand a zombie the identity of its successor.
+- An EndTxn of V2 counts as repeated only from the identity that the recorded one was bumped from. Kafka takes any epoch that is
+  lower by one; with clients of both generations under one id it may hand a zombie the identity of its successor.
 - An abort without partitions writes PREPARE and COMPLETE in one batch.
 - ListTransactions with a duration shows open transactions only, as KIP-994 words it.
 """

@@ -160,6 +160,14 @@ class TestAGroupThatHadMembers:
         assert expired(log, RETENTION_MS + MINUTE_MS - 1) == []
         assert expired(log, RETENTION_MS + MINUTE_MS) == [tombstone(1), tombstone(0), GroupTombstone("payments")]
 
+    def test_is_forgotten_in_the_next_sweep_after_its_last_offset_was_deleted(self, log: OffsetLog) -> None:
+        log.write(group(changed_ms=0))
+        log.commit(5, now_ms=0)
+        assert expired(log, 1) == []
+        log.apply_all(log.shard.delete_topic("orders", None))
+
+        assert expired(log, 2) == [GroupTombstone("payments")]
+
     def test_is_forgotten_at_once_if_it_has_no_offsets(self, log: OffsetLog) -> None:
         log.write(group(changed_ms=0))
 

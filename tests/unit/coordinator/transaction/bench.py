@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -34,12 +35,14 @@ class Bench:
     settings: TransactionSettings = field(default_factory=TransactionSettings)
     make_shard: Callable[..., TransactionShard] = TransactionShard
     encode: Callable[..., tuple[bytes, bytes | None]] = encode
+    decode: Callable[..., TransactionRecord | None] = decode
 
     def __post_init__(self) -> None:
         self.now_ms = 1_700_000_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.markers: list[WriteMarkers] = []
-        self.producer_ids = iter(range(FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + 1_000_000))
+        self.producer_ids = map(self._given_out, itertools.count(FIRST_PRODUCER_ID))
+        self.last_producer_id = 0
         self.shard = self._new_shard(coordinator_epoch=0)
 
     # -- the runtime
@@ -68,7 +71,7 @@ class Bench:
     def crash(self) -> None:
         self.shard = self._new_shard(coordinator_epoch=self.shard.coordinator_epoch + 1)
         for key, value in self.log:
-            record = decode(key, value)
+            record = self.decode(key, value)
             assert record is not None
             self.shard.replay(record)
         self.markers = list(self.shard.pending_markers())
@@ -175,10 +178,16 @@ class Bench:
         assert transaction is not None
         return transaction
 
-    def at_epoch(self, producer_epoch: int) -> ProducerIdentity:
+    def at_epoch(self, producer_epoch: int, *, transactional_id: str = ID) -> ProducerIdentity:
         """The producer as it is after that many bumps."""
-        self.commit(replace(self.transaction, producer_epoch=producer_epoch))
-        return ProducerIdentity(self.transaction.producer_id, producer_epoch)
+        transaction = self.shard.get(transactional_id)
+        assert transaction is not None
+        self.commit(replace(transaction, producer_epoch=producer_epoch, last_producer_epoch=None))
+        return ProducerIdentity(transaction.producer_id, producer_epoch)
+
+    def _given_out(self, producer_id: int) -> int:
+        self.last_producer_id = producer_id
+        return producer_id
 
 
 def identity_of(result: InitProducerIdResult | EndTxnResult) -> ProducerIdentity:

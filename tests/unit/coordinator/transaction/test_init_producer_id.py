@@ -47,6 +47,7 @@ def test_a_decision_changes_nothing_before_its_records_are_replayed(bench: Bench
     bench.add(identity, P0)
     before = bench.transaction
     assert bench.decide_init() == bench.decide_init()
+    assert bench.decide_add(identity, P1) == bench.decide_add(identity, P1)
     assert bench.decide_end(identity, committed=True) == bench.decide_end(identity, committed=True)
     assert bench.transaction is before
 

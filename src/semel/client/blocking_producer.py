@@ -1,0 +1,127 @@
+"""``semel.blocking.Producer``: the same producer, for threads.
+
+The asyncio producer runs in a thread of its own. ``send`` does not go there: it puts its record straight into the
+machine, under the lock that the driver takes too, because a hop between threads costs more than all else it does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from semel.client.loop_thread import LoopThread
+from semel.client.machine.partitioner import Partitioner
+from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
+from semel.client.producer import Producer as AsyncProducer
+from semel.client.values import ProducerIdentity, RecordMetadata
+
+
+class Producer:
+    """``semel.Producer`` without asyncio: every call that would be awaited blocks instead.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            future = producer.send("orders", b"{...}")
+            print(future.result().offset)
+
+    It may be used by many threads. Callbacks of futures run in the producer's thread and must not block.
+    """
+
+    def __init__(self, *, partitioner: Partitioner | None = None, **settings: Any) -> None:
+        self._guard = threading.RLock()
+        self._producer = AsyncProducer(partitioner=partitioner, guard=self._guard, **settings)
+        self._thread = LoopThread("producer")
+        self._thread.run(self._producer.start())
+
+    def __enter__(self) -> Producer:
+        if self._producer.is_transactional:
+            try:
+                self.init()
+            except BaseException:
+                self.close(timeout_ms=0)
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self._producer)[1:]}"
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: HeadersLike = (),
+        timestamp: int | None = None,
+    ) -> Future[RecordMetadata]:
+        """Send a record; ``result()`` of what is returned says where it was written.
+
+        Blocks while the buffer is full. The future cannot be cancelled: the record is taken.
+        """
+        self._thread.check()
+        future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()
+        with self._guard:
+            changed = self._producer.enqueue(future, topic, value, key, partition, headers, timestamp)
+            is_full = self._producer.is_full
+        if changed:
+            self._producer.wake()
+        if is_full:
+            self._thread.run(self._producer.drain())
+        return future
+
+    def flush(self) -> None:
+        self._thread.run(self._producer.flush())
+
+    def partitions_for(self, topic: str) -> int:
+        return self._thread.run(self._producer.partitions_for(topic))
+
+    def init(self) -> None:
+        self._thread.run(self._producer.init())
+
+    def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        self._thread.check()
+        self._producer.attach(producer_id, producer_epoch, transaction_version)
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return self._producer.identity
+
+    def begin(self) -> None:
+        self._thread.check()
+        self._producer.begin()
+
+    def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
+        self._thread.run(self._producer.send_offsets(offsets, group))
+
+    def commit(self) -> None:
+        self._thread.run(self._producer.commit())
+
+    def abort(self) -> None:
+        self._thread.run(self._producer.abort())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """``begin``, and at the end ``commit``; any exception means ``abort``."""
+        self.begin()
+        try:
+            yield self
+        except BaseException:
+            self._thread.run(self._producer.abandon())
+            raise
+        self._thread.run(self._producer.commit_or_abandon())
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Wait until everything that was sent is settled, then end the thread. An open transaction is aborted."""
+        if self._thread.is_running:
+            self._thread.run(self._producer.close(timeout_ms))
+            self._thread.stop()

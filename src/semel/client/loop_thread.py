@@ -1,0 +1,88 @@
+"""An event loop in a thread of its own, for callers that block.
+
+A process that was forked has no such thread, whatever its memory says: use there raises, and says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from semel.errors import StateError
+
+T = TypeVar("T")
+
+_STOP_TIMEOUT_S: Final = 10.0
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process = _process
+        self._loop = _new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
+        self._stopped = False
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise if nobody would ever answer: after ``stop``, after a fork, or on this very thread."""
+        if self._process is not _process:
+            raise StateError(
+                f"this {self._name} was made before the process was forked, and its thread stayed behind: make one in "
+                "every process that uses one"
+            )
+        if self._stopped:
+            raise StateError(f"the {self._name} is closed")
+
+    @property
+    def is_running(self) -> bool:
+        return not self._stopped
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns, once it has."""
+        try:
+            self.check()
+            if threading.get_ident() == self._thread.ident:
+                raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
+        except StateError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
+# One object for each process: a fork gives the child another one.
+_process = object()
+
+
+def _forked() -> None:
+    global _process
+    _process = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,93 @@
+"""Loading: the replay of the log gives the shard that was there, or no shard at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semel.broker.shard_loading import ShardLoading
+from semel.broker.shards import ProducerIdentity, ShardRuntime
+from semel.errors import ErrorCode
+from semel.wire.control import EndTransactionMarker
+from tests.unit.broker.shard_scene import Noted, Numbers, Scene
+
+PRODUCER = ProducerIdentity(7, 0)
+
+
+def load(scene: Scene, **how: Any) -> ShardRuntime[Numbers, str, str]:
+    """A new term of leadership over the same log; begun, if not finished."""
+    runtime = scene.new_runtime()
+    ShardLoading(
+        runtime, loop=scene.loop, clock=scene.clock, loaded=lambda loaded: scene.told.append("loaded"), **how
+    ).begin()
+    return runtime
+
+
+def test_a_loaded_shard_is_the_one_that_was_there() -> None:
+    scene = Scene()
+    scene.note("a", 1)
+    scene.runtime.run(lambda shard: shard.note("b", 2), scene.told.append, producer=PRODUCER)
+    scene.note("a", 3)
+    scene.runtime.append_marker(PRODUCER, EndTransactionMarker(True, 0), transaction_version=0)
+    scene.runtime.run(lambda shard: shard.note("c", 4), scene.told.append, producer=PRODUCER)
+    scene.wait()
+
+    loaded = load(scene)
+    assert loaded.refusal is None
+    assert vars(loaded.shard) == vars(scene.shard)
+    assert loaded.shard.numbers == {"a": 3, "b": 2}
+    assert loaded.shard.pending == {7: [("c", 4)]}
+
+
+def test_an_empty_shard_is_ready_at_once() -> None:
+    assert load(Scene()).refusal is None
+
+
+def test_what_is_appended_and_not_yet_safe_is_waited_for() -> None:
+    scene = Scene()
+    scene.note("a", 1)
+    loaded = load(scene)
+    assert loaded.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    scene.wait()
+    assert (loaded.refusal, loaded.shard.numbers) == (None, {"a": 1})
+
+
+def test_a_long_log_is_loaded_in_slices_between_which_others_get_their_turn() -> None:
+    scene = Scene()
+    for number in range(20):
+        scene.note("a", number)
+    scene.wait()
+    loaded = load(scene, slice_ms=0, read_bytes=100)
+    turns = 0
+    while loaded.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        turns += 1
+        scene.wait(0)
+    assert turns > 5
+    assert loaded.shard.history == scene.shard.history
+
+
+def test_scenario_37_a_log_that_is_corrupt_gives_no_shard_rather_than_half_of_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.note("a", 1)
+    scene.note("b", 2)
+    scene.wait()
+    segment = scene.log.segments.active
+    segment.file.write(segment.size_bytes - 3, b"\xff")
+    loaded = load(scene)
+    assert loaded.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "could not be loaded" in caplog.text
+    loaded.run(lambda shard: shard.read("a"), scene.told.append)
+    assert scene.told[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_shard_that_is_lost_while_it_is_loaded_is_not_taken_up() -> None:
+    scene = Scene()
+    scene.note("a", 1)
+    loaded = load(scene)
+    loaded.unload()
+    scene.wait()
+    assert loaded.refusal is ErrorCode.NOT_COORDINATOR
+    assert scene.told == [Noted(1)]

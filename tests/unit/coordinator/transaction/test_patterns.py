@@ -1,0 +1,94 @@
+"""Regular expressions from clients: what they match, what is refused, and that none of them can hang the broker."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.coordinator.transaction.patterns import Pattern, PatternError
+
+TEXTS = st.text("ab-1\n", max_size=8)
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    atoms = ["a", "b", "-", r"\-", ".", "[ab]", "[^a]", "[a-b1]", r"\d", r"\W", "^", "$", "(?:)", "()"]
+    expression = st.recursive(
+        st.sampled_from(atoms),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map("".join),
+            st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+            st.tuples(inner, st.sampled_from(("*", "+", "?", "{2}", "{1,}", "{0,2}", "*?"))).map(
+                lambda pair: f"(?:{pair[0]}){pair[1]}"
+            ),
+        ),
+        max_leaves=8,
+    )
+    return draw(expression)
+
+
+@given(expressions(), TEXTS)
+def test_it_matches_what_python_matches(expression: str, text: str) -> None:
+    # Python's $ also stands before a newline at the end; RE2's does not.
+    expected = re.fullmatch(expression.replace("$", r"\Z"), text) is not None
+    assert Pattern(expression).matches(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "matching", "other"),
+    [
+        ("payments-[0-9]+", "payments-17", "payments-x"),
+        ("(orders|audit)-.*", "audit-", "audits-"),
+        ("a{2,3}", "aaa", "aaaa"),
+        ("a{x}", "a{x}", "a"),
+        ("a{,2}", "a{,2}", "aa"),
+        ("[]-]+", "]-]", "a"),
+        ("[^]]", "a", "]"),
+        ("[a-]", "-", "b"),
+        (r"[\w.]+", "a_1.Z", "a-1"),
+        (r"[\t\]]", "]", "t"),
+        (r"\$\.\(", "$.(", "$a("),
+        (r"\S+\s\D", "ab c", "ab 1"),
+        ("", "", "a"),
+        ("^a$", "a", "ba"),
+        ("$^", "", "a"),
+        ("(a*)*b", "aab", "aac"),
+        ("größe.", "größe1", "grösse1"),
+    ],
+)
+def test_it_reads_the_usual_syntax(expression: str, matching: str, other: str) -> None:
+    pattern = Pattern(expression)
+    assert pattern.matches(matching)
+    assert not pattern.matches(other)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["(", ")", "a)", "[a", "[", "*", "+a", "|*", "a**", "[b-a]", "\\", "a{3,2}", "a{1001}"]
+    + [r"(a)\1", "(?=a)a", "(?<!b)a", "(?i)a", "(?P<n>a)", r"\bword", r"\pL", "[[:alpha:]]", r"[a-\d]", "[a"],
+)
+def test_what_it_does_not_know_is_refused(expression: str) -> None:
+    with pytest.raises(PatternError):
+        Pattern(expression)
+
+
+@pytest.mark.parametrize("expression", ["(((a{100}){100}){100})", "(" * 101 + ")" * 101])
+def test_a_pattern_that_unfolds_without_end_is_refused(expression: str) -> None:
+    with pytest.raises(PatternError):
+        Pattern(expression)
+
+
+@pytest.mark.parametrize("expression", ["(a+)+b", "(a|a)*b", "(a|aa)+b", "a*a*a*a*a*a*b", "(.*)(.*)(.*)(.*)[b]"])
+def test_no_pattern_takes_longer_than_the_text_is_long(expression: str) -> None:
+    """Each of them keeps a search by backtracking busy for years: this test would not come to its end."""
+    assert not Pattern(expression).matches("a" * 30_000)
+
+
+def test_what_it_remembers_is_bounded() -> None:
+    pattern = Pattern(".*x.{0,4}y")
+    for start in range(0x4E00, 0x4E00 + 20_000):
+        assert not pattern.matches(f"x{chr(start)}")
+    assert len(pattern._following) <= 10_000
