@@ -8,14 +8,15 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.contestants import contestants
-from benchmarks.disturbance import TOLERATED_PERCENT
 from benchmarks.measuring import FULL, QUICK
 from benchmarks.picture import svg
 from benchmarks.plan import ROWS
+from benchmarks.processors import TOLERATED_PERCENT
 from benchmarks.running import Results, run
 from benchmarks.table import DISTURBED, advantage, markdown
 
@@ -70,7 +71,7 @@ def _keep(out: Path, described: dict[str, object], names: list[str], table: str,
                 "aim": row.aim,
                 "times_better_than_kafka": advantage(row, results.final),
                 "rounds": results.figures.get(row.key, {}),
-                "broker_cpu_percent": results.broker_cpu_percent.get(row.key, {}),
+                "usage": {name: asdict(usage) for name, usage in results.usage.get(row.key, {}).items()},
                 "disturbed_percent": results.disturbed_percent.get(row.key, {}),
             }
             for row in ROWS

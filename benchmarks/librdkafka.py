@@ -12,7 +12,8 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.measuring import Effort, Measured, Row, Workload
-from benchmarks.topics import QUIET, busy_percent, end_offsets, fresh_topic
+from benchmarks.processors import Watch
+from benchmarks.topics import QUIET, end_offsets, fresh_topic
 from tools.server import Server
 
 PARTITIONS = 4
@@ -21,11 +22,12 @@ _SENT_AT_ONCE = 500
 
 def produce_workload(record_bytes: int, batch_bytes: int, row: Row) -> Workload:
     def measure(server: Server, effort: Effort) -> Measured:
-        with fresh_topic(server, PARTITIONS) as topic, busy_percent(server) as busy:
+        with fresh_topic(server, PARTITIONS) as topic:
+            watch = Watch(server)
             records, elapsed_s = produce_for(server, topic, record_bytes, batch_bytes, seconds=effort.seconds)
             figure = records * record_bytes / elapsed_s / 1e6 if row.unit == "MB/s" else records / elapsed_s
-            percent = busy()
-        return Measured({row.key: figure}, percent)
+            usage = watch.usage()
+        return Measured({row.key: figure}, usage)
 
     return Workload(row.title, (row,), measure)
 
@@ -35,10 +37,10 @@ def consume_workload(row: Row, *, record_bytes: int, batch_bytes: int) -> Worklo
         with fresh_topic(server, PARTITIONS) as topic:
             # Read for about as long as it is written: as much as a few seconds of producing leave behind.
             produce_for(server, topic, record_bytes, batch_bytes, seconds=effort.seconds)
-            with busy_percent(server) as busy:
-                records, elapsed_s = consume_all(server, topic)
-                percent = busy()
-        return Measured({row.key: records * record_bytes / elapsed_s / 1e6}, percent)
+            watch = Watch(server)
+            records, elapsed_s = consume_all(server, topic)
+            usage = watch.usage()
+        return Measured({row.key: records * record_bytes / elapsed_s / 1e6}, usage)
 
     return Workload(row.title, (row,), measure)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.contestants import Contestant
+from benchmarks.processors import Usage
 from tools.server import Server
 
 
@@ -52,10 +53,10 @@ QUICK = Effort(seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, star
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures by row, and how busy the broker was: a broker that is not busy was not what limited the figure."""
+    """Figures by row, and where processor time went meanwhile."""
 
     figures: Mapping[str, float]
-    broker_cpu_percent: float | None = None
+    usage: Usage | None = None
     disturbed_percent: float | None = None
     notes: Mapping[str, float] = field(default_factory=dict)
 

@@ -24,7 +24,9 @@ THROUGHPUT: tuple[Workload, ...] = (
     ),
     one_record_workload(1, 1, Row("single-1", "one record per request, 1 connection", "requests/s", aim=1.3)),
     one_record_workload(16, 1, Row("single-16", "one record per request, 16 connections", "requests/s", aim=1.3)),
-    one_record_workload(16, 5, Row("single-16-pipelined", "one record per request, 16 connections x 5", "requests/s", aim=1.3)),
+    one_record_workload(
+        16, 5, Row("single-16-pipelined", "one record per request, 16 connections x 5", "requests/s", aim=1.3)
+    ),
     latency_workload(
         Row("latency-p50", "produce latency at 100/s, p50", "ms", higher_is_better=False, aim=1.0),
         Row("latency-p99", "produce latency at 100/s, p99", "ms", higher_is_better=False, aim=1.0),

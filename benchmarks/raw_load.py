@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.measuring import Effort, Measured, Row, Workload
-from benchmarks.topics import busy_percent, end_offsets, fresh_topic
+from benchmarks.processors import Watch
+from benchmarks.topics import end_offsets, fresh_topic
 from tools.frames import (
     fetch_request,
     now_ms,
@@ -31,12 +32,13 @@ RECORD_BYTES = 100
 
 def one_record_workload(connections: int, pipelined: int, row: Row) -> Workload:
     def measure(server: Server, effort: Effort) -> Measured:
-        with fresh_topic(server, connections) as topic, busy_percent(server) as busy:
+        with fresh_topic(server, connections) as topic:
+            watch = Watch(server)
             answered, elapsed_s = request_for(server, topic, connections, pipelined, effort.seconds)
-            percent = busy()
+            usage = watch.usage()
             stored = sum(end_offsets(server, topic, connections))
         assert stored == answered, f"{answered} requests were answered and {stored} records are stored"
-        return Measured({row.key: answered / elapsed_s}, percent)
+        return Measured({row.key: answered / elapsed_s}, usage)
 
     return Workload(row.title, (row,), measure)
 
@@ -47,10 +49,10 @@ def fetch_workload(row: Row, *, batch_records: int, record_bytes: int) -> Worklo
     def measure(server: Server, effort: Effort) -> Measured:
         with fresh_topic(server, 1) as topic:
             _fill(server, topic, record_batch([bytes(record_bytes)] * batch_records, now_ms()), batches=256)
-            with busy_percent(server) as busy:
-                fetched_bytes, elapsed_s = fetch_for(server, topic, effort.seconds)
-                percent = busy()
-        return Measured({row.key: fetched_bytes / elapsed_s / 1e6}, percent)
+            watch = Watch(server)
+            fetched_bytes, elapsed_s = fetch_for(server, topic, effort.seconds)
+            usage = watch.usage()
+        return Measured({row.key: fetched_bytes / elapsed_s / 1e6}, usage)
 
     return Workload(row.title, (row,), measure)
 

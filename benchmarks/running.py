@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.contestants import Contestant
-from benchmarks.disturbance import TOLERATED_PERCENT, Disturbance
 from benchmarks.measuring import Effort, LifecycleWorkload, Measured, Row, Workload
 from benchmarks.plan import LIFECYCLE, MEMORY_AFTER_LOAD, THROUGHPUT
+from benchmarks.processors import TOLERATED_PERCENT, Disturbance, Usage
 from benchmarks.table import shown
 from tools.server import Server, running
 
@@ -21,14 +21,14 @@ class Results:
     """Figures by row and contestant, one per round; the last one counts."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    broker_cpu_percent: dict[str, dict[str, float]] = field(default_factory=dict)
+    usage: dict[str, dict[str, Usage]] = field(default_factory=dict)
     disturbed_percent: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, contestant: str, measured: Measured) -> None:
         for key, figure in measured.figures.items():
             self.figures.setdefault(key, {}).setdefault(contestant, []).append(figure)
-            if measured.broker_cpu_percent is not None:
-                self.broker_cpu_percent.setdefault(key, {})[contestant] = round(measured.broker_cpu_percent)
+            if measured.usage is not None:
+                self.usage.setdefault(key, {})[contestant] = measured.usage
             if measured.disturbed_percent is not None:
                 self.disturbed_percent.setdefault(key, {})[contestant] = round(measured.disturbed_percent)
 
@@ -59,9 +59,7 @@ class Progress:
     def tell(self, what: str, round_number: int, contestant: str, rows: Sequence[Row], measured: Measured) -> None:
         self._done += 1
         figures = ", ".join(f"{shown(measured.figures[row.key])} {row.unit}" for row in rows)
-        remarks = ""
-        if measured.broker_cpu_percent is not None:
-            remarks = f"  (broker: {measured.broker_cpu_percent:.0f} % of a core)"
+        remarks = "" if measured.usage is None else f"  ({measured.usage})"
         if measured.disturbed_percent is not None and measured.disturbed_percent > TOLERATED_PERCENT:
             remarks += f"  disturbed: others used {measured.disturbed_percent:.0f} % of the machine"
         minutes, seconds = divmod(int(self.elapsed_s()), 60)

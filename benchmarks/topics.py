@@ -1,10 +1,10 @@
-"""Topics for one measurement, and how busy a broker was meanwhile."""
+"""Topics that live for one measurement."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -58,10 +58,3 @@ def _wait_for_leaders(server: Server, topic: str, partitions: int) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-@contextmanager
-def busy_percent(server: Server) -> Iterator[Callable[[], float]]:
-    """A function that says how much of one core the broker has used since the block was entered."""
-    started, used = time.perf_counter(), server.cpu_seconds()
-    yield lambda: 100 * (server.cpu_seconds() - used) / (time.perf_counter() - started)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
     "docs/compatibility.md": "semel.broker.compatibility",
     "docs/configuration.md": "semel.broker.config_reference",
+    "docs/design/transaction-states.md": "semel.coordinator.transaction.state_diagram",
 }
 
 

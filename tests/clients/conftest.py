@@ -23,6 +23,9 @@ SEMEL = pytest.param("semel", id="semel")
 APACHE_KAFKA = pytest.param("apache-kafka", id="kafka", marks=[pytest.mark.kafka, pytest.mark.needs("kafka")])
 LIBRARIES: tuple[Library, ...] = (Confluent(), KafkaPython(), Aiokafka())
 
+# So that a test of a timeout takes as long as the timeout.
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
 _names = itertools.count()
 
 
@@ -30,7 +33,7 @@ _names = itertools.count()
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One broker for the whole session; tests keep apart by topic."""
     folder = tmp_path_factory.mktemp(request.param)
-    server = semel(folder) if request.param == "semel" else apache_kafka(folder)
+    server = (semel if request.param == "semel" else apache_kafka)(folder, settings=SETTINGS)
     with running(server):
         yield server
 

@@ -21,42 +21,42 @@ pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 SMALL_SEGMENTS = {"segment.bytes": str(1024 * 1024), "index.interval.bytes": "512"}
 
 
-def fill(server: Server, *, transactions: bool) -> None:
-    """Several segments of every codec, several producers, and aborted transactions where the broker has them."""
+def fill(server: Server) -> None:
+    """Several segments of every codec, several producers, and aborted transactions."""
     for codec in CODECS:
         create_topic(server.bootstrap_servers, f"codec-{codec}", partitions=1, config=SMALL_SEGMENTS)
         records = [Record(b"%d" % number * 400, b"key", (("h", b"v"),)) for number in range(1_500)]
         Confluent().produce(
             server.bootstrap_servers, f"codec-{codec}", records, codec=codec, idempotent=True, in_batches_of=20
         )
-    if transactions:
-        for number, end in enumerate((Producer.abort_transaction, Producer.commit_transaction) * 3):
-            settings = {"bootstrap.servers": server.bootstrap_servers, "transactional.id": f"id-{number % 3}"}
-            producer = Producer(settings)
-            producer.init_transactions(20)
-            producer.begin_transaction()
-            for _ in range(500):
-                producer.produce("codec-none", b"t" * 300, partition=0)
-            producer.flush(20)
-            end(producer)
+    for number, end in enumerate((Producer.abort_transaction, Producer.commit_transaction) * 3):
+        settings = {"bootstrap.servers": server.bootstrap_servers, "transactional.id": f"id-{number % 3}"}
+        producer = Producer(settings)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        for _ in range(500):
+            producer.produce("codec-none", b"t" * 300, partition=0)
+        producer.flush(20)
+        end(producer)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("broker", [pytest.param(semel, id="semel"), pytest.param(apache_kafka, id="kafka")])
 def test_every_file_of_a_stopped_broker_is_sound(broker: Callable[[Path], Server], tmp_path: Path) -> None:
     with running(broker(tmp_path)) as server:
-        fill(server, transactions=broker is apache_kafka)
+        fill(server)
         server.stop()
     report = examine(server.data_dir)
     assert report.findings == ()
     assert min(report.files[suffix] for suffix in (".log", ".index", ".timeindex", ".snapshot")) >= len(CODECS)
+    assert report.files[".txnindex"] > 0
     assert report.files[".log"] > len(CODECS), "no segment was ever rolled: the test did not write enough"
 
 
 @pytest.mark.timeout(300)
 def test_every_file_of_a_killed_semel_is_sound_after_recovery(tmp_path: Path) -> None:
     with running(semel(tmp_path)) as server:
-        fill(server, transactions=False)
+        fill(server)
         server.kill()
         server.start()
         server.stop()
@@ -66,7 +66,7 @@ def test_every_file_of_a_killed_semel_is_sound_after_recovery(tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def kafka_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with running(apache_kafka(tmp_path_factory.mktemp("kafka"))) as server:
-        fill(server, transactions=True)
+        fill(server)
         server.stop()
     return server.data_dir
 

@@ -1,8 +1,8 @@
 """A transactional producer as small as it can be, in either protocol generation, and what it knows of its transactions.
 
-It writes numbered values to a few partitions, commits offsets of its own group, ends the transaction, and remembers how.
-It never guesses: an end is asked for until there is an answer that says what became of it. Whatever else goes wrong ends
-in a new epoch (InitProducerId), which aborts what is open.
+It writes numbered values to a few partitions, commits offsets of its own group, ends the transaction, and remembers
+how. It never guesses: an end is asked for until there is an answer that says what became of it. Whatever else goes
+wrong ends in a new epoch (InitProducerId), which aborts what is open.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from semel.coordinator.decision import Decision
@@ -152,7 +153,8 @@ class Cluster:
                 identity, partition = arguments
                 return shard.add_partitions(
                     ID,
-                    *identity,
+                    identity.producer_id,
+                    identity.producer_epoch,
                     (PARTITIONS[partition],),
                     verify_only=what == "verify",
                     transaction_version=self.scope.transaction_version,
@@ -162,7 +164,8 @@ class Cluster:
                 identity, committed = arguments
                 return shard.end_txn(
                     ID,
-                    *identity,
+                    identity.producer_id,
+                    identity.producer_epoch,
                     committed,
                     transaction_version=self.scope.transaction_version,
                     new_producer_id=new_producer_id,
@@ -181,23 +184,29 @@ class Cluster:
         return self._decide(world.latest, world.coordinator_epoch, what, *arguments)
 
     def _appended(self, what: What, world: World, entry: Entry) -> Moves:
-        world = world._replace(tail=(*world.tail, entry))
-        if len(world.tail) > 1 or (entry.records and not self.scope.commits_at_once):
-            yield what, world
+        if not world.tail and (self.scope.commits_at_once or not entry.records):
+            for after in self._committed(world, entry):
+                yield what, after
             return
-        for _, after in self._commit(world):
-            yield what, after
+        if entry.request is not None and entry.awaited:
+            delivered = world.producers[entry.request.producer]._replace(delivered=True)
+            world = world.with_producer(entry.request.producer, delivered)
+        yield what, world._replace(tail=(*world.tail, entry))
 
     def _commit(self, world: World) -> Moves:
-        """The oldest decision that waits is durable now: it is answered, and its markers are sent."""
+        """The oldest decision that waits is durable now."""
         entry, *tail = world.tail
-        for record in entry.records:
-            check_record(world.committed, record)
-            world = world._replace(committed=record)
-        sent = {(PARTITIONS.index(partition), effect) for effect in entry.effects for partition in effect.partitions}
-        world = world._replace(tail=tuple(tail), markers=world.markers | sent)
-        for after in self._answer(world, entry):
+        for after in self._committed(world._replace(tail=tuple(tail)), entry):
             yield ("committed",), after
+
+    def _committed(self, world: World, entry: Entry) -> Iterator[World]:
+        """Its markers are sent, and it is answered."""
+        if entry.records:
+            for before, after in pairwise((world.committed, *entry.records)):
+                check_record(before, after)
+            markers = world.markers | _sent(entry) if entry.effects else world.markers
+            world = world._replace(committed=entry.records[-1], markers=markers)
+        yield from self._answer(world, entry)
 
     def _crash(self, world: World) -> World:
         world = world._replace(
@@ -207,12 +216,7 @@ class Cluster:
             crashes=world.crashes - 1,
             producers=tuple(producer._replace(delivered=False) for producer in world.producers),
         )
-        sent = {
-            (PARTITIONS.index(partition), effect)
-            for effect in self._ask(world, "load").effects
-            for partition in effect.partitions
-        }
-        return world._replace(markers=world.markers | sent)
+        return world._replace(markers=world.markers | _sent(self._ask(world, "load")))
 
     def _time_out(self, world: World) -> Moves:
         yield from self._appended(("timeout",), world, self._ask(world, "time out"))
@@ -245,9 +249,6 @@ class Cluster:
                 waits = world if awaited else world._replace(strays=_sorted(*world.strays, request))
                 yield from self._appended((request, "waits"), waits, entry)
             return
-        if awaited:
-            delivered = world.producers[request.producer]._replace(delivered=True)
-            world = world.with_producer(request.producer, delivered)
         yield from self._appended((request,), world, entry._replace(request=request, awaited=awaited))
 
     def _answer(self, world: World, entry: Entry) -> Iterator[World]:
@@ -331,6 +332,10 @@ class Cluster:
                 steps += [] if self._v2 else [("produce", number, partition)]
             steps.append(("end", number, 0))
         return steps
+
+
+def _sent(entry: Entry) -> set[tuple[int, WriteMarkers]]:
+    return {(PARTITIONS.index(partition), effect) for effect in entry.effects for partition in effect.partitions}
 
 
 def _restart(committed: Transaction | None) -> Transaction | None:

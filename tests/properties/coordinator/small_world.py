@@ -158,9 +158,9 @@ class World(NamedTuple):
 # -- the laws
 
 
-def check_record(before: Transaction | None, after: Transaction) -> None:
+def check_record(before: Transaction | None, after: Transaction | None) -> None:
     """No decision is reversed."""
-    if before is None:
+    if before is None or after is None:
         return
     if before.state not in LEGAL_SOURCES[after.state]:
         raise Broken(f"{before.state.name} became {after.state.name}")

@@ -16,6 +16,8 @@ from tests.unit.coordinator.transaction.bench import Bench
 
 IDS = st.sampled_from(("a", "b"))
 PARTITIONS = st.sets(st.sampled_from([TopicPartition("t", number) for number in range(3)]), max_size=2)
+VERSIONS = st.sampled_from((0, 2))
+STRANGER = ProducerIdentity(7, 3)
 TIMEOUTS_MS = st.sampled_from((1_000, 60_000))
 
 
@@ -34,14 +36,14 @@ class Shard(RuleBasedStateMachine):
 
     @initialize(target=identities)
     def stranger(self) -> ProducerIdentity:
-        return ProducerIdentity(7, 3)
+        return STRANGER
 
     @rule(target=identities, name=IDS, timeout_ms=TIMEOUTS_MS, near_the_end=st.booleans())
     def starts(self, name: str, timeout_ms: int, near_the_end: bool) -> ProducerIdentity:
         """A new instance, perhaps of a producer that has been through many epochs."""
         answer = self._init(name, None, timeout_ms)
         if answer[1] is None:
-            return ProducerIdentity(7, 3)
+            return STRANGER
         assert answer[1] not in self.granted, "an identity is given out once"
         self.granted.add(answer[1])
         if near_the_end and answer[1][1] < 30_000:
@@ -53,26 +55,21 @@ class Shard(RuleBasedStateMachine):
         _, granted = self._init(name, identity, timeout_ms)
         return identity if granted is None else ProducerIdentity(*granted)
 
-    @rule(name=IDS, identity=identities, partitions=PARTITIONS, version=st.sampled_from((0, 2)))
+    @rule(name=IDS, identity=identities, partitions=PARTITIONS, version=VERSIONS)
     def adds(self, name: str, identity: ProducerIdentity, partitions: set[TopicPartition], version: int) -> None:
-        decision = self.bench.decide_add(identity, *partitions, version=version, transactional_id=name)
-        known = self.known.get(name)
-        answer = UNKNOWN if known is None else known.add(identity, partitions, self.bench.now_ms)
-        assert self.bench.run(decision).error is answer[0]
+        self._add(name, identity, partitions, version)
 
-    @rule(target=identities, name=IDS, identity=identities, committed=st.booleans(), version=st.sampled_from((0, 2)))
+    @rule(name=IDS, partitions=PARTITIONS, version=VERSIONS)
+    def the_owner_adds(self, name: str, partitions: set[TopicPartition], version: int) -> None:
+        self._add(name, self._owner(name), partitions, version)
+
+    @rule(target=identities, name=IDS, identity=identities, committed=st.booleans(), version=VERSIONS)
     def ends(self, name: str, identity: ProducerIdentity, committed: bool, version: int) -> ProducerIdentity:
-        decision = self.bench.decide_end(identity, committed=committed, version=version, transactional_id=name)
-        known = self.known.get(name)
-        answer: Answer = UNKNOWN
-        if known is not None and version == 2:
-            answer = known.end_v2(identity, committed, self._last_producer_id(), self.bench.now_ms)
-        elif known is not None:
-            answer = known.end_v1(identity, committed, self.bench.now_ms)
-        result = self.bench.run(decision)
-        told = None if result.producer_id is None else (result.producer_id, result.producer_epoch)
-        assert (result.error, told) == answer
-        return identity if answer[1] is None else ProducerIdentity(*answer[1])
+        return self._end(name, identity, committed, version)
+
+    @rule(target=identities, name=IDS, committed=st.booleans(), version=VERSIONS)
+    def the_owner_ends(self, name: str, committed: bool, version: int) -> ProducerIdentity:
+        return self._end(name, self._owner(name), committed, version)
 
     @rule(name=IDS, identity=identities, committed=st.booleans())
     def is_decided_upon_and_the_append_fails(self, name: str, identity: ProducerIdentity, committed: bool) -> None:
@@ -88,7 +85,7 @@ class Shard(RuleBasedStateMachine):
         for marker in self.bench.markers:
             known = self.known[marker.transactional_id]
             assert (marker.producer_id, marker.producer_epoch) == known.marker_identity()
-            assert (marker.committed, marker.partitions) == (known.committed, known.partitions)
+            assert (marker.committed, set(marker.partitions)) == (known.committed, known.partitions)
             known.complete(self.bench.now_ms)
         self.bench.write_markers()
 
@@ -161,6 +158,29 @@ class Shard(RuleBasedStateMachine):
         told = None if result.producer_id is None else (result.producer_id, result.producer_epoch)
         assert (result.error, told) == answer
         return answer
+
+    def _add(self, name: str, identity: ProducerIdentity, partitions: set[TopicPartition], version: int) -> None:
+        decision = self.bench.decide_add(identity, *partitions, version=version, transactional_id=name)
+        known = self.known.get(name)
+        answer = UNKNOWN if known is None else known.add(identity, partitions, self.bench.now_ms)
+        assert self.bench.run(decision).error is answer[0]
+
+    def _end(self, name: str, identity: ProducerIdentity, committed: bool, version: int) -> ProducerIdentity:
+        """What the producer goes on with."""
+        decision = self.bench.decide_end(identity, committed=committed, version=version, transactional_id=name)
+        known = self.known.get(name)
+        answer: Answer = UNKNOWN
+        if known is not None and version == 2:
+            answer = known.end_v2(identity, committed, self._last_producer_id(), self.bench.now_ms)
+        elif known is not None:
+            answer = known.end_v1(identity, committed, self.bench.now_ms)
+        result = self.bench.run(decision)
+        told = None if result.producer_id is None else (result.producer_id, result.producer_epoch)
+        assert (result.error, told) == answer
+        return identity if answer[1] is None else ProducerIdentity(*answer[1])
+
+    def _owner(self, name: str) -> ProducerIdentity:
+        return ProducerIdentity(*self.known[name].good) if name in self.known else STRANGER
 
     def _last_producer_id(self) -> int:
         """The one that was last given out, if the shard asked for one."""

@@ -45,6 +45,8 @@ class Known:
     used_ms: int = 0
     after: Identity | None = None
     """While deciding: what is good afterwards."""
+    rotated: Identity | None = None
+    """The last identity of another producer id, if the one that is good has come in its place just now."""
 
     # -- requests
 
@@ -59,7 +61,7 @@ class Known:
             return WAIT
         self.late = identity
         self.late_has_ended = False
-        self.good = self._bumped(new_producer_id)
+        self._go_on_with(self._bumped(new_producer_id))
         self.committed = None
         self.timeout_ms = timeout_ms
         self.used_ms = now_ms
@@ -73,7 +75,7 @@ class Known:
         if partitions - self.partitions:
             self.partitions |= partitions
             self.opened_ms = now_ms if self.opened_ms is None else self.opened_ms
-            self.late = None
+            self.late = self.rotated = None
             self.used_ms = now_ms
         return DONE
 
@@ -94,6 +96,8 @@ class Known:
             return WAIT
         if identity == self.late and self.late_has_ended:
             return (ErrorCode.NONE, self.good) if committed is self.committed else WRONG
+        if identity == self.rotated:
+            return FENCED
         if (error := self._refusal(identity)) is not None:
             return error
         if self.opened_ms is None and committed:
@@ -117,7 +121,8 @@ class Known:
 
     def complete(self, now_ms: int) -> None:
         assert self.after is not None
-        self.good, self.after = self.after, None
+        self._go_on_with(self.after)
+        self.after = None
         self.deciding = False
         self.partitions = set()
         self.opened_ms = None
@@ -140,6 +145,10 @@ class Known:
         self.after = self._bumped(new_producer_id) if bump else self.good
         self.opened_ms = self.opened_ms if self.opened_ms is not None else now_ms
         self.used_ms = now_ms
+
+    def _go_on_with(self, identity: Identity) -> None:
+        self.rotated = self.good if identity[0] != self.good[0] else None
+        self.good = identity
 
     def _bumped(self, new_producer_id: int) -> Identity:
         producer_id, epoch = self.good

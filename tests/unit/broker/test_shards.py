@@ -101,7 +101,9 @@ def test_a_log_that_goes_offline_with_records_under_way_takes_the_shard_with_it(
     scene.note("a", 1, "markers")
     scene.log.go_offline("the disk is gone")
     scene.wait()
-    assert scene.told == [ErrorCode.NOT_COORDINATOR], "whether the records survive is not known: nothing may rest on them"
+    assert scene.told == [ErrorCode.NOT_COORDINATOR], (
+        "whether the records survive is not known: nothing may rest on them"
+    )
     assert scene.runtime.refusal is ErrorCode.NOT_COORDINATOR
 
 

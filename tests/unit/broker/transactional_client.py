@@ -30,7 +30,9 @@ V1_END, V2_END = 4, 5
 class Transactional:
     """``is_v2`` chooses the versions by default. Sequences are counted per partition, and anew for every epoch."""
 
-    def __init__(self, client: RawClient, transactional_id: str, *, is_v2: bool = True, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self, client: RawClient, transactional_id: str, *, is_v2: bool = True, timeout_ms: int = 60_000
+    ) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self.producer_id = -1

@@ -92,7 +92,7 @@ class World:
         return [request for request in self.pending if request.api_key is api_key]
 
     def answer(self, request: Request, response: object | None = None, *, turn: bool = True) -> None:
-        """Answer a held request, as the cluster would unless a response is given, and those behind it that may go on."""
+        """Answer a held request, as the cluster would unless told otherwise, and those behind it that may go on."""
         assert request is next(r for r in self.pending if r.connection == request.connection), "answers come in order"
         self.pending.remove(request)
         self._answer(request, self.cluster.answer(request) if response is None else response)

@@ -68,9 +68,10 @@ def end_v2(
         if transitions.is_commit(transaction) != committed:
             return _refuse(ErrorCode.INVALID_TXN_STATE)
         return Decision(_going_on_with(transaction))
-    if transaction.producer_id != producer_id:
+    rotated_away = producer_id == transaction.last_producer_id and producer_epoch == EPOCH_MAX - 1
+    if transaction.producer_id != producer_id and not rotated_away:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if transaction.producer_epoch != producer_epoch:
+    if not transaction.is_present(producer_id, producer_epoch):
         return _refuse(ErrorCode.PRODUCER_FENCED)
     if committed and (transaction.state is not TxnState.ONGOING or producer_epoch == EPOCH_MAX):
         return _refuse(ErrorCode.INVALID_TXN_STATE)

@@ -5,8 +5,8 @@ alternatives at once (Thompson's construction, with the sets of states remembere
 that RE2 gives Kafka: the time to match grows with the length of the text, whatever the pattern.
 
 RE2's syntax, as far as ids need it: literals, ``.``, classes, groups, ``|``, ``* + ? {m,n}``, ``^ $``, and the escapes
-``\\d \\s \\w`` with their opposites. What RE2 has beyond that (flags, word boundaries, Unicode classes) is refused, like
-what it has not (back references, looking around).
+``\\d \\s \\w`` with their opposites. What RE2 has beyond that (flags, word boundaries, Unicode classes) is refused, and
+so is what it has not (back references, looking around).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -154,22 +155,26 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
     state = _WRITTEN.get(value.transaction_status)
     if state is None:
         raise DecodeError(f"transaction {transactional_id!r} has status {value.transaction_status}: no such is written")
-    last_producer_id = _or_none(value.previous_producer_id)
+    # A million ids share what they can: the one number here, the few timeouts that there are below.
+    producer_id = value.producer_id
+    last_producer_id = (
+        producer_id if value.previous_producer_id == producer_id else _or_none(value.previous_producer_id)
+    )
     last_producer_epoch = _or_none(value.last_producer_epoch)
     if value.last_producer_epoch == DERIVED_EPOCH:
         last_producer_epoch = _derived_last_epoch(
-            state, value.producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
+            state, producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
         )
     return Transaction(
         transactional_id,
-        value.producer_id,
+        producer_id,
         value.producer_epoch,
         last_producer_id,
         last_producer_epoch,
         _or_none(value.next_producer_id),
         state,
         _flat(value.transaction_partitions) if value.transaction_partitions else NO_PARTITIONS,
-        value.transaction_timeout_ms,
+        _the_same(value.transaction_timeout_ms),
         _or_none(value.transaction_start_timestamp_ms),
         value.transaction_last_update_timestamp_ms,
         value.client_transaction_version,
@@ -201,6 +206,11 @@ def _version(data: Buffer, what: str) -> int:
         raise DecodeError(f"a {what} of __transaction_state has {len(data)} bytes: a version takes {_VERSION.size}")
     version: int = _VERSION.unpack_from(data)[0]
     return version
+
+
+@lru_cache(maxsize=256)
+def _the_same(value: int) -> int:
+    return value
 
 
 def _or_absent(value: int | None) -> int:

@@ -16,8 +16,8 @@ _OPENING: Final = """\
 
 <!-- Written by `python -m semel.coordinator.transaction.state_diagram`; edit the code, not this file. -->
 
-One record per transactional id and move, in `__transaction_state`. PREPARE is the decision: once its record is committed,
-the outcome is final, and the only way on is the COMPLETE of the same outcome.
+One record per transactional id and move, in `__transaction_state`. PREPARE is the decision: once its record is
+committed the outcome is final, and the only way on is the COMPLETE of the same outcome.
 """
 
 _WHY: Final[Mapping[tuple[TxnState, TxnState], str]] = {
@@ -45,26 +45,38 @@ _WHY: Final[Mapping[tuple[TxnState, TxnState], str]] = {
 _CLOSING: Final = """
 ## The producer id and epoch along the way
 
+*Remembered*: who sends the epoch before is taken for its owner, which missed the answer, and is answered again.
+*Forgotten*: it is fenced.
+
 | move | transactions V1 | transactions V2 |
 |---|---|---|
-| InitProducerId without an identity | epoch + 1, the last one forgotten: whoever had the id is fenced | the same |
-| InitProducerId with the present identity | epoch + 1, the last one remembered: a repeated request is answered again | the same |
-| EndTxn | as before | epoch + 1, remembered: a repeated EndTxn is answered again, a delayed one is fenced |
-| aborted by the coordinator for another instance | epoch + 1, forgotten | the same |
-| aborted by the coordinator after the timeout | epoch + 1, forgotten | epoch + 1, remembered: the producer may abort and go on |
-| the epochs are exhausted (32766) | InitProducerId takes a new producer id, epoch 0 | EndTxn and the timeout too, with COMPLETE; \
-32767 is for markers alone |
+| InitProducerId without an identity | epoch + 1, forgotten | the same |
+| InitProducerId with the present identity | epoch + 1, remembered | the same |
+| EndTxn | as before | epoch + 1, remembered; under the next transaction, forgotten |
+| aborted for another instance | epoch + 1, forgotten | the same |
+| aborted for its owner, which starts anew | epoch + 1, remembered | the same |
+| aborted after the timeout | epoch + 1, forgotten | epoch + 1, remembered: it may abort, and go on |
+| at epoch 32766 | InitProducerId takes a new producer id | EndTxn and the timeout too, with COMPLETE |
+
+Epoch 32767 is for fencing and for markers; no producer is given it.
 
 ## Where this differs from Apache Kafka 4.3
 
-- An InitProducerId with an old identity never aborts the transaction that the present owner has open.
-- A repeated InitProducerId is answered again after a failover and at the last epoch too. The record therefore holds the last
-  producer epoch, in a tagged field of our own (10000) that Kafka passes over, where Kafka's fields do not imply it.
+A test drives Kafka's coordinator and this one side by side through producers' requests, timeouts and restarts
+(`make test-kafka`), and finds these differences and no others.
+
+- An InitProducerId with an old identity never aborts the transaction that the present owner has open; at the last epoch
+  it is fenced, where Kafka fails with an unexpected error.
+- A repeated InitProducerId is answered without another record, after a failover and at the last epoch too, until the
+  producer has begun a transaction. The record therefore holds the last producer epoch where Kafka's fields do not imply
+  it, in a tagged field of our own (10000) that Kafka passes over.
 - An instance that another one has taken over is fenced from then on, also before the new one has its answer.
-- An EndTxn of V2 counts as repeated only from the identity that the recorded one was bumped from. Kafka takes any epoch that is
-  lower by one; with clients of both generations under one id it may hand a zombie the identity of its successor.
+- An EndTxn of V2 counts as repeated only from the identity that the recorded one was bumped from. Kafka takes any epoch
+  that is lower by one: with clients of both generations under one id, a zombie may get the identity of its successor.
 - An abort without partitions writes PREPARE and COMPLETE in one batch.
-- ListTransactions with a duration shows open transactions only, as KIP-994 words it.
+
+ListTransactions with a duration shows open transactions only, as KIP-994 words it. Its pattern is a regular expression
+of RE2 without flags, word boundaries and named classes.
 """
 
 

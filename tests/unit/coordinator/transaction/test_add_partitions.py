@@ -57,7 +57,7 @@ def test_the_next_transaction_begins_with_its_own_partitions(bench: Bench) -> No
     identity = bench.transact(bench.init(), committed=True)
     bench.now_ms += 5
     bench.add(identity, P1)
-    assert (bench.transaction.partitions, bench.transaction.started_ms) == ({P1}, bench.now_ms)
+    assert (bench.transaction.partitions, bench.transaction.started_ms) == (frozenset({P1}), bench.now_ms)
 
 
 def test_adding_nothing_begins_nothing(bench: Bench) -> None:

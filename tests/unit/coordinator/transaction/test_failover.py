@@ -44,7 +44,7 @@ def test_a_crash_before_any_marker_is_followed_by_the_decided_outcome(
     assert bench.transaction.state is PREPARE[committed]
     (after,) = bench.markers
     assert after.coordinator_epoch == before.coordinator_epoch + 1
-    assert (after.committed, after.partitions) == (committed, {P0, P1})
+    assert (after.committed, after.partitions) == (committed, frozenset({P0, P1}))
     assert (after.producer_id, after.producer_epoch) == (before.producer_id, before.producer_epoch)
     assert after.transaction_version == version
     assert bench.end_error(identity, committed=committed, version=version) in (

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.records import NO_PARTITIONS, ProducerIdentity, Transaction
 from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.settings import TransactionSettings
@@ -86,7 +87,11 @@ def test_a_new_instance_aborts_what_is_open_first(bench: Bench) -> None:
     assert bench.transaction.state is TxnState.PREPARE_ABORT
     assert bench.transaction.producer_epoch == old.producer_epoch + 1
     (marker,) = bench.markers
-    assert (marker.producer_epoch, marker.committed, marker.partitions) == (old.producer_epoch + 1, False, {P0, P1})
+    assert (marker.producer_epoch, marker.committed, marker.partitions) == (
+        old.producer_epoch + 1,
+        False,
+        frozenset({P0, P1}),
+    )
     assert bench.init_error() is ErrorCode.CONCURRENT_TRANSACTIONS
     bench.write_markers()
     assert bench.init() == (old.producer_id, old.producer_epoch + 2)
@@ -229,7 +234,8 @@ def test_a_takeover_at_the_last_epoch_does_not_let_the_old_instance_back_in(benc
     last = bench.at_epoch(EPOCH_LAST)
     bench.init()
     assert bench.init_error(last) is ErrorCode.PRODUCER_FENCED
-    assert bench.end_error(last, committed=False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert bench.end_error(last, committed=False) is ErrorCode.PRODUCER_FENCED
+    assert bench.end_error(last, committed=False, version=0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert bench.add_error(last) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
@@ -267,12 +273,14 @@ def test_two_inits_in_any_order_never_get_the_same_identity(bench: Bench) -> Non
 
 
 def test_without_a_producer_id_at_hand_the_request_is_to_be_repeated(bench: Bench) -> None:
-    def init() -> Decision[InitProducerIdResult, object, object]:
+    def init() -> TransactionDecision[InitProducerIdResult]:
         return bench.shard.init_producer_id(
             ID, TIMEOUT_MS, None, None, new_producer_id=None, api_version=5, now_ms=bench.now_ms
         )
 
-    refused = Decision(InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    refused: TransactionDecision[InitProducerIdResult] = Decision(
+        InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    )
     assert init() == refused
     bench.init()
     last = bench.at_epoch(EPOCH_LAST)

@@ -67,8 +67,10 @@ def test_it_reads_the_usual_syntax(expression: str, matching: str, other: str) -
 
 @pytest.mark.parametrize(
     "expression",
-    ["(", ")", "a)", "[a", "[", "*", "+a", "|*", "a**", "[b-a]", "\\", "a{3,2}", "a{1001}"]
-    + [r"(a)\1", "(?=a)a", "(?<!b)a", "(?i)a", "(?P<n>a)", r"\bword", r"\pL", "[[:alpha:]]", r"[a-\d]", "[a"],
+    [
+        *("(", ")", "a)", "[a", "[", "*", "+a", "|*", "a**", "[b-a]", "\\", "a{3,2}", "a{1001}"),
+        *(r"(a)\1", "(?=a)a", "(?<!b)a", "(?i)a", "(?P<n>a)", r"\bword", r"\pL", "[[:alpha:]]", r"[a-\d]", "[a-"),
+    ],
 )
 def test_what_it_does_not_know_is_refused(expression: str) -> None:
     with pytest.raises(PatternError):

@@ -112,17 +112,18 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
     "21, KAFKA-17754: V2 takes an end of the epoch before": (
         Bug(
             "ending",
-            "if transaction.producer_epoch != producer_epoch:\n        return _refuse(ErrorCode.PRODUCER_FENCED)\n"
-            "    if committed and",
-            "if transaction.producer_epoch < producer_epoch:\n        return _refuse(ErrorCode.PRODUCER_FENCED)\n"
-            "    if committed and",
+            "if not transaction.is_present(producer_id, producer_epoch):",
+            "if transaction.producer_epoch < producer_epoch:",
         ),
         test_end_txn.test_an_end_that_was_delayed_until_the_next_transaction_is_open_never_touches_it,
         {"committed": True},
     ),
     "21: V2 does not bump": (
-        Bug("transitions", "transaction.producer_epoch + 1, EPOCH_MAX),\n        last_producer_epoch=None if takeover",
-            "transaction.producer_epoch, EPOCH_MAX),\n        last_producer_epoch=None if takeover"),
+        Bug(
+            "transitions",
+            "transaction.producer_epoch + 1, EPOCH_MAX),\n        last_producer_epoch=None if takeover",
+            "transaction.producer_epoch, EPOCH_MAX),\n        last_producer_epoch=None if takeover",
+        ),
         test_end_txn.test_an_end_that_was_delayed_until_the_next_transaction_is_open_never_touches_it,
         {"committed": False},
     ),
@@ -132,8 +133,11 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {"committed": True},
     ),
     "24: a handler changes the state by itself": (
-        Bug("shard", "return Decision(AddPartitionsResult(), records=(added,))",
-            "self.replay(added)\n        return Decision(AddPartitionsResult(), records=(added,))"),
+        Bug(
+            "shard",
+            "return Decision(AddPartitionsResult(), records=(added,))",
+            "self.replay(added)\n        return Decision(AddPartitionsResult(), records=(added,))",
+        ),
         test_init_producer_id.test_a_decision_changes_nothing_before_its_records_are_replayed,
         {},
     ),
@@ -143,8 +147,11 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "26: a timeout does not fence": (
-        Bug("decisions", "return transitions.fenced_v1(transaction, by_owner=why is AbortedFor.OWNER, now_ms=now_ms)",
-            "return transitions.prepared_v1(transaction, committed=False, now_ms=now_ms)"),
+        Bug(
+            "decisions",
+            "return transitions.fenced_v1(transaction, by_owner=why is AbortedFor.OWNER, now_ms=now_ms)",
+            "return transitions.prepared_v1(transaction, committed=False, now_ms=now_ms)",
+        ),
         test_sweeps.test_an_old_cluster_fences_a_producer_that_timed_out,
         {},
     ),
@@ -194,8 +201,11 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {"version": 2, "committed": True},
     ),
     "42: what has ended can still be written to": (
-        Bug("transitions", "return _moved(transaction, state, now_ms, partitions=NO_PARTITIONS)",
-            "return _moved(transaction, state, now_ms)"),
+        Bug(
+            "transitions",
+            "return _moved(transaction, state, now_ms, partitions=NO_PARTITIONS)",
+            "return _moved(transaction, state, now_ms)",
+        ),
         test_add_partitions.test_after_the_end_nothing_is_in_the_transaction_any_more,
         {},
     ),

@@ -38,7 +38,7 @@ def test_an_open_transaction_is_aborted_under_the_next_epoch_once_its_time_is_ov
     assert time_out(bench) == [ID]
     assert bench.transaction.state is TxnState.PREPARE_ABORT
     (marker,) = bench.markers
-    assert (marker.committed, marker.producer_epoch, marker.partitions) == (False, 1, {P0, P1})
+    assert (marker.committed, marker.producer_epoch, marker.partitions) == (False, 1, frozenset({P0, P1}))
     assert time_out(bench) == []
     assert bench.add_error(identity, P0) is ErrorCode.CONCURRENT_TRANSACTIONS
     bench.write_markers()

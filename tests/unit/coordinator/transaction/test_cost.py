@@ -1,0 +1,88 @@
+"""What a request costs does not grow with the number of transactional ids that are known, and an id costs little."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from semel.coordinator.transaction.listing import ListFilters
+from semel.coordinator.transaction.records import decode, encode
+from semel.coordinator.transaction.shard import TransactionShard
+from tests.unit.coordinator.transaction.bench import ID, P0, P1, TIMEOUT_MS, Bench
+
+
+def with_ids(bench: Bench, number: int) -> Bench:
+    for one in range(number):
+        bench.run(bench.decide_init(transactional_id=f"another-transactional-id-{one}"))
+    bench.init()
+    return bench
+
+
+def lines_executed(work: Callable[[], object]) -> int:
+    """Counted, not timed: a loop over all ids shows, and a busy machine does not."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def a_life(bench: Bench) -> None:
+    """Everything that a handler can be asked to do."""
+    identity = bench.init()
+    for committed in (True, False):
+        bench.add(identity, P0)
+        bench.add(identity, P0, P1)
+        bench.decide_add(identity, P1, verify_only=True)
+        bench.shard.list(ListFilters(states=("Ongoing", "PrepareCommit")), now_ms=bench.now_ms)
+        bench.shard.list(ListFilters(duration_ms=1_000), now_ms=bench.now_ms)
+        bench.shard.describe(ID)
+        identity = bench.end(identity, committed=committed)
+        bench.shard.pending_markers()
+        bench.write_markers()
+    bench.add(identity, P0)
+    bench.now_ms += TIMEOUT_MS + 1
+    for decision in bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None):
+        bench.run(decision)
+    bench.write_markers()
+    bench.shard.expire(bench.now_ms, examined_max=10)
+
+
+def test_no_handler_costs_more_because_more_ids_are_known() -> None:
+    few, many = with_ids(Bench(), 20), with_ids(Bench(), 5_000)
+    for bench in (few, many):
+        a_life(bench)
+    assert lines_executed(lambda: a_life(few)) == lines_executed(lambda: a_life(many))
+
+
+def test_a_known_id_takes_less_than_half_a_kilobyte() -> None:
+    """A million of them: less than 500 MB, and loading makes it no worse."""
+    log = with_ids(Bench(), 5_000).log
+    tracemalloc.start()
+    try:
+        shard = Bench().shard
+        load(shard, log)
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size_bytes / len(shard) < 450
+
+
+def load(shard: TransactionShard, log: list[tuple[bytes, bytes | None]]) -> None:
+    for key, value in log:
+        record = decode(key, value)
+        assert record is not None
+        assert encode(record) == (key, value)
+        shard.replay(record)
