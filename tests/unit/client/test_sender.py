@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from semel.errors import AbortableError, ErrorCode, RetriableError, TimedOut
 from semel.wire.apis import ApiKey
 from semel.wire.records import iterate_records, parse_header
@@ -341,6 +343,75 @@ def test_a_batch_in_doubt_is_never_numbered_anew() -> None:
     producer.advance(2_000)
     assert "may have been written" in str(producer.errors[b"a"])
     assert {numbers_of(request) for request in producer.world.requests(ApiKey.PRODUCE)[1:]} == {(1, 0, 1)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_an_answer_that_does_not_rule_out_a_write_leaves_the_batch_in_doubt(code: ErrorCode) -> None:
+    """KAFKA-13574, KAFKA-14034."""
+    producer = warmed_up()
+    producer.send(b"a")
+    producer.cluster.log("orders").refuse_with = [code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    producer.world.release()
+    producer.advance(2_000)
+    assert "may have been written" in str(producer.errors[b"a"])
+    assert {numbers_of(request) for request in producer.world.requests(ApiKey.PRODUCE)[1:]} == {(1, 0, 1)}
+
+
+def test_batches_that_lost_their_numbers_keep_their_order() -> None:
+    producer = warmed_up()
+    for number in range(3):
+        producer.send(b"%d" % number)
+    first, second, third = producer.world.waiting(ApiKey.PRODUCE)
+    refuse = producer.cluster.log("orders").refuse_with
+    refuse += [ErrorCode.NOT_ENOUGH_REPLICAS]
+    for request in (first, second, third):
+        producer.world.answer(request)
+    # The two behind it came too early and wait; now the first one is disowned, and they must not go before it.
+    refuse += [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    producer.world.release()
+    producer.advance(2_000)
+    assert [
+        (values_of(request), numbers_of(request)[1:]) for request in producer.world.requests(ApiKey.PRODUCE)[5:]
+    ] == [
+        ([b"0"], (1, 0)),
+        ([b"1"], (1, 1)),
+        ([b"2"], (1, 2)),
+    ]
+    assert producer.cluster.log("orders").values == [b"first", b"0", b"1", b"2"]
+
+
+def test_a_partition_takes_on_a_new_epoch_only_when_the_old_one_is_settled_there() -> None:
+    """Else a batch of the old epoch that has to be sent again would be fenced by our own newer one."""
+    producer = warmed_up_on_two_partitions()
+    producer.send(b"a", partition=0)
+    producer.send(b"b", partition=1)
+    refused, other = producer.world.waiting(ApiKey.PRODUCE)
+    producer.cluster.log("orders", 0).refuse_with = [ErrorCode.INVALID_RECORD]
+    producer.world.answer(refused)
+    producer.send(b"c", partition=0)
+    producer.send(b"d", partition=1)
+    assert [values_of(request) for request in producer.world.waiting(ApiKey.PRODUCE)] == [[b"b"], [b"c"]]
+    assert numbers_of(producer.world.waiting(ApiKey.PRODUCE)[1])[1:] == (1, 0)
+    producer.world.answer(other)
+    assert [values_of(request) for request in producer.world.waiting(ApiKey.PRODUCE)] == [[b"c"], [b"d"]]
+    assert numbers_of(producer.world.waiting(ApiKey.PRODUCE)[1])[1:] == (1, 0)
+
+
+def warmed_up_on_two_partitions() -> Producing:
+    producer = producing(ModelCluster(topics={"orders": 2}))
+    for partition in range(2):
+        producer.send(b"first-%d" % partition, partition=partition)
+    hold_produce(producer)
+    return producer
 
 
 def test_a_duplicate_that_the_broker_remembers_no_more_counts_as_written() -> None:

@@ -1,0 +1,317 @@
+"""What a history of sends and polls must show, if everything happened once: the rules after Jepsen's Kafka workload.
+
+The law: pure, and never wrong about a fault that it reports. A history is checked after the faults were healed and
+everything was polled, by readers of committed records. An operation whose end is not known (INFO) may have happened or
+not; it counts as committed once any of its values was seen, and then all of them must be.
+
+| rule | anomaly | what is wrong |
+|---|---|---|
+| A0 | invented-read | a value was read that nobody sent |
+| A1 | inconsistent-offsets | an offset has two values |
+| A2 | aborted-read | a value was read whose operation failed |
+| A3 | lost-write | a committed value was read by nobody, though readers got beyond its offset |
+| A4 | duplicate | a value is at two offsets |
+| A5 | unseen | a committed value was read by nobody |
+| A6 | precommitted-read | an operation read what it had sent itself |
+| A7, A8 | poll-skip, nonmonotonic-poll within an operation | a reader left something out, or went back |
+| A9, A10 | the same, from one operation of a process to its next | |
+| A11 | nonmonotonic-send | what a process sent later is at an earlier offset |
+| A14 | circular-information-flow | operations read from each other in a circle, or one read what came after its end |
+
+A12 and A13 (writes of two transactions between each other, and circles of them) are no anomalies: Kafka's transactions
+do not isolate writers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from semel.errors import AbortableError
+from semel.testing.cycles import cycles
+from semel.types import TopicPartition
+
+
+class Outcome(StrEnum):
+    """How an operation ended: it happened, it did not and never will, or nobody knows."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """``offset`` is ``None`` if it was never told."""
+
+    partition: TopicPartition
+    value: bytes
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    partition: TopicPartition
+    value: bytes
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One transaction with what it polled and sent, or one send, or some polls. ``began_ms`` orders a process's own.
+
+    ``repositioned``: partitions that its process was given, or sought in, since its last operation or during this one.
+    """
+
+    process: str
+    outcome: Outcome
+    actions: tuple[Sent | Polled, ...]
+    began_ms: float = 0.0
+    ended_ms: float = 0.0
+    repositioned: frozenset[TopicPartition] = frozenset()
+
+    def sent(self) -> Iterator[Sent]:
+        return (action for action in self.actions if isinstance(action, Sent))
+
+    def polled(self) -> Iterator[Polled]:
+        return (action for action in self.actions if isinstance(action, Polled))
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    rule: str
+    name: str
+    partition: TopicPartition | None
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.name}{'' if self.partition is None else f' in {self.partition}'}: {self.what}"
+
+
+def check(history: Sequence[Operation]) -> list[Anomaly]:
+    """All anomalies of a history, by rule. Values must be unique in their partition: no two sends send the same."""
+    facts = _Facts(sorted(history, key=lambda operation: operation.began_ms))
+    return [anomaly for rule in _RULES for anomaly in rule(facts)]
+
+
+def outcome_of(*, commit_attempted: bool, commit_error: BaseException | None, aborted: bool) -> Outcome:
+    """The class of a transaction that a client ended. Claiming too much here invents anomalies, or hides them.
+
+    Without an attempt to commit it has failed, even if the abort was not heard of: nothing else ends it but a timeout.
+    A failed commit is a failure only if the client said that it can be aborted, and aborted it. Any other error, one
+    about a newer epoch too, may be the answer to a repeated request whose first answer was lost.
+    """
+    if not commit_attempted:
+        return Outcome.FAIL
+    if commit_error is None:
+        return Outcome.OK
+    return Outcome.FAIL if isinstance(commit_error, AbortableError) and aborted else Outcome.INFO
+
+
+_Place: TypeAlias = tuple[TopicPartition, bytes]
+
+
+@dataclass(slots=True)
+class _Facts:
+    history: Sequence[Operation]
+    writers: dict[_Place, Operation] = field(default_factory=dict)
+    readers: dict[_Place, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    offsets: dict[TopicPartition, dict[int, set[bytes]]] = field(default_factory=lambda: defaultdict(dict))
+    """The version order: who is where, as readers and those who must have committed have it."""
+    indexes: dict[TopicPartition, dict[bytes, list[int]]] = field(default_factory=dict)
+    """Where a value is among those that are known: offsets without the gaps that markers and aborted ones leave."""
+
+    def __post_init__(self) -> None:
+        for operation in self.history:
+            for sent in operation.sent():
+                place = sent.partition, sent.value
+                if place in self.writers:
+                    raise ValueError(f"{sent.value!r} was sent to {sent.partition} twice; values must be unique")
+                self.writers[place] = operation
+            for polled in operation.polled():
+                self.readers[polled.partition, polled.value].append(operation)
+                self.offsets[polled.partition].setdefault(polled.offset, set()).add(polled.value)
+        for operation in self.history:
+            if self.must_have_committed(operation):
+                for sent in operation.sent():
+                    if sent.offset is not None:
+                        self.offsets[sent.partition].setdefault(sent.offset, set()).add(sent.value)
+        for partition, values_at in self.offsets.items():
+            known: dict[bytes, list[int]] = defaultdict(list)
+            for index, offset in enumerate(sorted(values_at)):
+                for value in values_at[offset]:
+                    known[value].append(index)
+            self.indexes[partition] = known
+
+    def must_have_committed(self, operation: Operation) -> bool:
+        if operation.outcome is Outcome.INFO:
+            return any(self.was_read(sent.partition, sent.value) for sent in operation.sent())
+        return operation.outcome is Outcome.OK
+
+    def was_read(self, partition: TopicPartition, value: bytes) -> bool:
+        return any(reader.outcome is Outcome.OK for reader in self.readers.get((partition, value), ()))
+
+    def by_process(self) -> Iterable[list[Operation]]:
+        processes: dict[str, list[Operation]] = defaultdict(list)
+        for operation in self.history:
+            processes[operation.process].append(operation)
+        return processes.values()
+
+
+def _offsets_with_two_values(facts: _Facts) -> Iterator[Anomaly]:
+    for partition, values_at in facts.offsets.items():
+        for offset, values in sorted(values_at.items()):
+            if len(values) > 1:
+                yield Anomaly("A1", "inconsistent-offsets", partition, f"offset {offset} has {sorted(values)}")
+
+
+def _reads_of_what_was_not_committed(facts: _Facts) -> Iterator[Anomaly]:
+    for (partition, value), readers in facts.readers.items():
+        writer = facts.writers.get((partition, value))
+        names = sorted({reader.process for reader in readers})
+        if writer is None:
+            yield Anomaly("A0", "invented-read", partition, f"{names} read {value!r}, which nobody sent")
+            continue
+        if writer.outcome is Outcome.FAIL and facts.was_read(partition, value):
+            yield Anomaly("A2", "aborted-read", partition, f"{names} read {value!r}, which {writer.process} took back")
+        if any(reader is writer for reader in readers):
+            yield Anomaly(
+                "A6", "precommitted-read", partition, f"{writer.process} read its own {value!r} before it committed"
+            )
+
+
+def _values_at_two_offsets(facts: _Facts) -> Iterator[Anomaly]:
+    for partition, indexes in facts.indexes.items():
+        for value, found in sorted(indexes.items()):
+            if len(found) > 1:
+                offsets = [offset for offset, values in sorted(facts.offsets[partition].items()) if value in values]
+                yield Anomaly("A4", "duplicate", partition, f"{value!r} is at the offsets {offsets}")
+
+
+def _committed_and_not_read(facts: _Facts) -> Iterator[Anomaly]:
+    read_up_to = {
+        partition: max((found[0] for value, found in indexes.items() if facts.was_read(partition, value)), default=-1)
+        for partition, indexes in facts.indexes.items()
+    }
+    for (partition, value), writer in facts.writers.items():
+        if facts.must_have_committed(writer) and not facts.was_read(partition, value):
+            found = facts.indexes.get(partition, {}).get(value)
+            is_passed = found is not None and found[-1] <= read_up_to[partition]
+            rule, name = ("A3", "lost-write") if is_passed else ("A5", "unseen")
+            yield Anomaly(rule, name, partition, f"{value!r} of {writer.process} ({writer.outcome}) was read by nobody")
+
+
+def _polls_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
+    for operations in facts.by_process():
+        last: dict[TopicPartition, Polled] = {}
+        for operation in operations:
+            within: dict[TopicPartition, Polled] = {}
+            for polled in operation.polled():
+                partition = polled.partition
+                if partition not in operation.repositioned:
+                    if partition in within:
+                        yield from _step(facts, operation, within[partition], polled, ("A7", "A8"))
+                    elif partition in last:
+                        yield from _step(facts, operation, last[partition], polled, ("A9", "A10"))
+                within[partition] = polled
+            if operation.outcome is Outcome.OK:
+                last |= within
+            else:
+                # Where a reader goes on after it gave up is for the reader to say.
+                last = {partition: polled for partition, polled in last.items() if partition not in within}
+
+
+def _step(
+    facts: _Facts, operation: Operation, before: Polled, after: Polled, rules: tuple[str, str]
+) -> Iterator[Anomaly]:
+    order = sorted(facts.offsets[after.partition])
+    delta = order.index(after.offset) - order.index(before.offset)
+    if delta != 1:
+        skip, back = rules
+        rule, name = (skip, "poll-skip") if delta > 1 else (back, "nonmonotonic-poll")
+        what = f"{operation.process} read {after.value!r} at {after.offset} after {before.value!r} at {before.offset}"
+        yield Anomaly(rule, name, after.partition, what)
+
+
+def _sends_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
+    for operations in facts.by_process():
+        last: dict[TopicPartition, Sent] = {}
+        for operation in operations:
+            if operation.outcome is Outcome.FAIL:
+                continue
+            for sent in operation.sent():
+                offset = _offset_of(facts, sent)
+                if offset is None:
+                    continue
+                before = last.get(sent.partition)
+                if before is not None and before.offset is not None and offset <= before.offset:
+                    what = (
+                        f"{operation.process} sent {sent.value!r} to {offset} after {before.value!r} to {before.offset}"
+                    )
+                    yield Anomaly("A11", "nonmonotonic-send", sent.partition, what)
+                last[sent.partition] = Sent(sent.partition, sent.value, offset)
+
+
+def _offset_of(facts: _Facts, sent: Sent) -> int | None:
+    """Where a value is: as its sender was told, or else as a reader found it."""
+    if sent.offset is not None:
+        return sent.offset
+    found = facts.indexes.get(sent.partition, {}).get(sent.value)
+    return sorted(facts.offsets[sent.partition])[found[0]] if found else None
+
+
+_BEGUN: Final = 0
+_ENDED: Final = 1
+
+
+def _circular_flow(facts: _Facts) -> Iterator[Anomaly]:
+    """Circles of "one sent what the other read" and "one had ended when the other began".
+
+    Time is a chain of instants, so that it takes as many edges as there are operations, and not their square. An
+    operation whose end is not known may still happen later: nothing comes after it.
+    """
+    number_of = {id(operation): number for number, operation in enumerate(facts.history)}
+    edges: dict[int, set[int]] = {number: set() for number in number_of.values()}
+    for place, readers in facts.readers.items():
+        writer = facts.writers.get(place)
+        if writer is not None:
+            edges[number_of[id(writer)]].update(number_of[id(reader)] for reader in readers if reader is not writer)
+    instants = sorted(
+        # What ends at the instant at which another begins was not surely over before: beginnings first.
+        [(operation.began_ms, _BEGUN, number) for number, operation in enumerate(facts.history)]
+        + [
+            (operation.ended_ms, _ENDED, number)
+            for number, operation in enumerate(facts.history)
+            if operation.outcome is Outcome.OK
+        ]
+    )
+    instant = len(facts.history)
+    edges[instant] = set()
+    for _, kind, number in instants:
+        if kind == _BEGUN:
+            edges[instant].add(number)
+        else:
+            edges[number].add(instant + 1)
+            edges[instant].add(instant + 1)
+            instant += 1
+            edges[instant] = set()
+    for circle in cycles(edges):
+        names = [
+            f"{operation.process} at {operation.began_ms:g} ms"
+            for operation in (facts.history[number] for number in sorted(circle) if number < len(facts.history))
+        ]
+        yield Anomaly("A14", "circular-information-flow", None, " and ".join(names))
+
+
+_RULES: Final = (
+    _offsets_with_two_values,
+    _reads_of_what_was_not_committed,
+    _values_at_two_offsets,
+    _committed_and_not_read,
+    _polls_out_of_order,
+    _sends_out_of_order,
+    _circular_flow,
+)
