@@ -18,7 +18,6 @@ from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
 from semel.broker.config import BrokerConfig
-from semel.broker.coordinators import Coordinators
 from semel.broker.deadlines import Deadlines
 from semel.broker.dispatch import Dispatcher
 from semel.broker.features import Features
@@ -44,9 +43,10 @@ from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
 from semel.net.network import Network
-from semel.types import kafka_uuid
+from semel.types import INTERNAL_TOPICS, kafka_uuid
 
 if TYPE_CHECKING:
+    from semel.broker.coordinators import Coordinators
     from semel.broker.metrics_page import MetricsPage
 
 logger = logging.getLogger("semel.broker")
@@ -118,7 +118,8 @@ class Broker:
         await running.dispatcher.drain()
         running.node.partitions.release_readers()
         await running.server.finish_connections(timeout_s=STOP_SECONDS_MAX)
-        running.node.coordinators.stop()
+        if running.node.active_coordinators is not None:
+            running.node.active_coordinators.stop()
         if running.page is not None:
             running.page.close()
         running.node.deadlines.close()
@@ -188,9 +189,9 @@ class Broker:
         self._closers.append(hosting.close)
         hosting.open_all()
         cluster.watch(hosting.changed)
-        coordinators = Coordinators(node, loop)
-        self._closers.append(coordinators.kill)
-        coordinators.start()
+        node.make_coordinators = lambda: self._coordinators(node, loop)
+        if _have_coordinators_to_do(node):
+            node.coordinate()
 
         dispatcher = Dispatcher(node)
         server = Server(
@@ -213,11 +214,26 @@ class Broker:
         maintenance.start()
         self._running = _Running(node, store, store_worker, dispatcher, server, maintenance, page)
 
+    def _coordinators(self, node: Node, loop: asyncio.AbstractEventLoop) -> Coordinators:
+        from semel.broker.coordinators import Coordinators  # Not before they are needed: a start does without.
+
+        coordinators = Coordinators(node, loop)
+        self._closers.append(coordinators.kill)
+        return coordinators
+
     def _registration(self, image: ClusterImage) -> Decision[None]:
         host, port = self._advertise or self.address
         config = self.config
         broker = RegisteredBroker(config.node_id, host, port or self.address.port, config.broker_rack)
         return Decision((BrokerRegistered(broker),), ())
+
+
+def _have_coordinators_to_do(node: Node) -> bool:
+    """Whether there is something to load, or a transaction that was left open."""
+    return any(
+        partition.topic_partition.topic in INTERNAL_TOPICS or partition.log.producers.first_undecided_offset is not None
+        for partition in node.partitions
+    )
 
 
 class _Running(NamedTuple):

@@ -80,10 +80,9 @@ class Coordinators:
         self.measured = MeasuredTransactions(node, self.transactions)
         self._sweeps = Sweeps(node, loop, self.transactions, self.groups)
         self._reconciliation = Reconciliation(node, self.transactions)
-        node.coordinators = self
 
     def start(self) -> None:
-        """After the logs were opened and before anybody can ask."""
+        """After the logs were opened, and before anybody asks."""
         node = self._node
         # Offsets first: transactions that are decided have markers for them.
         for topic, coordinator in self._by_topic.items():

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from semel.broker.node import Node
 from semel.broker.server import Server
+
+if TYPE_CHECKING:
+    from semel.broker.measured_transactions import MeasuredTransactions
 
 
 def measure(node: Node, server: Server) -> None:
@@ -25,18 +31,25 @@ def measure(node: Node, server: Server) -> None:
         "Idempotent producers remembered, summed over partitions.",
         lambda: sum(len(partition.log.describe_producers()) for partition in node.partitions),
     )
-    transactions = node.coordinators.measured
+
+    def of_transactions(read: Callable[[MeasuredTransactions], float]) -> Callable[[], float]:
+        return lambda: 0 if node.active_coordinators is None else read(node.active_coordinators.measured)
+
     metrics.gauge(
         "semel_transactions_open",
         "Transactions that are undecided, or whose markers are owed.",
-        transactions.open_count,
+        of_transactions(lambda transactions: transactions.open_count()),
     )
     metrics.gauge(
         "semel_transaction_oldest_seconds",
         "For how long the oldest of them has been open: it holds read_committed readers back.",
-        transactions.oldest_seconds,
+        of_transactions(lambda transactions: transactions.oldest_seconds()),
     )
-    metrics.gauge("semel_transactional_ids", "Transactional ids that this broker coordinates.", transactions.known_ids)
+    metrics.gauge(
+        "semel_transactional_ids",
+        "Transactional ids that this broker coordinates.",
+        of_transactions(lambda transactions: transactions.known_ids()),
+    )
     metrics.gauge(
         "semel_last_stable_offset_lag_max",
         "Of the partition where it is most: offsets that read_committed readers may not see yet.",

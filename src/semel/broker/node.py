@@ -37,6 +37,10 @@ async def _at_once() -> None:
     """Until somebody hosts logs, there is nothing to wait for."""
 
 
+def _nobody_coordinates() -> Coordinators:
+    raise AssertionError("a node without coordinators")
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     config: BrokerConfig
@@ -51,11 +55,24 @@ class Node:
     deadlines: Deadlines
     sessions: FetchSessions
     producer_ids: ProducerIds
-    coordinators: Coordinators = field(init=False)
+    make_coordinators: Callable[[], Coordinators] = field(default=_nobody_coordinates)
+    active_coordinators: Coordinators | None = None
+    """Those of transactions and groups, once somebody has needed them."""
     cleaner: LogCleaner | None = None
     """Compaction, once it has been looked for."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)
     """Waits until the logs have caught up with the image."""
+
+    @property
+    def coordinators(self) -> Coordinators:
+        return self.active_coordinators or self.coordinate()
+
+    def coordinate(self) -> Coordinators:
+        """Take up the coordinators: their shards are loaded from now on."""
+        assert self.active_coordinators is None, "they are taken up once"
+        self.active_coordinators = self.make_coordinators()
+        self.active_coordinators.start()
+        return self.active_coordinators
 
     @property
     def image(self) -> ClusterImage:

@@ -26,7 +26,8 @@ logger = logging.getLogger("semel.broker")
 
 # How long the loop is busy with loading before others get their turn.
 SLICE_MS: Final = 5.0
-READ_BYTES: Final = 256 * 1024
+# What is read, decoded and replayed in one go: a few milliseconds' worth.
+READ_BYTES: Final = 32 * 1024
 
 Shard = TypeVar("Shard")
 ShardRecord = TypeVar("ShardRecord")

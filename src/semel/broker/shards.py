@@ -211,6 +211,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             # Whether these records survive is not known, and the shard has replayed them. It must not be asked again.
             logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
             self.unload()
+            self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # Nobody else has it either.
 
     # What a waiting request says.
 
@@ -218,7 +219,9 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         assert waiting.key is not None
         waiters = self._moving.get(waiting.key, {})
         if waiting in waiters:
-            self._stop_waiting(waiting)
+            del waiters[waiting]
+            if not waiters:
+                del self._moving[waiting.key]
             waiting.respond(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _ask(self, waiting: Waiting) -> bool:
@@ -287,20 +290,13 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         """Ask again for those who wait for the id, if the decision has moved it."""
         if key is None or key not in self._moving or not decision.records:
             return
-        for waiting in list(self._moving[key]):
-            self._stop_waiting(waiting)
+        # All at once: whoever is asked may move the id himself, and then only those are asked who wait again.
+        for waiting in self._moving.pop(key):
+            self._deadlines.discard(waiting, waiting.ticket)
             if waiting.abandoned_by_client:
                 waiting.respond(ErrorCode.NETWORK_EXCEPTION)
             else:
                 self._ask(waiting)
-
-    def _stop_waiting(self, waiting: Waiting) -> None:
-        assert waiting.key is not None
-        waiters = self._moving[waiting.key]
-        del waiters[waiting]
-        if not waiters:
-            del self._moving[waiting.key]
-        self._deadlines.discard(waiting, waiting.ticket)
 
 
 def _code_of(error: KafkaError | StorageError) -> ErrorCode:

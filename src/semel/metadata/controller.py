@@ -149,6 +149,11 @@ def create_partitions(
             topic = image.topics.get(wanted.name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+            if topic.is_internal:
+                # Which partition holds an id follows from how many there are: with more, all would be forgotten.
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"The number of partitions of the internal topic {topic.name} is fixed."
+                )
             added = _added_partitions(decision, topic, wanted, policy)
             grown = replace(topic, partitions=topic.partitions + added)
         except KafkaError as error:

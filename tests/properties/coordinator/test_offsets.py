@@ -1,21 +1,21 @@
 """The offset shard against its law: what it remembers is a function of the log, and of nothing else.
 
 Random commits, transactional commits, markers, sweeps and deletions interleave. After every one of them the shard is
-compared with what the log says, read with a definition and not with an algorithm: of the records for a partition that
-are not aborted or undecided, the one with the highest offset counts. Loading the log, also a compacted one, must give
-the same shard.
+compared with what the log means (``tests.unit.coordinator.group.meaning``) and with shards that load it, compacted or
+not; every sweep and deletion is compared with what it should remove.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from semel.coordinator.group.offsets import GroupDecision, OffsetShard
+from semel.coordinator.group.offsets import GroupDecision
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,
@@ -27,11 +27,12 @@ from semel.coordinator.group.records import (
     decode,
     encode,
 )
-from semel.coordinator.group.results import FetchedOffset, OffsetToCommit, Removed
+from semel.coordinator.group.results import OffsetToCommit
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX, TopicPartition
-from tests.unit.coordinator.group.offset_log import Marker, OffsetLog, Producer, Written, compacted, load, seen
+from tests.unit.coordinator.group.meaning import committed_in, groups_in, pending_in, restarted, verify
+from tests.unit.coordinator.group.offset_log import OffsetLog, Producer
 
 RETENTION_MS = 100
 FOR_EVER_MS = 10**9
@@ -39,7 +40,7 @@ FOR_EVER_MS = 10**9
 GROUPS = ("audit", "payments")
 TOPICS = ("orders", "refunds")
 PARTITIONS = (0, 1)
-SPANS_MS = (0, 10, RETENTION_MS // 2, RETENTION_MS)
+SPANS_MS = (1, 10, RETENTION_MS // 2, RETENTION_MS)
 PRODUCERS = (Producer(1000, 0), Producer(2000, 5))
 TOPIC_IDS = (None, UUID(int=1), UUID(int=2))
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
@@ -84,8 +85,16 @@ class OffsetsOfALog(RuleBasedStateMachine):
     ) -> None:
         wanted = OffsetToCommit(topic, partition, offset, leader_epoch, metadata, topic_id)
         decision = self.log.shard.commit(
-            group_id, None, "", None, [wanted], retention_ms=retention_ms, api_version=9, now_ms=self.now_ms
+            group_id,
+            *self._committer(group_id),
+            None,
+            [wanted],
+            retention_ms=retention_ms,
+            api_version=9,
+            now_ms=self.now_ms,
         )
+        too_large = metadata == "abcd"
+        assert decision.response.errors == (ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE,)
         self.log.apply(decision)
 
     @rule(
@@ -102,8 +111,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
         wanted = [OffsetToCommit(topic, partition, offset, topic_id=topic_id) for partition in touched]
         decision = self.log.shard.commit_transactional(
             group_id,
-            None,
-            "",
+            *self._committer(group_id),
             None,
             wanted,
             producer_id=producer.producer_id,
@@ -118,26 +126,31 @@ class OffsetsOfALog(RuleBasedStateMachine):
     def end_a_transaction(self, producer: Producer, committed: bool, raised: bool) -> None:
         self.log.end(producer._replace(producer_epoch=producer.producer_epoch + raised), committed=committed)
 
-    @rule(group_id=groups, topic=topics)
-    def delete_offsets(self, group_id: str, topic: str) -> None:
-        self.log.apply(
-            self.log.shard.delete_offsets(group_id, [TopicPartition(topic, number) for number in PARTITIONS])
-        )
-
-    @rule(group_id=groups)
-    def delete_a_group(self, group_id: str) -> None:
-        self.log.apply(self.log.shard.delete_group(group_id))
-
-    @rule(topic=topics, topic_id=topic_ids)
-    def delete_a_topic(self, topic: str, topic_id: UUID | None) -> None:
-        decisions = self.log.shard.delete_topic(topic, topic_id)
-        assert set(_records(decisions)) == set(self._tombstones_of_topic(topic, topic_id))
+    @rule(kind=st.sampled_from(("offsets", "group", "topic")), group_id=groups, topic=topics, topic_id=topic_ids)
+    def delete(self, kind: str, group_id: str, topic: str, topic_id: UUID | None) -> None:
+        shard, gone = self.log.shard, set(self._tombstones(group_id))
+        match kind:
+            case "offsets":
+                gone = {tombstone for tombstone in gone if tombstone.key.topic == topic}
+                decisions = [shard.delete_offsets(group_id, [TopicPartition(topic, number) for number in PARTITIONS])]
+            case "group":
+                decisions = [shard.delete_group(group_id)]
+            case "topic":
+                gone = set(self._tombstones_of_topic(topic, topic_id))
+                decisions = shard.delete_topic(topic, topic_id)
+        tombstones = [record for record in _records(decisions) if isinstance(record, OffsetTombstone)]
+        assert len(tombstones) == len(set(tombstones))
+        assert set(tombstones) == (set() if kind != "topic" and self._has_members(group_id) else gone)
         self.log.apply_all(decisions)
 
-    @rule(group_id=groups, with_member=st.booleans(), is_dated=st.booleans())
+    @rule(group_id=groups, with_member=st.sampled_from((False, False, True)), is_dated=st.booleans())
     def members_change(self, group_id: str, with_member: bool, is_dated: bool) -> None:
         members = (MEMBER,) if with_member else ()
         self.log.write(GroupMetadata(group_id, "consumer", 1, None, None, self.now_ms if is_dated else None, members))
+
+    @rule(group_id=groups)
+    def members_are_forgotten(self, group_id: str) -> None:
+        self.log.write(GroupTombstone(group_id))
 
     @rule(passed_ms=st.sampled_from(SPANS_MS), is_written=st.booleans())
     def sweep(self, passed_ms: int, is_written: bool) -> None:
@@ -157,80 +170,39 @@ class OffsetsOfALog(RuleBasedStateMachine):
     # -- what must be true
 
     @invariant()
-    def it_remembers_what_the_log_says(self) -> None:
-        committed, pending = self._committed(), self._pending()
-        for group_id in GROUPS:
-            told = {_key(group_id, one): one for one in self.log.shard.fetch(group_id, None).response.offsets}
-            assert told == {key: _told(commit) for key, commit in committed.items() if key.group_id == group_id}
-            stable = self.log.shard.fetch(group_id, None, require_stable=True).response.offsets
-            unstable = {_key(group_id, one) for one in stable if one.error is ErrorCode.UNSTABLE_OFFSET_COMMIT}
-            assert unstable == {key for key in pending if key.group_id == group_id}
-
-    @invariant()
-    def a_restart_changes_nothing(self) -> None:
-        for shard in self._restarted():
-            assert seen(shard, GROUPS) == seen(self.log.shard, GROUPS)
+    def the_shard_has_understood_the_log(self) -> None:
+        verify(self.log, GROUPS)
 
     def teardown(self) -> None:
         """Transactions end and everything expires, live as after a restart."""
         self.log.end(PRODUCERS[0], committed=True)
         self.log.end(PRODUCERS[1], committed=False)
         swept = _records(self.log.shard.expire(FOR_EVER_MS))
-        for shard in self._restarted():
+        for shard in restarted(self.log):
             assert set(_records(shard.expire(FOR_EVER_MS))) == set(swept)
 
-    # -- the definition
+    # -- what should happen
 
-    def _restarted(self) -> Iterator[OffsetShard]:
-        yield self.log.loaded()
-        for without_tombstones in (False, True):
-            yield load(compacted(self.log.entries, without_tombstones=without_tombstones), self.log.settings)
+    def _has_members(self, group_id: str) -> bool:
+        group = groups_in(self.log.entries).get(group_id)
+        return group is not None and bool(group.members)
 
-    def _written(self) -> Iterator[tuple[GroupRecord, Written, bool | None]]:
-        """Every record in the order of the log, and whether it was committed; ``None`` if that is undecided."""
-        for number, entry in enumerate(self.log.entries):
-            if isinstance(entry, Marker):
-                continue
-            record = decode(entry.key, entry.value)
-            assert record is not None
-            outcome: bool | None = True
-            if entry.producer is not None:
-                markers = (
-                    later.committed
-                    for later in self.log.entries[number:]
-                    if isinstance(later, Marker) and later.producer.producer_id == entry.producer.producer_id
-                )
-                outcome = next(markers, None)
-            yield record, entry, outcome
+    def _committer(self, group_id: str) -> tuple[int | None, str]:
+        return (1, MEMBER.member_id) if self._has_members(group_id) else (None, "")
 
-    def _committed(self) -> dict[OffsetKey, OffsetCommit]:
-        highest: dict[OffsetKey, OffsetCommit | OffsetTombstone] = {}
-        for record, _, outcome in self._written():
-            if isinstance(record, OffsetCommit | OffsetTombstone) and outcome:
-                highest[record.key] = record
-        return {key: record for key, record in highest.items() if isinstance(record, OffsetCommit)}
-
-    def _pending(self) -> dict[OffsetKey, list[OffsetCommit]]:
-        pending: dict[OffsetKey, dict[int, OffsetCommit]] = {}
-        for record, entry, outcome in self._written():
-            if isinstance(record, OffsetTombstone):
-                pending.pop(record.key, None)
-            elif isinstance(record, OffsetCommit) and outcome is None:
-                assert entry.producer is not None
-                pending.setdefault(record.key, {})[entry.producer.producer_id] = record
-        return {key: list(commits.values()) for key, commits in pending.items()}
-
-    def _groups(self) -> dict[str, GroupMetadata]:
-        known: dict[str, GroupMetadata] = {}
-        for record, _, _ in self._written():
-            if isinstance(record, GroupMetadata):
-                known[record.group_id] = record
-            elif isinstance(record, GroupTombstone):
-                known.pop(record.group_id, None)
-        return known
+    def _tombstones(self, group_id: str) -> Iterator[OffsetTombstone]:
+        return (
+            OffsetTombstone(key)
+            for key in {*committed_in(self.log.entries), *pending_in(self.log.entries)}
+            if key.group_id == group_id
+        )
 
     def _expired(self) -> Iterator[GroupRecord]:
-        committed, pending, known = self._committed(), self._pending(), self._groups()
+        committed, pending, known = (
+            committed_in(self.log.entries),
+            pending_in(self.log.entries),
+            groups_in(self.log.entries),
+        )
         left = {key.group_id for key in pending}
         for key, commit in committed.items():
             group = known.get(key.group_id)
@@ -250,7 +222,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
                 yield GroupTombstone(group_id)
 
     def _tombstones_of_topic(self, topic: str, topic_id: UUID | None) -> Iterator[OffsetTombstone]:
-        committed, pending = self._committed(), self._pending()
+        committed, pending = committed_in(self.log.entries), pending_in(self.log.entries)
         for key in {*committed, *pending}:
             stored = [*pending.get(key, ()), *([committed[key]] if key in committed else ())]
             ids = {commit.topic_id for commit in stored} - {None}
@@ -258,20 +230,12 @@ class OffsetsOfALog(RuleBasedStateMachine):
                 yield OffsetTombstone(key)
 
 
-OffsetsOfALog.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+OffsetsOfALog.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestOffsetsOfALog = OffsetsOfALog.TestCase
 
 
-def _records(decisions: list[GroupDecision[Removed]]) -> list[GroupRecord]:
+def _records(decisions: Sequence[GroupDecision[Any]]) -> list[GroupRecord]:
     return [record for decision in decisions for record in decision.records]
-
-
-def _key(group_id: str, fetched: FetchedOffset) -> OffsetKey:
-    return OffsetKey(group_id, fetched.topic, fetched.partition)
-
-
-def _told(commit: OffsetCommit) -> FetchedOffset:
-    return FetchedOffset(commit.key.topic, commit.key.partition, commit.offset, commit.leader_epoch, commit.metadata)
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -104,7 +104,8 @@ def test_a_log_that_goes_offline_with_records_under_way_takes_the_shard_with_it(
     assert scene.told == [ErrorCode.NOT_COORDINATOR], (
         "whether the records survive is not known: nothing may rest on them"
     )
-    assert scene.runtime.refusal is ErrorCode.NOT_COORDINATOR
+    scene.note("a", 2)
+    assert scene.told[1:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 # An id between its decision and the last marker.
@@ -144,6 +145,21 @@ def test_being_asked_again_does_not_make_the_wait_longer() -> None:
         scene.note("a", MOVING)
     scene.wait(0.15)
     assert scene.told == [Noted(MOVING)] * 4 + [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def test_all_who_wait_for_an_id_are_decided_in_their_order_also_if_they_move_it_themselves() -> None:
+    scene = Scene()
+    scene.note("a", MOVING)
+    for number in (1, 2, MOVING, 4, 5):
+        scene.runtime.run(
+            lambda shard, number=number: shard.note_unless_moving("a", number), scene.told.append, key="a"
+        )
+    scene.note("a", 0)
+    scene.wait()
+    assert scene.told == [Noted(number) for number in (MOVING, 0, 1, 2, MOVING)]
+    scene.note("a", 3)
+    scene.wait()
+    assert scene.told[5:] == [Noted(number) for number in (3, 4, 5)]
 
 
 def test_another_id_that_moves_on_concerns_nobody_else() -> None:

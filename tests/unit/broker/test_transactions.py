@@ -16,6 +16,7 @@ from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from semel.wire.messages.api_versions import ApiVersionsRequest
+from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -576,6 +577,14 @@ def test_the_internal_topic_is_made_on_first_use_and_its_size_is_then_fixed(
         broker.restart()
         with RawClient(broker.port) as client:
             assert partitions(client) == (7, True)
+
+
+def test_an_internal_topic_cannot_grow(client: RawClient, new_producer: NewProducer) -> None:
+    """The partition of an id follows from their number: with more of them all ids would be looked for elsewhere."""
+    new_producer()
+    request = CreatePartitionsRequest([CreatePartitionsTopic(TRANSACTION_STATE_TOPIC, 60, None)], timeout_ms=1000)
+    (result,) = client.call(ApiKey.CREATE_PARTITIONS, 3, request).results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_before_the_topic_exists_nobody_is_the_coordinator() -> None:

@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from semel.broker.new_producer_id import NewProducerId
 from semel.broker.node import Node
 from semel.broker.request import Request
-from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.results import InitProducerIdResult
-from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -28,69 +24,13 @@ def init_producer_id(
     transactional_id = message.transactional_id
     if transactional_id == "" or (message.producer_id == _NO_PRODUCER) != (message.producer_epoch == _NO_PRODUCER):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NO_PRODUCER)
-    if transactional_id is not None and not _is_needed(node, transactional_id):
-        _ask(node, request, message, transactional_id, None)
-        return None
+    if transactional_id is not None:
+        from semel.broker.transactional_init import init_transactional  # Most producers have no transactional id.
+
+        return init_transactional(node, request, message, transactional_id)
     producer_id = node.producer_ids.next()
-    if producer_id is None:
-        return _claim(node, request, message)
-    return _with_producer_id(node, request, message, producer_id)
+    return _claim(node) if producer_id is None else InitProducerIdResponse(producer_id=producer_id)
 
 
-async def _claim(node: Node, request: Request, message: InitProducerIdRequest) -> InitProducerIdResponse | None:
-    return _with_producer_id(node, request, message, await node.producer_ids.claim())
-
-
-def _with_producer_id(
-    node: Node, request: Request, message: InitProducerIdRequest, producer_id: int
-) -> InitProducerIdResponse | None:
-    if message.transactional_id is None:
-        return InitProducerIdResponse(producer_id=producer_id)
-    _ask(node, request, message, message.transactional_id, producer_id)
-    return None
-
-
-def _is_needed(node: Node, transactional_id: str) -> bool:
-    """Whether the coordinator is here and is going to need a new id."""
-    transactions = node.coordinators.transactions
-    runtime = transactions.runtime(transactions.partition_for(transactional_id))
-    if runtime is None or runtime.refusal is not None:
-        return False
-    return runtime.shard.needs_producer_id(transactional_id, for_init=True)
-
-
-def _ask(
-    node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str, producer_id: int | None
-) -> None:
-    new_producer_id = NewProducerId(node.producer_ids, producer_id)
-
-    def decide(shard: TransactionShard) -> TransactionDecision[InitProducerIdResult]:
-        return shard.init_producer_id(
-            transactional_id,
-            message.transaction_timeout_ms,
-            _or_none(message.producer_id),
-            _or_none(message.producer_epoch),
-            new_producer_id=new_producer_id.if_needed(shard, transactional_id, for_init=True),
-            api_version=request.version,
-            now_ms=node.clock.now_ms(),
-        )
-
-    def respond(result: InitProducerIdResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = InitProducerIdResult(result)
-        response = InitProducerIdResponse(
-            error_code=result.error,
-            producer_id=_or_absent(result.producer_id),
-            producer_epoch=_or_absent(result.producer_epoch),
-        )
-        request.answer_parked(lambda: response)
-
-    request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond, moves=True))
-
-
-def _or_none(number: int) -> int | None:
-    return None if number == _NO_PRODUCER else number
-
-
-def _or_absent(number: int | None) -> int:
-    return _NO_PRODUCER if number is None else number
+async def _claim(node: Node) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await node.producer_ids.claim())

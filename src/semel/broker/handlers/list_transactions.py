@@ -38,11 +38,13 @@ def list_transactions(node: Node, request: Request, message: ListTransactionsReq
 
 
 def _merged(listings: list[TransactionListing | ErrorCode]) -> ListTransactionsResponse:
-    """One shard that cannot say makes the whole list wrong, so then there is none."""
+    """One shard that cannot say yet makes the whole list wrong, so then there is none. What is lost is left out."""
     response = ListTransactionsResponse()
     for found in listings:
-        if isinstance(found, ErrorCode):
+        if found is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListTransactionsResponse(error_code=found)
+        if isinstance(found, ErrorCode):
+            continue
         if found.error is not ErrorCode.NONE:
             return ListTransactionsResponse(error_code=found.error)
         response.unknown_state_filters = list(found.unknown_states)

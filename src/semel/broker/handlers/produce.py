@@ -10,13 +10,12 @@ agrees: see ``transactional_produce``.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.delayed_produce import DelayedProduce
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.request import Request
-from semel.broker.transactional_produce import V2_SINCE, TransactionalProduce
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
 from semel.types import INTERNAL_TOPICS, TopicPartition
@@ -31,8 +30,12 @@ from semel.wire.messages.produce import (
 )
 from semel.wire.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
 
+if TYPE_CHECKING:
+    from semel.broker.transactional_produce import TransactionalProduce
+
 TOPIC_IDS_SINCE: Final = 13
 ZSTD_SINCE: Final = 7
+TRANSACTIONS_V2_SINCE: Final = 12
 
 _NO_OFFSET: Final = -1
 
@@ -45,6 +48,8 @@ def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceRes
         return _all_refused(message, ErrorCode.INVALID_REQUIRED_ACKS)
     if message.transactional_id is None:
         return _append_all(node, request, message, None)
+    from semel.broker.transactional_produce import TransactionalProduce  # Most brokers never see a transaction.
+
     transaction = TransactionalProduce(
         node, request, message, append=lambda admitted: _append_all(node, request, message, admitted)
     )
@@ -130,7 +135,7 @@ def _append(
                 f"zstd in a produce request of version {version}; it needs version {ZSTD_SINCE}",
             )
         if attributes & TRANSACTIONAL_BIT:
-            require_zero_first = version >= V2_SINCE
+            require_zero_first = version >= TRANSACTIONS_V2_SINCE
             _check_transaction(transaction, partition.topic_partition)
     assert isinstance(records, memoryview)
     return partition.append(records, now_ms=node.clock.now_ms(), require_zero_first=require_zero_first)

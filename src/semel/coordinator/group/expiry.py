@@ -38,10 +38,13 @@ class GroupsToLookAt:
             self._earliest[group_id] = due_ms
             heappush(self._queue, (due_ms, group_id))
 
-    def take_due(self, now_ms: int) -> list[str]:
-        """The groups that are due. Whoever looks at one adds it again, for as long as something of it can expire."""
+    def has_due(self, now_ms: int) -> bool:
+        return bool(self._queue) and self._queue[0][0] <= now_ms
+
+    def take_due(self, now_ms: int, count_max: int) -> list[str]:
+        """Groups that are due. Whoever looks at one adds it again, for as long as something of it can expire."""
         due: list[str] = []
-        while self._queue and self._queue[0][0] <= now_ms:
+        while len(due) < count_max and self.has_due(now_ms):
             due_ms, group_id = heappop(self._queue)
             if self._earliest.get(group_id) == due_ms:
                 del self._earliest[group_id]

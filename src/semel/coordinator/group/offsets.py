@@ -11,6 +11,7 @@ Handlers decide and change nothing; ``replay`` and ``replay_marker`` remember an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, Never, TypeAlias, TypeVar
 from uuid import UUID
@@ -164,9 +165,17 @@ class OffsetShard:
         """The topic is gone and so are its offsets, pending ones included; but not those of a newer one of its name."""
         return _decisions(removal.of_topic(self._state, topic, topic_id))
 
-    def expire(self, now_ms: int) -> list[GroupDecision[Removed]]:
-        """What has expired goes, unless a transaction is undecided about it, and so do empty groups without offsets."""
-        return _decisions(removal.expired(self._state, now_ms))
+    def expire(self, now_ms: int, *, examined_max: int = sys.maxsize) -> list[GroupDecision[Removed]]:
+        """What has expired goes, unless a transaction is undecided about it, and so do empty groups without offsets.
+
+        Looks at no more than ``examined_max`` of the groups that are due. While ``is_due`` says so there are more, or
+        the last ones' records are not replayed.
+        """
+        return _decisions(removal.expired(self._state, now_ms, examined_max))
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether ``expire`` has a group to look at."""
+        return self._state.to_look_at.has_due(now_ms)
 
     # -- remembering
 

@@ -18,12 +18,13 @@ from semel.coordinator.group.state import OffsetState
 RECORDS_PER_BATCH_MAX: Final = 1000
 
 
-def expired(state: OffsetState, now_ms: int) -> Iterator[list[GroupRecord]]:
+def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list[GroupRecord]]:
     """Batches of tombstones for what has expired, and for empty groups of which nothing is left.
 
     Repeated before they are replayed, it gives the same ones: a batch that could not be written is not forgotten.
     """
-    return _batches(_expired_of(state, group_id, now_ms) for group_id in state.to_look_at.take_due(now_ms))
+    due = state.to_look_at.take_due(now_ms, examined_max)
+    return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
 
 
 def of_topic(state: OffsetState, topic: str, topic_id: UUID | None) -> Iterator[list[GroupRecord]]:
@@ -46,13 +47,13 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
     retention = group.retention()
     tombstones: list[GroupRecord] = []
     # Nobody tells us when a transaction ends, a member leaves or a subscription changes: such a group is looked at in
-    # every sweep, like one whose tombstones could not be written.
-    in_every_sweep_ms = now_ms
-    later = [in_every_sweep_ms] if state.pending.has_group(group_id) or not group.is_empty else []
+    # every sweep.
+    next_sweep_ms = now_ms + 1
+    later = [next_sweep_ms] if state.pending.has_group(group_id) or not group.is_empty else []
     for stored in state.committed.of_group(group_id):
         key = stored.commit.key
         if retention is None or key in state.pending or group.is_subscribed(key.topic):
-            later.append(in_every_sweep_ms)
+            later.append(next_sweep_ms)
         elif (expiry_ms := expires_ms(stored.commit, retention, state.settings.retention_ms)) > now_ms:
             later.append(expiry_ms)
         else:
@@ -61,7 +62,8 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
     # In one batch with the last offsets, or in a later sweep: a group must not be forgotten before them.
     if not tombstones or len(tombstones) + len(forgotten) <= RECORDS_PER_BATCH_MAX:
         tombstones += forgotten
-    state.to_look_at.add(group_id, in_every_sweep_ms if tombstones else min(later, default=in_every_sweep_ms))
+    # What is not written is still due.
+    state.to_look_at.add(group_id, now_ms if tombstones else min(later, default=next_sweep_ms))
     return tombstones
 
 

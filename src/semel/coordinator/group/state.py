@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from semel.coordinator.group.committed import CommittedOffsets, StoredOffset
-from semel.coordinator.group.expiry import GroupsToLookAt
-from semel.coordinator.group.membership import Groups, Membership
+from semel.coordinator.group.expiry import GroupsToLookAt, expires_ms
+from semel.coordinator.group.membership import Groups, Membership, Retention
 from semel.coordinator.group.pending import PendingOffsets
 from semel.coordinator.group.recorded_groups import SIMPLE_GROUP
-from semel.coordinator.group.records import GroupMetadata, GroupRecord, OffsetCommit, OffsetTombstone
+from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
 
 
@@ -40,8 +40,7 @@ class OffsetState:
                     self._look_at_in_next_sweep(key.group_id)
             case _:
                 self.groups.replay(record)
-                if isinstance(record, GroupMetadata):
-                    self._look_at_in_next_sweep(record.group_id)
+                self._look_at_in_next_sweep(record.group_id)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         for stored in self.pending.end(producer_id):
@@ -55,11 +54,12 @@ class OffsetState:
 
     def _put(self, stored: StoredOffset) -> None:
         self.committed.put(stored)
-        commit = stored.commit
-        due_ms = commit.committed_ms + self.settings.retention_ms if commit.expires_ms is None else commit.expires_ms
-        self.to_look_at.add(commit.key.group_id, due_ms)
+        group_id = stored.commit.key.group_id
+        membership = self.groups.membership(group_id)
+        retention = None if membership is None else membership.retention()
+        self.to_look_at.add(group_id, expires_ms(stored.commit, retention or Retention(), self.settings.retention_ms))
 
     def _look_at_in_next_sweep(self, group_id: str) -> None:
-        """A group that has, or had, members may now be kept for longer or shorter, or have nothing left."""
-        if self.groups.membership(group_id) is not None:
+        """Its offsets may now stay for longer or shorter, or nothing may be left of it but its name."""
+        if self.membership(group_id) is not None:
             self.to_look_at.add(group_id, 0)

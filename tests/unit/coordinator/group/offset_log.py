@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.offsets import OffsetShard
@@ -40,13 +40,17 @@ class Marker:
     committed: bool
 
 
+Entry: TypeAlias = Written | Marker
+
+
 @dataclass
 class OffsetLog:
     settings: OffsetSettings = field(default_factory=lambda: OffsetSettings(retention_ms=10 * MINUTE_MS))
-    entries: list[Written | Marker] = field(default_factory=list)
+    shard_class: type[OffsetShard] = OffsetShard
+    entries: list[Entry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shard = OffsetShard(partition=0, settings=self.settings)
+        self.shard = self.shard_class(partition=0, settings=self.settings)
 
     # -- what a runtime does
 
@@ -117,8 +121,18 @@ class OffsetLog:
 
     # -- what a restart does
 
-    def loaded(self) -> OffsetShard:
-        return load(self.entries, self.settings)
+    def loaded(self, entries: Iterable[Entry] | None = None) -> OffsetShard:
+        """A second shard, from what is in the log, or from what is left of it."""
+        shard = self.shard_class(partition=0, settings=self.settings)
+        for entry in self.entries if entries is None else entries:
+            if isinstance(entry, Marker):
+                shard.replay_marker(*entry.producer, entry.committed)
+                continue
+            record = decode(entry.key, entry.value)
+            assert record is not None
+            producer_id, producer_epoch = entry.producer or (None, None)
+            shard.replay(record, offset=entry.offset, producer_id=producer_id, producer_epoch=producer_epoch)
+        return shard
 
     def _append(self, record: GroupRecord, producer: Producer | None) -> None:
         written = Written(len(self.entries), *encode(record), producer)
@@ -134,20 +148,7 @@ class OffsetLog:
             )
 
 
-def load(entries: Iterable[Written | Marker], settings: OffsetSettings) -> OffsetShard:
-    shard = OffsetShard(partition=0, settings=settings)
-    for entry in entries:
-        if isinstance(entry, Marker):
-            shard.replay_marker(*entry.producer, entry.committed)
-            continue
-        record = decode(entry.key, entry.value)
-        assert record is not None
-        producer_id, producer_epoch = entry.producer or (None, None)
-        shard.replay(record, offset=entry.offset, producer_id=producer_id, producer_epoch=producer_epoch)
-    return shard
-
-
-Seen = tuple[tuple[FetchedOffset, ...], tuple[FetchedOffset, ...], tuple[OpenTransaction, ...]]
+Seen: TypeAlias = tuple[tuple[FetchedOffset, ...], tuple[FetchedOffset, ...], tuple[OpenTransaction, ...]]
 
 
 def seen(shard: OffsetShard, group_ids: Iterable[str] = ("payments",)) -> dict[str, Seen]:
@@ -162,7 +163,7 @@ def seen(shard: OffsetShard, group_ids: Iterable[str] = ("payments",)) -> dict[s
     }
 
 
-def compacted(entries: list[Written | Marker], *, without_tombstones: bool) -> list[Written | Marker]:
+def compacted(entries: list[Entry], *, without_tombstones: bool) -> list[Entry]:
     """What the cleaner leaves: below the last stable offset, of each key the last record that was not aborted."""
     outcome = _outcomes(entries)
     undecided = [entry.offset for entry in entries if isinstance(entry, Written) and outcome[entry.offset] is None]
@@ -172,7 +173,7 @@ def compacted(entries: list[Written | Marker], *, without_tombstones: bool) -> l
         if isinstance(entry, Written) and outcome[entry.offset]:
             latest[entry.key] = entry.offset
 
-    def survives(entry: Written | Marker) -> bool:
+    def survives(entry: Entry) -> bool:
         if isinstance(entry, Marker) or entry.offset >= last_stable_offset:
             return True
         return latest.get(entry.key) == entry.offset and not (without_tombstones and entry.value is None)
@@ -180,7 +181,7 @@ def compacted(entries: list[Written | Marker], *, without_tombstones: bool) -> l
     return list(filter(survives, entries))
 
 
-def _outcomes(entries: list[Written | Marker]) -> dict[int, bool | None]:
+def _outcomes(entries: list[Entry]) -> dict[int, bool | None]:
     """Of each record, whether it counts: not if it was aborted, ``None`` if nothing is decided."""
     outcome: dict[int, bool | None] = {}
     open_offsets: dict[int, list[int]] = {}

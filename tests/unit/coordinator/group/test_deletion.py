@@ -19,7 +19,8 @@ from semel.coordinator.group.removal import RECORDS_PER_BATCH_MAX
 from semel.coordinator.group.results import DeleteGroupResult, DeleteOffsetsResult, Removed
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
-from tests.unit.coordinator.group.offset_log import OffsetLog, Producer, seen
+from tests.unit.coordinator.group.meaning import verify
+from tests.unit.coordinator.group.offset_log import OffsetLog, Producer
 
 PRODUCER = Producer(1000, 0)
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
@@ -52,7 +53,14 @@ class TestOffsetDelete:
         log.apply(decision)
         log.end(PRODUCER, committed=True)
         assert [(one.partition, one.offset) for one in log.shard.fetch("payments", None).response.offsets] == [(2, 5)]
-        assert seen(log.loaded()) == seen(log.shard)
+        verify(log)
+
+    def test_leaves_nothing_of_a_transaction_whose_last_offset_it_takes(self, log: OffsetLog) -> None:
+        log.commit_in(Producer(1000, 4), 10)
+        log.apply(log.shard.delete_offsets("payments", [TopicPartition("orders", 0)]))
+
+        assert log.shard.open_transactions("payments") == ()
+        assert log.commit_in(Producer(1000, 3), 10) is ErrorCode.NONE, "its epoch is the log's to check"
 
     @pytest.mark.parametrize(
         ("group_id", "error"), [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)]

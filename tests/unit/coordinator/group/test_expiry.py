@@ -160,6 +160,22 @@ class TestAGroupThatHadMembers:
         assert expired(log, RETENTION_MS + MINUTE_MS - 1) == []
         assert expired(log, RETENTION_MS + MINUTE_MS) == [tombstone(1), tombstone(0), GroupTombstone("payments")]
 
+    def test_does_not_keep_a_commit_by_hand_for_as_long_as_another_offset(self, log: OffsetLog) -> None:
+        log.write(group(changed_ms=0))
+        log.commit(5, partition=1, now_ms=0, retention_ms=3 * RETENTION_MS)
+        assert expired(log, MINUTE_MS) == []
+        log.commit(5, partition=0, now_ms=9 * MINUTE_MS)
+
+        assert expired(log, RETENTION_MS) == [tombstone(0)]
+
+    def test_that_is_forgotten_before_its_offsets_keeps_them_as_a_simple_group_does(self, log: OffsetLog) -> None:
+        log.commit(5, now_ms=0)
+        log.write(group(changed_ms=5 * RETENTION_MS))
+        assert expired(log, 5 * RETENTION_MS) == []
+        log.write(GroupTombstone("payments"))
+
+        assert expired(log, 5 * RETENTION_MS) == [tombstone()]
+
     def test_is_forgotten_in_the_next_sweep_after_its_last_offset_was_deleted(self, log: OffsetLog) -> None:
         log.write(group(changed_ms=0))
         log.commit(5, now_ms=0)
@@ -184,6 +200,14 @@ class TestASweep:
         assert log.shard.expire(RETENTION_MS) == first
         assert log.shard.expire(RETENTION_MS + 1) == first
 
+    def test_that_could_not_be_written_does_not_wait_for_what_expires_later(self, log: OffsetLog) -> None:
+        log.commit(5, partition=0, now_ms=0)
+        log.commit(5, partition=1, now_ms=MINUTE_MS)
+        first = log.shard.expire(RETENTION_MS)
+
+        assert first != []
+        assert log.shard.expire(RETENTION_MS + 1) == first
+
     def test_finds_nothing_twice_once_it_is_written(self, log: OffsetLog) -> None:
         log.commit(5, now_ms=0)
         log.apply_all(log.shard.expire(RETENTION_MS))
@@ -195,6 +219,26 @@ class TestASweep:
             log.commit(5, group_id=f"group-{number}", now_ms=number)
 
         assert log.loaded().expire(RETENTION_MS + 2) == log.shard.expire(RETENTION_MS + 2)
+
+    def test_can_be_done_in_pieces(self, log: OffsetLog) -> None:
+        for number in range(5):
+            log.commit(5, group_id=f"group-{number}", now_ms=number)
+        pieces = []
+        while log.shard.is_due(RETENTION_MS + 3):
+            pieces += log.apply_all(log.shard.expire(RETENTION_MS + 3, examined_max=3))
+
+        # A group that is gone is looked at once more, to find that nothing is left of it.
+        assert pieces == [Removed(3), Removed(1)]
+        assert log.fetch(group_id="group-4").offset == 5
+
+    def test_does_not_come_to_an_open_transaction_again(self, log: OffsetLog) -> None:
+        log.commit(5, now_ms=0)
+        log.commit_in(PRODUCER, 10)
+
+        assert log.shard.is_due(RETENTION_MS)
+        assert log.shard.expire(RETENTION_MS) == []
+        assert not log.shard.is_due(RETENTION_MS)
+        assert log.shard.is_due(RETENTION_MS + 1)
 
     def test_of_many_groups_comes_in_batches_that_fit_into_the_log(self, log: OffsetLog) -> None:
         for number in range(RECORDS_PER_BATCH_MAX + 10):

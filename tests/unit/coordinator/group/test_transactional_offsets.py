@@ -7,7 +7,8 @@ import pytest
 from semel.coordinator.group.records import OffsetKey, OffsetTombstone
 from semel.coordinator.group.results import FetchedOffset, OpenTransaction
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.offset_log import OffsetLog, Producer, compacted, load, seen
+from tests.unit.coordinator.group.meaning import verify
+from tests.unit.coordinator.group.offset_log import OffsetLog, Producer
 
 ONE = Producer(1000, 0)
 TWO = Producer(2000, 3)
@@ -26,13 +27,6 @@ def unstable(partition: int = 0) -> FetchedOffset:
     return FetchedOffset("orders", partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def assert_a_restart_changes_nothing(log: OffsetLog) -> None:
-    assert seen(log.loaded()) == seen(log.shard)
-    for without_tombstones in (False, True):
-        remains = compacted(log.entries, without_tombstones=without_tombstones)
-        assert seen(load(remains, log.settings)) == seen(log.shard)
-
-
 class TestScenario51:
     """A transactional commit is invisible until the marker, dropped on abort, and survives a reload."""
 
@@ -41,7 +35,7 @@ class TestScenario51:
         log.commit_in(ONE, 10)
 
         assert log.fetch() == at(5)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_it_counts_from_the_commit_marker_on(self, log: OffsetLog) -> None:
         log.commit(5)
@@ -50,7 +44,7 @@ class TestScenario51:
         log.end(ONE, committed=True)
 
         assert (log.fetch(), log.fetch(1)) == (at(10), at(20, 1))
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_it_is_dropped_by_the_abort_marker(self, log: OffsetLog) -> None:
         log.commit(5)
@@ -59,7 +53,7 @@ class TestScenario51:
         log.end(ONE, committed=True)
 
         assert log.fetch(require_stable=True) == at(5)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_the_last_of_several_in_one_transaction_counts(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
@@ -68,7 +62,7 @@ class TestScenario51:
         log.end(ONE, committed=True)
 
         assert log.fetch() == at(20)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_a_reload_in_the_middle_leaves_it_pending(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
@@ -163,7 +157,7 @@ class TestScenario55:
         log.end(ONE, committed=True)
 
         assert log.fetch() == at(10)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_the_plain_commit_wins_if_it_wrote_last_though_the_transaction_ended_later(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
@@ -171,7 +165,7 @@ class TestScenario55:
         log.end(ONE, committed=True)
 
         assert log.fetch() == at(5)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_of_two_transactions_the_one_that_wrote_last_wins_though_it_ended_first(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
@@ -180,7 +174,7 @@ class TestScenario55:
         log.end(ONE, committed=True)
 
         assert log.fetch() == at(20)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_an_aborted_transaction_that_wrote_last_does_not_hide_the_plain_commit(self, log: OffsetLog) -> None:
         log.commit(5)
@@ -188,7 +182,7 @@ class TestScenario55:
         log.end(ONE, committed=False)
 
         assert log.fetch() == at(5)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_a_deletion_between_the_offset_and_the_marker_wins(self, log: OffsetLog) -> None:
         """redpanda #31483 (CORE-17000): what a tombstone had ended came back with the marker, until the next reload."""
@@ -198,7 +192,7 @@ class TestScenario55:
         log.end(ONE, committed=True)
 
         assert log.fetch(require_stable=True) == at(None)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
 
     def test_what_the_transaction_writes_after_a_deletion_counts(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
@@ -207,4 +201,4 @@ class TestScenario55:
         log.end(ONE, committed=True)
 
         assert log.fetch(require_stable=True) == at(11)
-        assert_a_restart_changes_nothing(log)
+        verify(log)
