@@ -123,6 +123,7 @@ class _Facts:
     """The version order: who is where, as readers and those who must have committed have it."""
     indexes: dict[TopicPartition, dict[bytes, list[int]]] = field(default_factory=dict)
     """Where a value is among those that are known: offsets without the gaps that markers and aborted ones leave."""
+    index_at: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for operation in self.history:
@@ -140,8 +141,9 @@ class _Facts:
                     if sent.offset is not None:
                         self.offsets[sent.partition].setdefault(sent.offset, set()).add(sent.value)
         for partition, values_at in self.offsets.items():
+            self.index_at[partition] = {offset: index for index, offset in enumerate(sorted(values_at))}
             known: dict[bytes, list[int]] = defaultdict(list)
-            for index, offset in enumerate(sorted(values_at)):
+            for offset, index in self.index_at[partition].items():
                 for value in values_at[offset]:
                     known[value].append(index)
             self.indexes[partition] = known
@@ -227,8 +229,8 @@ def _polls_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
 def _step(
     facts: _Facts, operation: Operation, before: Polled, after: Polled, rules: tuple[str, str]
 ) -> Iterator[Anomaly]:
-    order = sorted(facts.offsets[after.partition])
-    delta = order.index(after.offset) - order.index(before.offset)
+    index_at = facts.index_at[after.partition]
+    delta = index_at[after.offset] - index_at[before.offset]
     if delta != 1:
         skip, back = rules
         rule, name = (skip, "poll-skip") if delta > 1 else (back, "nonmonotonic-poll")
@@ -260,7 +262,7 @@ def _offset_of(facts: _Facts, sent: Sent) -> int | None:
     if sent.offset is not None:
         return sent.offset
     found = facts.indexes.get(sent.partition, {}).get(sent.value)
-    return sorted(facts.offsets[sent.partition])[found[0]] if found else None
+    return list(facts.index_at[sent.partition])[found[0]] if found else None
 
 
 _BEGUN: Final = 0

@@ -1,0 +1,103 @@
+"""Markers are delivered until they are acknowledged, and what a power cut takes of them is put right at a start."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from semel.errors import ErrorCode
+from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.simulation import Simulation, run
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.simulation.committed_reader import read_committed
+from tests.simulation.served_broker import ServedBroker
+from tests.simulation.test_commit_crashes import PARTITIONS, TOPIC, check_all_agree, described, opened, transaction
+
+
+async def checkpointed(served: ServedBroker) -> None:
+    """Everything that is written by now survives a power cut, also with flush=os."""
+    served.broker.node.logs.checkpoint()
+    await asyncio.sleep(0.5)
+
+
+def test_scenario_38_a_marker_that_finds_the_disk_full_is_written_when_there_is_room() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        served, producer = await opened(simulation, is_v2=True)
+        full = DiskFault(Operation.WRITE, f"*/{TOPIC}-1/*.log", error=errno.ENOSPC, times=None)
+        served.host.disk.fail(full)
+        assert await producer.end(True), "the outcome is final, whatever becomes of the markers"
+        await asyncio.sleep(2.0)
+        assert await described(served.client()) == "PrepareCommit"
+        served.host.disk.repair()
+        await asyncio.sleep(6.0)
+        assert await described(served.client()) == "CompleteCommit"
+        await check_all_agree(served.client(), committed=True)
+
+    run(scenario)
+
+
+def test_scenario_35_a_coordinator_that_meets_a_newer_one_s_marker_leaves_the_rest_to_it() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        served, producer = await opened(simulation, is_v2=True)
+        known = await transaction(served)
+        newer = WritableTxnMarker(
+            known.producer_id, known.producer_epoch, False, [WritableTxnMarkerTopic(TOPIC, [1])], coordinator_epoch=9
+        )
+        answer = await served.client().call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([newer]))
+        assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert await producer.end(True)
+        await asyncio.sleep(10.0)
+        assert await described(served.client()) == "PrepareCommit", "it must not say that it is done"
+        values = await read_committed(served.client(), TopicPartition(TOPIC, 1))
+        assert values == [], "what the newer one said stands"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_marker_that_a_power_cut_took_is_written_again_with_the_recorded_outcome(
+    commit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With flush=os: the coordinator knows the transaction as complete, and the partitions have lost its end."""
+
+    async def scenario(simulation: Simulation) -> None:
+        served, producer = await opened(simulation, is_v2=True, flush="os")
+        await checkpointed(served)
+        assert await producer.end(commit) == commit
+        await asyncio.sleep(0.5)
+        assert await described(served.client()) == ("CompleteCommit" if commit else "CompleteAbort")
+        served.host.cut_power()
+        served.start()
+        await served.until_up()
+        await asyncio.sleep(1.0)
+        await check_all_agree(served.client(), committed=commit)
+
+    run(scenario)
+    lost = sum("does not know as open" in line for line in caplog.messages)
+    assert 0 < lost <= PARTITIONS, "the power cut must have taken a marker, or this proves nothing"
+    assert all(
+        ("it was committed" if commit else "it is aborted") in line for line in caplog.messages if "open" in line
+    )
+
+
+def test_a_transaction_that_no_coordinator_has_heard_of_is_aborted_at_the_next_start() -> None:
+    """As after the loss of __transaction_state: nobody remembers an outcome, and nobody would ever end it."""
+
+    async def scenario(simulation: Simulation) -> None:
+        served, _ = await opened(simulation, is_v2=True)
+        node = served.broker.node
+        (runtime,) = (r for r in node.coordinators.transactions if r.shard.get("p") is not None)
+        log = runtime.partition.log
+        node.logs.truncate(log, log.log_start_offset)
+        served.host.kill()
+        served.start()
+        await served.until_up()
+        await asyncio.sleep(1.0)
+        for index in range(PARTITIONS):
+            assert await read_committed(served.client(), TopicPartition(TOPIC, index)) == []
+
+    run(scenario)
