@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class Driver:
-    """``turned`` is called after every poll, outside of the guard: the place to tell others what came of it."""
+    """``turned`` is called whenever the machine may have settled something, outside of the guard.
+
+    It is called before anybody who waits for a promise goes on: whoever was told that all is done finds it done.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Driver:
         self._guard = nullcontext() if guard is None else guard
         self._turned = turned
         self._loop = asyncio.get_running_loop()
+        self.create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
         self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, _Connection] = {}
@@ -48,10 +52,6 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = float("inf")
         self._closed = False
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
 
     def wake(self) -> None:
         """Something was changed from outside: poll on the next turn of the loop."""
@@ -65,7 +65,7 @@ class Driver:
 
     async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
         """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
-        future: asyncio.Future[T] = self._loop.create_future()
+        future: asyncio.Future[T] = self.create_future()
 
         def told(settled: Promise[T]) -> None:
             if future.done():
@@ -171,12 +171,14 @@ class Driver:
     def _received(self, number: int, frame: Buffer) -> None:
         with self._guard:
             self._machine.received(number, frame, self._clock.monotonic_ms())
+        self._turned()
         self._poll_soon()
 
     def _lost(self, number: int, reason: str) -> None:
         self._connections.pop(number, None)
         with self._guard:
             self._machine.disconnected(number, reason, self._clock.monotonic_ms())
+        self._turned()
         self._poll_soon()
 
 

@@ -17,7 +17,9 @@ GroupLike: TypeAlias = str | GroupMetadata
 
 def as_headers(headers: HeadersLike) -> Headers:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, None if text is None else bytes(text)) for name, text in pairs)
+    return tuple(
+        (name, text if text is None or type(text) is bytes else bytes(memoryview(text))) for name, text in pairs
+    )
 
 
 def as_partition(partition: PartitionLike) -> TopicPartition:

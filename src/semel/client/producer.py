@@ -118,7 +118,7 @@ class Producer:
         ``max_block_ms``; a sender that awaits nothing should await ``drain`` now and then. Cancelling the future does
         not take the record back.
         """
-        future: asyncio.Future[RecordMetadata] = (self._driver or self._running()).loop.create_future()
+        future: asyncio.Future[RecordMetadata] = (self._driver or self._running()).create_future()
         if self.enqueue(future, topic, value, key, partition, headers, timestamp):
             self.wake()
         return future
@@ -162,7 +162,7 @@ class Producer:
     async def drain(self) -> None:
         """Wait while records wait for room in the buffer. Returns at once if there is room."""
         while self._machine.is_full:
-            future: asyncio.Future[None] = self._running().loop.create_future()
+            future: asyncio.Future[None] = self._running().create_future()
             self._drains.append(future)
             await future
 

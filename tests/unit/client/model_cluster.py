@@ -21,6 +21,7 @@ from semel.wire.messages.add_partitions_to_txn import (
 )
 from semel.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from semel.wire.messages.end_txn import EndTxnResponse
+from semel.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
 from semel.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from semel.wire.messages.init_producer_id import InitProducerIdResponse
 from semel.wire.messages.list_offsets import (
@@ -40,7 +41,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from semel.wire.records import iterate_records, parse_header
+from semel.wire.records import iterate_records, parse_header, patch_offset_and_epoch
 
 BATCHES_REMEMBERED = 5
 
@@ -59,9 +60,17 @@ class ModelLog:
     """One partition: values in order, and the last five batches of each producer."""
 
     values: list[bytes | None] = field(default_factory=list)
+    batches: list[bytes] = field(default_factory=list)
+    """What a fetch is answered with. Tests may put in markers and what else they like."""
+    start_offset: int = 0
+    last_stable_offset: int | None = None
+    aborted: list[AbortedTransaction] = field(default_factory=list)
     remembered: dict[int, list[Appended]] = field(default_factory=dict)
     refuse_with: list[ErrorCode] = field(default_factory=list)
     """Codes for the next batches, before anything is looked at."""
+    open: dict[int, list[bytes | None]] = field(default_factory=dict)
+    """Values of transactions that are not decided, by producer id."""
+    committed: list[bytes | None] = field(default_factory=list)
 
     def append(self, records: Any) -> tuple[ErrorCode, int]:
         if self.refuse_with:
@@ -75,6 +84,9 @@ class ModelLog:
                 return code, offset
         base_offset = len(self.values)
         self.values += [record.value for record in iterate_records(records)]
+        batch = bytearray(records)
+        patch_offset_and_epoch(batch, 0, base_offset, 0)
+        self.batches.append(bytes(batch))
         if header.has_producer_id:
             appended = Appended(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence, base_offset
@@ -114,6 +126,8 @@ class ModelTransactions:
     offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
     pending_offsets: dict[str, dict[tuple[str, TopicPartition], int]] = field(default_factory=dict)
     outcomes: list[bool] = field(default_factory=list)
+    last_resumed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    last_end: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     refuse_with: dict[ApiKey, list[ErrorCode]] = field(default_factory=dict)
 
     def refusal(self, api_key: ApiKey) -> ErrorCode:
@@ -220,11 +234,14 @@ class ModelCluster:
             return InitProducerIdResponse(error_code=code)
         producer_id, epoch = self.transactions.identities.get(name, (self.transactions.next_producer_id, -1))
         expected = (request.message.producer_id, request.message.producer_epoch)
+        if expected != (-1, -1) and self.transactions.last_resumed.get(name) == expected:
+            return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)  # The answer was lost.
         if expected != (-1, -1) and expected != (producer_id, epoch):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         if epoch == -1:
             self.transactions.next_producer_id += 1
         self._end(name, committed=False, counts=False)
+        self.transactions.last_resumed[name] = expected
         self.transactions.identities[name] = (producer_id, epoch + 1)
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
 
@@ -264,7 +281,11 @@ class ModelCluster:
                 if request.version < 12:
                     return PartitionProduceResponse(index, ErrorCode.INVALID_TXN_STATE, -1)
                 added.add(topic_partition)
-        code, offset = self.logs[topic_partition].append(records)
+        log = self.logs[topic_partition]
+        before = len(log.values)
+        code, offset = log.append(records)
+        if name is not None:
+            log.open.setdefault(parse_header(records).producer_id, []).extend(log.values[before:])
         return PartitionProduceResponse(index, code, offset)
 
     def _fenced(self, request: Any, producer_id: int, epoch: int) -> ErrorCode:
@@ -318,11 +339,18 @@ class ModelCluster:
     def _end_txn(self, request: Any) -> EndTxnResponse:
         message = request.message
         code = self._coordinated(request, message.producer_id, message.producer_epoch)
+        name = message.transactional_id
+        asked = (message.producer_id, message.producer_epoch, message.committed)
+        if self.transactions.last_end.get(name) == asked and (
+            # The answer was lost, and it is asked again. Under V1, only while nothing new has begun.
+            code == ErrorCode.PRODUCER_FENCED or (code == ErrorCode.NONE and not self._has_begun(name))
+        ):
+            return EndTxnResponse(0, ErrorCode.NONE, *self.transactions.identities[name])
         if code != ErrorCode.NONE:
             return EndTxnResponse(error_code=code)
-        name = message.transactional_id
-        if not self.transactions.partitions.get(name) and not self.transactions.pending_offsets.get(name):
+        if not self._has_begun(name):
             return EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)
+        self.transactions.last_end[name] = asked
         self._end(name, committed=message.committed)
         producer_id, epoch = self.transactions.identities[name]
         if request.version >= 5:
@@ -330,14 +358,63 @@ class ModelCluster:
             self.transactions.identities[name] = (producer_id, epoch)
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
+    def _has_begun(self, name: str) -> bool:
+        known = self.transactions
+        return bool(known.partitions.get(name) or known.groups.get(name) or known.pending_offsets.get(name))
+
     def _end(self, name: str, *, committed: bool, counts: bool = True) -> None:
-        self.transactions.partitions.pop(name, None)
+        producer_id, _ = self.transactions.identities.get(name, (-1, -1))
+        for topic_partition in self.transactions.partitions.pop(name, ()):
+            decided = self.logs[topic_partition].open.pop(producer_id, [])
+            if committed:
+                self.logs[topic_partition].committed += decided
         self.transactions.groups.pop(name, None)
         pending = self.transactions.pending_offsets.pop(name, {})
         if committed:
             self.transactions.offsets.update(pending)
         if counts:
             self.transactions.outcomes.append(committed)
+
+    def _fetch(self, request: Any) -> FetchResponse:
+        names = {self.topic_id(topic): topic for topic, _ in self.logs}
+        response = FetchResponse()
+        for topic in request.message.topics:
+            name = names.get(topic.topic_id, "") if request.version >= 13 else topic.topic
+            answers = [
+                self._fetched(request, TopicPartition(name, asked.partition), asked.fetch_offset)
+                for asked in topic.partitions
+            ]
+            response.responses.append(FetchableTopicResponse(name, topic.topic_id, answers))
+        return response
+
+    def _fetched(self, request: Any, topic_partition: TopicPartition, offset: int) -> PartitionData:
+        index = topic_partition.partition
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return PartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.leaders[topic_partition] != request.node_id:
+            return PartitionData(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end = parse_header(log.batches[-1]).next_offset if log.batches else 0
+        if log.refuse_with:
+            return PartitionData(index, log.refuse_with.pop(0))
+        if not log.start_offset <= offset <= end:
+            return PartitionData(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+        committed_only = request.message.isolation_level == 1
+        stable = end if log.last_stable_offset is None else log.last_stable_offset
+        served = [
+            batch
+            for batch in log.batches
+            if parse_header(batch).next_offset > offset
+            and not (committed_only and parse_header(batch).base_offset >= stable)
+        ]
+        return PartitionData(
+            index,
+            high_watermark=end,
+            last_stable_offset=stable,
+            log_start_offset=log.start_offset,
+            aborted_transactions=list(log.aborted) if committed_only else None,
+            records=b"".join(served),
+        )
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
         topics = []
@@ -350,7 +427,11 @@ class ModelCluster:
                         ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     )
                     continue
-                offset = 0 if asked.timestamp == -2 else len(self.logs[topic_partition].values)
+                log = self.logs[topic_partition]
+                end = parse_header(log.batches[-1]).next_offset if log.batches else 0
+                if request.message.isolation_level == 1 and log.last_stable_offset is not None:
+                    end = log.last_stable_offset
+                offset = log.start_offset if asked.timestamp == -2 else end
                 answers.append(ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, -1, offset))
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
         return ListOffsetsResponse(topics=topics)

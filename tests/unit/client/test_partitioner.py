@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from semel.client.machine.cluster_view import PartitionView, TopicView
-from semel.client.machine.murmur2 import murmur2
-from semel.client.machine.partitioner import StickyPartition, partition_of_key
+from semel.client.machine.murmur2 import murmur2, positive_murmur2
+from semel.client.machine.partitioner import StickyPartition
 from tests.unit.client.model_cluster import ModelCluster
 from tests.unit.client.producers import producing
 
@@ -39,10 +39,14 @@ def test_murmur2_is_that_of_the_java_client(key: bytes, hashed: int) -> None:
 
 
 def test_equal_keys_go_to_one_partition_and_different_ones_spread() -> None:
-    spread = Counter(partition_of_key(b"key-%d" % number, 8) for number in range(4_000))
+    spread = Counter(positive_murmur2(b"key-%d" % number) % 8 for number in range(4_000))
     assert set(spread) == set(range(8))
     assert min(spread.values()) > 300
-    assert partition_of_key(b"key-1", 8) == partition_of_key(b"key-1", 8)
+    producer = producing(ModelCluster(topics={"orders": 8}))
+    for number in range(20):
+        producer.send(b"%d" % number, key=b"key-1", partition=None)
+    written = producer.cluster.log("orders", positive_murmur2(b"key-1") % 8).values
+    assert written == [b"%d" % number for number in range(20)]
 
 
 def topic(*leaders: int | None) -> TopicView:

@@ -29,9 +29,11 @@ class Accumulator:
 
     def queues(self, topic: str, partition_count: int) -> list[PartitionQueue]:
         """The queues of a topic, one per partition; more if it has got more partitions."""
-        queues = self._queues.setdefault(topic, [])
-        while len(queues) < partition_count:
-            queues.append(PartitionQueue(TopicPartition(topic, len(queues))))
+        queues = self._queues.get(topic)
+        if queues is None or len(queues) < partition_count:
+            queues = self._queues.setdefault(topic, [])
+            for index in range(len(queues), partition_count):
+                queues.append(PartitionQueue(TopicPartition(topic, index)))
         return queues
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
@@ -50,10 +52,16 @@ class Accumulator:
         """Put a record into its partition's batch. Says whether that changed what there is to send, or when."""
         batch = queue.open
         if batch is not None:
-            before = batch.size_bytes
-            if batch.append(timestamp, key, value, headers, delivery):
-                self.buffered_bytes += batch.size_bytes - before
-                if batch.size_bytes < self._batch_size:
+            # This is ``batch.append``, in line: every record comes through here.
+            builder = batch.builder
+            assert builder is not None
+            if builder.append(timestamp, key, value, headers):
+                batch.deliveries.append(delivery)
+                batch.timestamps.append(timestamp)
+                size_bytes = builder.size_bytes
+                self.buffered_bytes += size_bytes - batch.size_bytes
+                batch.size_bytes = size_bytes
+                if size_bytes < self._batch_size:
                     return False
                 queue.open = None
                 return True

@@ -53,8 +53,8 @@ class Settlement(NamedTuple):
 
 class ProducerBatch:
     __slots__ = (
-        "_builder",
         "attempts",
+        "builder",
         "created_ms",
         "deliveries",
         "flushes",
@@ -86,13 +86,13 @@ class ProducerBatch:
         """Whether an attempt ended without an answer that rules out that the batch was written."""
         self.outcome: Acknowledged | Exception | None = None
         self.flushes: list[Flush] = []
-        self._builder = builder
+        self.builder = builder
 
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, delivery: Delivery
     ) -> bool:
         """Take the record, unless the batch is full with it."""
-        builder = self._builder
+        builder = self.builder
         assert builder is not None
         if not builder.append(timestamp, key, value, headers):
             return False
@@ -104,22 +104,22 @@ class ProducerBatch:
     def seal(self, numbers: Numbers | None, *, is_transactional: bool = False) -> None:
         """Give the batch its numbers and its bytes. From now on it takes no more records."""
         self.numbers = numbers
-        if self._builder is None:
+        if self.builder is None:
             assert self.records is not None
             if numbers is not None:
                 self.records = _renumbered(self.records, numbers)
             return
         self.record_count = len(self.deliveries)
         if numbers is None:
-            self.records = self._builder.build()
+            self.records = self.builder.build()
         else:
-            self.records = self._builder.build(
+            self.records = self.builder.build(
                 producer_id=numbers.identity.producer_id,
                 producer_epoch=numbers.identity.producer_epoch,
                 base_sequence=numbers.base_sequence,
                 is_transactional=is_transactional,
             )
-        self._builder = None
+        self.builder = None
 
     def split(self) -> Iterator[ProducerBatch]:
         """Two batches with the same records and the same sequences, each half as large."""

@@ -12,14 +12,9 @@ from random import Random
 from typing import TypeAlias
 
 from semel.client.machine.cluster_view import TopicView
-from semel.client.machine.murmur2 import positive_murmur2
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """Of (topic, key, value, partition count), the partition."""
-
-
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    return positive_murmur2(key) % partition_count
 
 
 class StickyPartition:

@@ -18,8 +18,9 @@ from semel.client.machine.connections import DATA, Connections
 from semel.client.machine.coordination import Coordination
 from semel.client.machine.coordinators import Coordinators
 from semel.client.machine.metadata import Metadata
+from semel.client.machine.murmur2 import positive_murmur2
 from semel.client.machine.partition_queue import PartitionQueue
-from semel.client.machine.partitioner import Partitioner, StickyPartition, partition_of_key
+from semel.client.machine.partitioner import Partitioner, StickyPartition
 from semel.client.machine.producer_id import ProducerId
 from semel.client.machine.promise import Promise
 from semel.client.machine.sender import Sender
@@ -61,6 +62,7 @@ class ProducerMachine:
         self._config = config
         self._random = random
         self._partitioner = partitioner
+        self._hashes_keys = partitioner is None and not config.partitioner_ignore_keys
         self._connections = Connections(
             config.client,
             random,
@@ -75,7 +77,9 @@ class ProducerMachine:
         self._room = WaitingRoom(config.buffer_memory)
         self._sticky: dict[str, StickyPartition] = {}
         self._asked_topics: dict[str, Promise[TopicView]] = {}
-        self._closing = False
+        self._buffer_memory = config.buffer_memory
+        self._record_size_max = config.max_request_size - HEADER_SIZE
+        self._closing = self._refuses = False
         self._deadline_ms = _NEVER
         self.error: KafkaError | None = None
         self.transaction: Transaction | None = None
@@ -117,29 +121,33 @@ class ProducerMachine:
         """
         if self.transaction is not None:
             self.transaction.check_may_send()
-        if self._closing or self.error is not None:
+        if self._refuses:
             self._raise_why_not()
         size_bytes = _RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size_bytes += sum(_HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
-        if size_bytes + HEADER_SIZE > self._config.max_request_size:
+        if size_bytes > self._record_size_max:
             raise AbortableError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a record of {size_bytes} bytes for {topic} was not sent: max.request.size is "
                 f"{self._config.max_request_size}. Raise it, or send less; the producer can go on",
             )
-        must_wait = self._room.has_line or self._used_bytes >= self._config.buffer_memory
-        queue = None if must_wait else self._queue_for(topic, key, value, partition, size_bytes, now_ms)
-        if queue is not None:
-            return self._accumulator.append(queue, timestamp, key, value, headers, delivery, now_ms)
+        accumulator = self._accumulator
+        if self._room.is_empty and accumulator.buffered_bytes < self._buffer_memory:
+            queue = self._queue_for(topic, key, value, partition, size_bytes)
+            if queue is not None:
+                if not accumulator.append(queue, timestamp, key, value, headers, delivery, now_ms):
+                    return False
+                self._metadata.want(topic, now_ms)
+                return True
         # What has to wait is copied, if its owner could still change it.
         copied = value if value is None or type(value) is bytes else bytes(memoryview(value))
         deadline_ms = now_ms + self._config.max_block_ms
         record = WaitingRecord(topic, copied, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms)
-        if must_wait:
+        if self._room.has_line or self._used_bytes >= self._buffer_memory:
             self._room.wait_for_room(record)
         else:
-            self._room.wait_for_topic(record)
+            self._place(record, now_ms)
         return True
 
     @property
@@ -180,11 +188,11 @@ class ProducerMachine:
 
     def close(self) -> None:
         """Take no more records; what is there leaves without lingering."""
-        self._closing = True
+        self._closing = self._refuses = True
 
     def shut(self, now_ms: float) -> None:
         """Give up what is left, and every connection."""
-        self._closing = True
+        self._closing = self._refuses = True
         closed = AbortableError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before this was acknowledged")
         self._give_up(closed, also_on_wire=True)
         if self.transaction is not None:
@@ -258,16 +266,18 @@ class ProducerMachine:
         return self._accumulator.buffered_bytes + self._room.reserved_bytes
 
     def _queue_for(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, size_bytes: int, now_ms: float
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, size_bytes: int
     ) -> PartitionQueue | None:
         """The queue that a record belongs to; ``None`` if its topic or its partition is not known yet."""
-        self._metadata.want(topic, now_ms)
         view = self._metadata.view.topics.get(topic)
-        if view is None or not view.partitions or self._room.awaits(topic):
+        if view is None or not view.partitions:
             return None
         count = len(view.partitions)
         if partition is None:
-            partition = self._choose(view, key, value, size_bytes)
+            if key is not None and self._hashes_keys:
+                partition = positive_murmur2(key) % count
+            else:
+                partition = self._choose(view, key, value, size_bytes)
         elif not 0 <= partition < count:
             if partition < 0:
                 raise ValueError(f"partition {partition} of {topic}: partitions are counted from 0")
@@ -276,16 +286,14 @@ class ProducerMachine:
         return self._accumulator.queues(topic, count)[partition]
 
     def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
-        count = len(view.partitions)
         if self._partitioner is not None:
+            count = len(view.partitions)
             chosen = self._partitioner(view.name, key, value, count)
             if not 0 <= chosen < count:
                 raise ValueError(
                     f"the partitioner chose {chosen} for a record of {view.name}, which has {count} partitions"
                 )
             return chosen
-        if key is not None and not self._config.partitioner_ignore_keys:
-            return partition_of_key(key, count)
         sticky = self._sticky.get(view.name)
         if sticky is None:
             sticky = self._sticky[view.name] = StickyPartition(self._random, self._config.batch_size)
@@ -323,12 +331,15 @@ class ProducerMachine:
     def _leave_room(self, now_ms: float) -> None:
         for record, waited_for in self._room.take_expired(now_ms):
             self._refuse(record, self._waited_too_long(record, waited_for))
-        while self._room.has_line and self._used_bytes < self._config.buffer_memory:
+        while self._room.has_line and self._used_bytes < self._buffer_memory:
             self._place(self._room.next_in_line(), now_ms)
 
     def _place(self, record: WaitingRecord, now_ms: float) -> None:
+        self._metadata.want(record.topic, now_ms)
+        queue = None
         try:
-            queue = self._queue_for(record.topic, record.key, record.value, record.partition, record.size_bytes, now_ms)
+            if not self._room.awaits(record.topic):
+                queue = self._queue_for(record.topic, record.key, record.value, record.partition, record.size_bytes)
         except Exception as error:  # The partitioner is somebody else's code, and its caller has long gone on.
             self._refuse(record, error)
             return
@@ -374,6 +385,7 @@ class ProducerMachine:
             return
         assert isinstance(error, KafkaError)
         self.error = error
+        self._refuses = True
         if self.transaction is not None:
             self.transaction.fatal(error)
         for promise in self._asked_topics.values():

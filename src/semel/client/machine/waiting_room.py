@@ -40,16 +40,13 @@ class WaitingRoom:
         self._line: deque[WaitingRecord] = deque()
         self._line_bytes = 0
         self._by_topic: dict[str, deque[WaitingRecord]] = {}
+        self.is_empty = True
         self.reserved_bytes = 0
         """What those who wait for a topic take of the buffer already."""
 
     @property
     def has_line(self) -> bool:
         return bool(self._line)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self._line or self._by_topic)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -68,20 +65,24 @@ class WaitingRoom:
             )
         self._line.append(record)
         self._line_bytes += record.size_bytes
+        self.is_empty = False
 
     def wait_for_topic(self, record: WaitingRecord) -> None:
         self._by_topic.setdefault(record.topic, deque()).append(record)
         self.reserved_bytes += record.size_bytes
+        self.is_empty = False
 
     def next_in_line(self) -> WaitingRecord:
         record = self._line.popleft()
         self._line_bytes -= record.size_bytes
+        self._left()
         return record
 
     def take_topic(self, topic: str) -> Iterator[WaitingRecord]:
         """Everybody who waits for a topic, in order."""
         waiting = self._by_topic.pop(topic, deque())
         self.reserved_bytes -= sum(record.size_bytes for record in waiting)
+        self._left()
         return iter(waiting)
 
     def take_expired(self, now_ms: float) -> list[tuple[WaitingRecord, str]]:
@@ -113,4 +114,8 @@ class WaitingRoom:
                 del self._by_topic[topic]
         while self._line and leaves(self._line[0]):
             taken.append((self.next_in_line(), "room in the buffer"))
+        self._left()
         return taken
+
+    def _left(self) -> None:
+        self.is_empty = not (self._line or self._by_topic)
