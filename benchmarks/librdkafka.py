@@ -8,6 +8,10 @@ only what the broker has.
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat
+from operator import length_hint
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -78,11 +82,9 @@ def produce_for(
     started = time.perf_counter()
     while time.perf_counter() - started < seconds and (records_max is None or sent < records_max):
         partition = (partition + 1) % PARTITIONS
-        try:
-            for _ in range(_SENT_AT_ONCE):
-                produce(topic, value, None, partition)
-                sent += 1
-        except BufferError:
+        taken = _send(produce, topic, value, partition)
+        sent += taken
+        if taken < _SENT_AT_ONCE:
             producer.poll(0.002)
     unanswered = producer.flush(120)
     elapsed_s = time.perf_counter() - started
@@ -109,6 +111,8 @@ def consume_all(server: Server, topic: str) -> tuple[int, float]:
     )
     try:
         wanted = sum(end_offsets(server, topic, PARTITIONS))
+        # librdkafka waits half a second before it asks again for a leader that it does not know yet.
+        consumer.list_topics(topic, timeout=10)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         read = 0
         started = time.perf_counter()
@@ -118,3 +122,13 @@ def consume_all(server: Server, topic: str) -> tuple[int, float]:
         return read, time.perf_counter() - started
     finally:
         consumer.close()
+
+
+def _send(produce: Callable[..., None], topic: str, value: bytes, partition: int) -> int:
+    """Offer the value many times without a line of Python per record; returns how many the queue had room for."""
+    left = repeat(value, _SENT_AT_ONCE)
+    try:
+        deque(map(produce, repeat(topic), left, repeat(None), repeat(partition)), maxlen=0)
+    except BufferError:
+        return _SENT_AT_ONCE - length_hint(left) - 1
+    return _SENT_AT_ONCE
