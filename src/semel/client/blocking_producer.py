@@ -96,6 +96,9 @@ class Producer:
     def identity(self) -> ProducerIdentity:
         return self._producer.identity
 
+    def bump_epoch(self) -> None:
+        self._thread.run(self._producer.bump_epoch())
+
     def begin(self) -> None:
         self._thread.check()
         self._producer.begin()

@@ -19,7 +19,7 @@ from semel.client.machine.promise import Promise
 from semel.client.offsets import PartitionLike, as_partition
 from semel.client.values import ConsumerRecord, OffsetAndTimestamp
 from semel.clock import Clock, SystemClock
-from semel.errors import ErrorCode, StateError, TimedOut
+from semel.errors import ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network, SystemNetwork
 from semel.types import TopicPartition
 
@@ -156,6 +156,8 @@ class Consumer:
         ``max_records`` (``max_poll_records``). An empty list: there was none in time.
         """
         driver = self._running()
+        if not self._machine.assignment:
+            raise StateError("poll: no partition is assigned to this consumer, so there is nothing to wait for")
         records = self.take(max_records)
         if not records and timeout_ms != 0:
             with contextlib.suppress(TimeoutError):
@@ -177,9 +179,12 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        if self._closed:
-            raise StopAsyncIteration
-        return (await self.poll(max_records=1))[0]
+        try:
+            return (await self.poll(max_records=1))[0]
+        except SemelError:
+            if self._closed:
+                raise StopAsyncIteration from None
+            raise
 
     async def close(self) -> None:
         """Disconnect."""

@@ -210,8 +210,20 @@ class Producer:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Under which producer id and epoch this producer writes now; another one can be attached to it."""
-        return self._transaction("identity").producer_identity
+        """Under which producer id and epoch this producer writes now, for others to ``attach`` to."""
+        transaction = self._transaction("identity")
+        with self._guard:
+            return transaction.hand_out_identity()
+
+    async def bump_epoch(self) -> None:
+        """Between transactions: have everybody refused who is still attached to this producer's identity.
+
+        With transactions V2 every commit and abort does that; with V1, do it before a transaction that others write in.
+        """
+        transaction = self._transaction("bump_epoch")
+        with self._guard:
+            promise = transaction.bump_epoch()
+        await self._within_max_block(promise, "bump_epoch")
 
     def begin(self) -> None:
         """Begin a transaction. Nothing is asked of the broker before something is sent."""

@@ -98,7 +98,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories(), st.data())
 def test_exactly_the_committed_records_are_read(history: History, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, history.next_offset))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from semel import Consumer, ConsumerRecord, Producer, RecordMetadata, blocking
-from semel.errors import RetriableError, StateError, TimedOut
+from semel.errors import AbortableError, ProducerFenced, RetriableError, StateError, TimedOut
 from semel.settings import SettingError
 from semel.testing import Broker
 
@@ -151,6 +151,113 @@ def test_iteration_moves_the_position_record_by_record(broker: Broker) -> None:
             assert [record.offset for record in await consumer.poll(5_000)] == [7, 8, 9]
 
     asyncio.run(scenario())
+
+
+def test_iteration_ends_when_the_consumer_is_closed(broker: Broker) -> None:
+    async def scenario() -> None:
+        consumer = Consumer(bootstrap_servers=broker.bootstrap_servers)
+        with pytest.raises(StateError, match="no partition is assigned"):
+            await consumer.poll(10)
+        consumer.assign([("closed-early", 0)])
+
+        async def iterate() -> list[ConsumerRecord]:
+            return [record async for record in consumer]
+
+        iterating = asyncio.ensure_future(iterate())
+        await asyncio.sleep(0)
+        await consumer.close()
+        assert await iterating == []
+
+    asyncio.run(scenario())
+
+
+def test_transactions_commit_abort_and_fence(broker: Broker) -> None:
+    """Scenarios 16, 39 and 41 on our own broker."""
+
+    async def scenario() -> None:
+        settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
+        async with Producer(**settings) as producer:
+            async with producer.transaction():
+                producer.send("tx", b"committed", partition=0)
+                await producer.send_offsets({("tx", 0): 1}, "group")
+
+            async def fail() -> None:
+                async with producer.transaction():
+                    await producer.send("tx", b"aborted", partition=0)
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            async with producer.transaction():
+                producer.send("tx", b"again", partition=0)
+            found = await read(broker, "tx", 2, isolation_level="read_committed")
+            assert [record.value for record in found] == [b"committed", b"again"]
+            found = await read(broker, "tx", 3)
+            assert [record.value for record in found] == [b"committed", b"aborted", b"again"]
+            producer.begin()
+            await producer.send("tx", b"zombie", partition=0)
+            async with Producer(**settings) as heir:
+                with pytest.raises((ProducerFenced, AbortableError)):
+                    await producer.commit()
+                async with heir.transaction():
+                    heir.send("tx", b"heir", partition=0)
+        found = await read(broker, "tx", 3, isolation_level="read_committed")
+        assert [record.value for record in found] == [b"committed", b"again", b"heir"]
+
+    asyncio.run(scenario())
+
+
+def test_an_attached_producer_on_our_own_broker(broker: Broker) -> None:
+    async def scenario() -> None:
+        settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "attached"}
+        async with Producer(**settings) as owner:
+            worker = Producer(**settings)
+            for number in range(3):
+                owner.begin()
+                worker.attach(*owner.identity)
+                worker.send("attached", b"%d" % number, partition=0)
+                await worker.flush()
+                await owner.commit()
+            worker.send("attached", b"late", partition=0)
+            with pytest.raises(AbortableError, match="INVALID_PRODUCER_EPOCH"):
+                await worker.flush()
+            await worker.close()
+        found = await read(broker, "attached", 3, isolation_level="read_committed")
+        assert [record.value for record in found] == [b"0", b"1", b"2"]
+
+    asyncio.run(scenario())
+
+
+def test_close_aborts_what_was_not_committed(broker: Broker) -> None:
+    async def scenario() -> None:
+        settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "left-open"}
+        async with Producer(**settings) as producer:
+            producer.begin()
+            await producer.send("left-open", b"never", partition=0)
+        async with Consumer(bootstrap_servers=broker.bootstrap_servers, isolation_level="read_committed") as consumer:
+            assert await consumer.end_offsets([("left-open", 0)]) == {("left-open", 0): 2}
+        assert await read(broker, "left-open", 0, isolation_level="read_committed") == []
+
+    asyncio.run(scenario())
+
+
+def test_blocking_transactions(broker: Broker) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="blocking-tx") as producer:
+        with producer.transaction():
+            producer.send("blocking-tx", b"committed", partition=0)
+
+        def fail() -> None:
+            with producer.transaction():
+                producer.send("blocking-tx", b"aborted", partition=0)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert producer.identity.transaction_version == 2
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with blocking.Consumer(**settings, isolation_level="read_committed") as consumer:
+        consumer.assign([("blocking-tx", 0)])
+        assert [record.value for record in consumer.poll(5_000)] == [b"committed"]
 
 
 def test_nobody_to_connect_to_is_told_after_max_block_ms() -> None:

@@ -195,6 +195,7 @@ def test_a_retried_batch_waits_for_its_predecessors() -> None:
     for request in producer.world.waiting(ApiKey.PRODUCE):
         producer.world.answer(request)
     producer.advance(200)
+    producer.send(b"new")
     assert [values_of(request) for request in producer.world.waiting(ApiKey.PRODUCE)] == [[b"0"]]
 
 

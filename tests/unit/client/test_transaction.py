@@ -422,6 +422,22 @@ def test_a_commit_whose_answer_was_lost_is_asked_again_until_the_outcome_is_know
     assert producer.outcomes == [True]
 
 
+def test_a_commit_that_is_fenced_after_a_lost_answer_says_that_it_may_have_happened() -> None:
+    producer = begun()
+    producer.send(b"a")
+    producer.world.held = lambda request: request.api_key is ApiKey.END_TXN
+    promise = producer.transaction.commit()
+    producer.turn()
+    request = producer.world.waiting(ApiKey.END_TXN)[0]
+    producer.cluster.answer(request)
+    producer.world.drop_connection(request.connection)
+    producer.cluster.transactions.last_end.clear()  # Another producer has taken over and gone on.
+    producer.world.release()
+    producer.advance(1_000)
+    assert isinstance(promise.error, ProducerFenced)
+    assert "the commit may have happened" in str(promise.error)
+
+
 def test_a_producer_id_that_was_rotated_is_taken_over() -> None:
     """Scenario 19."""
     producer = begun()
@@ -485,7 +501,7 @@ def attached(version: int = V2) -> tuple[Transactional, Transactional]:
     owner = begun(version)
     made = producing(owner.cluster, transactional_id="copy-1")
     worker = Transactional(made.cluster, made.world, made.machine)
-    identity = owner.transaction.producer_identity
+    identity = owner.transaction.hand_out_identity()
     worker.transaction.attach(Identity(*identity[:2]), identity.transaction_version, is_idle=True)
     return owner, worker
 
@@ -503,10 +519,43 @@ def test_an_attached_producer_writes_within_the_owner_s_transaction(version: int
     assert owner.outcomes == [True]
 
 
+@pytest.mark.parametrize("version", [V1, V2])
+def test_what_only_others_wrote_is_ended_by_the_owner(version: int) -> None:
+    owner, worker = attached(version)
+    worker.send(b"a")
+    worker.advance(1_000)
+    owner.commit()
+    assert owner.outcomes == [True]
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_a_transaction_that_others_could_have_written_in_and_did_not_is_over(version: int, outcome: str) -> None:
+    owner, _ = attached(version)
+    getattr(owner, outcome)()
+    assert owner.transaction.state is TransactionState.READY
+    assert ApiKey.END_TXN in owner.asked()
+
+
+def test_the_owner_can_bump_its_epoch_and_those_who_were_attached_are_refused() -> None:
+    owner, worker = attached(V1)
+    worker.send(b"a")
+    worker.advance(1_000)
+    owner.commit()
+    owner.wait(owner.transaction.bump_epoch())
+    worker.send(b"late")
+    worker.advance(1_000)
+    assert isinstance(worker.errors[b"late"], AbortableError)
+    owner.transaction.begin()
+    with pytest.raises(StateError, match="bump_epoch: producer 'copy-1' is in transaction"):
+        owner.transaction.bump_epoch()
+
+
 def test_an_attached_producer_cannot_end_what_it_does_not_own() -> None:
     _, worker = attached()
     for call in (
         worker.transaction.init,
+        worker.transaction.bump_epoch,
         worker.transaction.begin,
         worker.transaction.commit,
         worker.transaction.abort,

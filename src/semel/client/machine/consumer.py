@@ -61,10 +61,12 @@ class ConsumerMachine:
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._positions[topic_partition].seek(offset)
+        self._fetcher.errors.pop(topic_partition, None)  # What was wrong was wrong with another position.
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Go to the first record that is as late as this; EARLIEST and LATEST are times, too."""
         self._positions[topic_partition].reset(timestamp)
+        self._fetcher.errors.pop(topic_partition, None)
 
     def pause(self, topic_partition: TopicPartition, *, paused: bool) -> None:
         self._positions[topic_partition].is_paused = paused

@@ -80,6 +80,7 @@ class Coordination:
         self._asking = False
         self._failures = 0
         self._retry_ms = 0.0
+        self._commit_in_doubt = False
         self.waiting_for: str | None = None
         """What keeps the transaction from going on, for the message of a timeout."""
 
@@ -126,7 +127,8 @@ class Coordination:
         if isinstance(step, InitProducerId):
             version_min = None if step.resume is None else _RESUME_SINCE
         else:
-            self._transaction.sent()
+            if not isinstance(step, EndTransaction):
+                self._transaction.sent()
             if self._transaction.transaction_version < TRANSACTIONS_V2:
                 version_max = _V1_VERSION_MAX[api_key]
             else:
@@ -141,6 +143,7 @@ class Coordination:
 
         def lost(reason: str, at_ms: float) -> None:
             self._asking = False
+            self._commit_in_doubt |= isinstance(step, EndTransaction) and step.committed
             self._coordinators.forget(key)
             self._later(at_ms, reason)
 
@@ -187,6 +190,8 @@ class Coordination:
             self._done()
             known = response.producer_id >= 0
             self._transaction.ended(Identity(response.producer_id, response.producer_epoch) if known else None)
+        elif response.error_code == ErrorCode.INVALID_TXN_STATE and self._transaction.nothing_to_end():
+            self._done()
         elif not step.committed and response.error_code in _NOTHING_TO_ABORT:
             self._done()
             self._transaction.abort_by_init()
@@ -205,7 +210,8 @@ class Coordination:
     def _refused(self, step: Step, code: int, request: str, now_ms: float) -> None:
         text = f"{request} of transactional id {self._transaction.transactional_id!r} was answered {named(code).name}"
         if code in _FENCED:
-            self._transaction.fatal(client_error(ErrorCode.PRODUCER_FENCED, text))
+            doubt = "; an earlier answer was lost, so the commit may have happened" if self._commit_in_doubt else ""
+            self._transaction.fatal(client_error(ErrorCode.PRODUCER_FENCED, text + doubt))
         elif code in _MOVED or (isinstance(step, CommitOffsets) and code == ErrorCode.REQUEST_TIMED_OUT):
             self._coordinators.forget(self._coordinator_of(step))
             self._later(now_ms, text)
@@ -225,4 +231,5 @@ class Coordination:
 
     def _done(self) -> None:
         self._failures = 0
+        self._commit_in_doubt = False
         self.waiting_for = None

@@ -12,9 +12,43 @@ from random import Random
 from typing import TypeAlias
 
 from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.murmur2 import positive_murmur2
+from semel.client.producer_config import ProducerConfig
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
 """Of (topic, key, value, partition count), the partition."""
+
+
+class Partitioning:
+    """The choice for all topics of a producer."""
+
+    def __init__(self, config: ProducerConfig, random: Random, partitioner: Partitioner | None) -> None:
+        self._partitioner = partitioner
+        self._hashes_keys = partitioner is None and not config.partitioner_ignore_keys
+        self._random = random
+        self._batch_size = config.batch_size
+        self._sticky: dict[str, StickyPartition] = {}
+
+    def choose(self, topic: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
+        if key is not None and self._hashes_keys:
+            return positive_murmur2(key) % len(topic.partitions)
+        if self._partitioner is not None:
+            return self._asked(self._partitioner, topic, key, value)
+        sticky = self._sticky.get(topic.name)
+        if sticky is None:
+            sticky = self._sticky[topic.name] = StickyPartition(self._random, self._batch_size)
+        chosen = sticky.choose(topic)
+        sticky.sent(size_bytes)
+        return chosen
+
+    def _asked(self, partitioner: Partitioner, topic: TopicView, key: bytes | None, value: bytes | None) -> int:
+        count = len(topic.partitions)
+        chosen = partitioner(topic.name, key, value, count)
+        if not 0 <= chosen < count:
+            raise ValueError(
+                f"the partitioner chose {chosen} for a record of {topic.name}, which has {count} partitions"
+            )
+        return chosen
 
 
 class StickyPartition:

@@ -18,9 +18,8 @@ from semel.client.machine.connections import DATA, Connections
 from semel.client.machine.coordination import Coordination
 from semel.client.machine.coordinators import Coordinators
 from semel.client.machine.metadata import Metadata
-from semel.client.machine.murmur2 import positive_murmur2
 from semel.client.machine.partition_queue import PartitionQueue
-from semel.client.machine.partitioner import Partitioner, StickyPartition
+from semel.client.machine.partitioner import Partitioner, Partitioning
 from semel.client.machine.producer_id import ProducerId
 from semel.client.machine.promise import Promise
 from semel.client.machine.sender import Sender
@@ -60,9 +59,7 @@ class ProducerMachine:
         software_version: str = "0",
     ) -> None:
         self._config = config
-        self._random = random
-        self._partitioner = partitioner
-        self._hashes_keys = partitioner is None and not config.partitioner_ignore_keys
+        self._partitioning = Partitioning(config, random, partitioner)
         self._connections = Connections(
             config.client,
             random,
@@ -75,7 +72,6 @@ class ProducerMachine:
         self._metadata_seen = 0
         self._accumulator = Accumulator(config)
         self._room = WaitingRoom(config.buffer_memory)
-        self._sticky: dict[str, StickyPartition] = {}
         self._asked_topics: dict[str, Promise[TopicView]] = {}
         self._buffer_memory = config.buffer_memory
         self._record_size_max = config.max_request_size - HEADER_SIZE
@@ -274,32 +270,13 @@ class ProducerMachine:
             return None
         count = len(view.partitions)
         if partition is None:
-            if key is not None and self._hashes_keys:
-                partition = positive_murmur2(key) % count
-            else:
-                partition = self._choose(view, key, value, size_bytes)
+            partition = self._partitioning.choose(view, key, value, size_bytes)
         elif not 0 <= partition < count:
             if partition < 0:
                 raise ValueError(f"partition {partition} of {topic}: partitions are counted from 0")
             self._metadata.outdated()
             return None
         return self._accumulator.queues(topic, count)[partition]
-
-    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
-        if self._partitioner is not None:
-            count = len(view.partitions)
-            chosen = self._partitioner(view.name, key, value, count)
-            if not 0 <= chosen < count:
-                raise ValueError(
-                    f"the partitioner chose {chosen} for a record of {view.name}, which has {count} partitions"
-                )
-            return chosen
-        sticky = self._sticky.get(view.name)
-        if sticky is None:
-            sticky = self._sticky[view.name] = StickyPartition(self._random, self._config.batch_size)
-        chosen = sticky.choose(view)
-        sticky.sent(size_bytes)
-        return chosen
 
     def _look_at_metadata(self, now_ms: float) -> None:
         """After an answer: place those who waited for a topic, or tell them that it will not come."""

@@ -39,7 +39,7 @@ class Transaction:
         self._features = features
         self._identity: Identity | None = None
         self._version = TRANSACTIONS_V2
-        self._started = False
+        self._started = self._is_shared = False
         self._bump_needed = False
         self._partitions: dict[TopicPartition, bool] = {}
         """V1: the partitions of this transaction, and whether the coordinator knows of them."""
@@ -53,6 +53,13 @@ class Transaction:
         """Take over the transactional id, or go on waiting for that."""
         if self.state is not _S.INITIALIZING:
             self._require("init", _S.UNINITIALIZED)
+            self._move(_S.INITIALIZING)
+        return self._promise
+
+    def bump_epoch(self) -> Promise[None]:
+        """Have whoever still writes under this producer's identity refused, or go on waiting for that."""
+        if not self._is_resuming:
+            self._require("bump_epoch", _S.READY)
             self._move(_S.INITIALIZING)
         return self._promise
 
@@ -92,7 +99,7 @@ class Transaction:
         return self._promise
 
     def abort(self) -> Promise[None]:
-        if self.state is not _S.ABORTING and not self._is_aborting_by_init:
+        if self.state is not _S.ABORTING and not self._is_resuming:
             self._require("abort", _S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
             self._move(_S.ABORTING)
             self._fail_offsets(AbortableError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted"))
@@ -107,6 +114,12 @@ class Transaction:
         if self._identity is None:
             self._refuse("identity", "there is none before init")
         return ProducerIdentity(*self._identity, self._version)
+
+    def hand_out_identity(self) -> ProducerIdentity:
+        """The identity, for somebody to attach to: from now on we cannot know that this transaction is empty."""
+        identity = self.producer_identity
+        self._is_shared = not self.is_attached
+        return identity
 
     def raise_error(self) -> NoReturn:
         """Raise the error that this state is about, as a new exception each time."""
@@ -195,6 +208,13 @@ class Transaction:
             return
         self._finish()
 
+    def nothing_to_end(self) -> bool:
+        """The coordinator knows of no transaction. Says whether that is so because nobody wrote anything."""
+        if self._started or not self._is_shared:
+            return False
+        self.ended(None)
+        return True
+
     def abort_by_init(self) -> None:
         """Let the coordinator end whatever it knows of us by bumping our own epoch."""
         self._move(_S.INITIALIZING)
@@ -220,7 +240,7 @@ class Transaction:
     # Inside
 
     @property
-    def _is_aborting_by_init(self) -> bool:
+    def _is_resuming(self) -> bool:
         return self.state is _S.INITIALIZING and self._identity is not None
 
     def _offered_version(self) -> int:
@@ -229,7 +249,7 @@ class Transaction:
 
     def _begin(self) -> None:
         self._move(_S.IN_TRANSACTION)
-        self._started = self._bump_needed = False
+        self._started = self._bump_needed = self._is_shared = False
         self.error = None
         self._partitions.clear()
         self._groups.clear()
@@ -253,7 +273,7 @@ class Transaction:
         return step
 
     def _next_end(self, *, committed: bool) -> Step | None:
-        if self._started:
+        if self._started or self._is_shared:
             return EndTransaction(committed)
         # The coordinator has never heard of this transaction: there is nothing to end.
         self.ended(None)
@@ -270,7 +290,7 @@ class Transaction:
         self.state = target
 
     def _require(self, call: str, *states: TransactionState) -> None:
-        if self.is_attached and call in ("init", "begin", "send_offsets", "commit", "abort"):
+        if self.is_attached and call not in ("attach", "send"):
             self._refuse(call, "it is attached to a transaction that somebody else owns, and only they can do that")
         if self.state in states:
             return

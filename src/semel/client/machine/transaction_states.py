@@ -8,8 +8,9 @@
                                                |                  |
                                                +-- INITIALIZING <-+  where the epoch must be bumped by asking for it
 
-From everywhere: FATAL_ERROR, which nothing leaves. A producer that is attached to somebody else's transaction goes from
-UNINITIALIZED to IN_TRANSACTION, and from there, or from an error, to the next transaction that it is attached to.
+READY goes to INITIALIZING, too, where the application asks for that bump. From everywhere: FATAL_ERROR, which nothing
+leaves. A producer that is attached to somebody else's transaction goes from UNINITIALIZED to IN_TRANSACTION, and from
+there, or from an error, to the next transaction that it is attached to.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _S = TransactionState
 
 LEGAL_SOURCES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     _S.UNINITIALIZED: frozenset(),
-    _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.ABORTING}),
+    _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.ABORTING, _S.READY}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
     _S.COMMITTING: frozenset({_S.IN_TRANSACTION}),
