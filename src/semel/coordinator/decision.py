@@ -4,12 +4,16 @@ A handler reads state and changes nothing. The runtime appends the records to th
 into the shard with nothing in between, and sends the answer and carries out the effects only once the records are
 committed. A decision without records waits behind the uncommitted records it may rest on, so nobody is told what a
 failover could take back.
+
+Some of what a coordinator knows is not worth a record: who is joining right now, when a member was last heard. Such
+changes travel in ``changes``. They are applied after the records were replayed, and not at all if the append failed;
+a failover forgets them, and members say it all again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Response = TypeVar("Response")
 Record = TypeVar("Record")
@@ -21,3 +25,5 @@ class Decision(Generic[Response, Record, Effect]):
     response: Response
     records: tuple[Record, ...] = ()
     effects: tuple[Effect, ...] = ()
+    changes: tuple[Any, ...] = ()
+    """For ``apply`` of the shard that decided."""

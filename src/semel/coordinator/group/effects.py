@@ -1,0 +1,27 @@
+"""What group coordination asks the shell to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+Waiter: TypeAlias = Callable[[Any], None]
+"""Whoever asked and waits. The core keeps it and hands it back with the response; it never calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell somebody whose request was ``DEFERRED``. Carried out once the decision's records are committed."""
+
+    waiter: Waiter
+    response: Any
+
+
+class Deferred:
+    """The response of a decision whose real answer comes as an ``Answer`` of a later one."""
+
+    __slots__ = ()
+
+
+DEFERRED: Final = Deferred()
