@@ -69,10 +69,6 @@ def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     return [] if data is None else _located(path, decode_leader_epochs, data)
 
 
-def write_leader_epochs(disk: Disk, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    replace_file(disk, path, encode_leader_epochs(entries))
-
-
 def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
     return _encode_lines(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
@@ -96,10 +92,6 @@ def decode_leader_epochs(data: bytes) -> list[tuple[int, int]]:
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
     data = _read(disk, path)
     return None if data is None else _located(path, decode_partition_metadata, data)
-
-
-def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
-    replace_file(disk, path, encode_partition_metadata(topic_id))
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:

@@ -191,9 +191,9 @@ class LogDirectory:
         )
         # The process before this one may have been killed between making a name and syncing it.
         if log.recovery_point > log.segments.first.base_offset:
-            log.named(folders=(folder,))
+            log.sync_progress.named(folders=(folder,))
         else:
-            log.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
+            log.sync_progress.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
 
     def _restore_log_starts(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """After the journal was replayed: only then is it known where a log really ends."""
@@ -267,7 +267,7 @@ class LogDirectory:
             now_ms=self._clock.now_ms(),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )
-        log.named(files=(metadata_path,), folders=(folder, self.path))
+        log.sync_progress.named(files=(metadata_path,), folders=(folder, self.path))
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:

@@ -17,15 +17,17 @@ from uuid import UUID
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log import lookup, producer_snapshot
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
-from semel.log.commit import NewNames, Range, Unsynced
+from semel.log.commit import NewNames, Unsynced
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from semel.log.lookup import TimestampOffset
 from semel.log.producer_state import ProducerDescription, ProducerStates
+from semel.log.reading import aborted_within, read_below
 from semel.log.retention import expired_segments
 from semel.log.segment import Segment, file_name
 from semel.log.segments import Segments
+from semel.log.sync_progress import SyncProgress
 from semel.log.transaction_index import AbortedTransaction
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
@@ -129,14 +131,9 @@ class PartitionLog:
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, where acknowledged means synced
         self._disk = disk
         self._last_stable_offset = self._compute_last_stable_offset()
-        # From where on nothing has been handed to the committer yet.
-        self._unsynced_from = (segments.active, segments.active.size_bytes, log_end_offset)
-        # Below this, the segments' own files are synced; above it, perhaps only the journal is.
-        self._own_files_synced_to = recovery_point
+        # Above the recovery point, perhaps only the journal is synced.
+        self.sync_progress = SyncProgress(segments, log_end_offset=log_end_offset, own_files_synced_to=recovery_point)
         self._epochs_changed = True
-        self._new_files: tuple[str, ...] = ()
-        self._new_folders: tuple[str, ...] = ()
-        self._names_version = 0
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -295,7 +292,7 @@ class PartitionLog:
         if active.base_offset == self.log_end_offset:
             return active
         try:
-            if self._new_files and (names := self.new_names()) is not None:
+            if self.sync_progress.has_new_files and (names := self.sync_progress.new_names()) is not None:
                 # The first segment must be found again before there is a second: a hole at the start of a log could
                 # not be told from records that were deleted.
                 names.sync(self._disk)
@@ -308,7 +305,7 @@ class PartitionLog:
             ) from error
         active.finish()
         self.segments.add(segment)
-        self.named(folders=(self.folder,))
+        self.sync_progress.named(folders=(self.folder,))
         return segment
 
     def _write_snapshot(self) -> None:
@@ -327,17 +324,9 @@ class PartitionLog:
     # Durability
 
     def take_unsynced(self) -> Unsynced:
-        segment, position, offset = self._unsynced_from
-        ranges: list[Range] = []
-        for candidate in self.segments.reaching(segment.base_offset):
-            start = position if candidate is segment else 0
-            if candidate.size_bytes > start:
-                base_offset = offset if candidate is segment else candidate.base_offset
-                ranges.append(Range(candidate.file, start, candidate.size_bytes, base_offset))
-        active = self.segments.active
-        self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
-        own_files = tuple(segment.file for segment in self.segments.reaching(self._own_files_synced_to))
-        return Unsynced(self, self.log_end_offset, tuple(ranges), own_files, self.new_names())
+        progress = self.sync_progress
+        ranges = progress.take(self.log_end_offset)
+        return Unsynced(self, self.log_end_offset, ranges, progress.own_files_behind(), progress.new_names())
 
     def synced(self, end_offset: int) -> None:
         if self.offline is None and end_offset > self.durable_offset:
@@ -345,20 +334,7 @@ class PartitionLog:
             self.on_durable(self)
 
     def own_files_synced(self, end_offset: int, names: NewNames | None) -> None:
-        self._own_files_synced_to = max(self._own_files_synced_to, end_offset)
-        if names is not None and names.version == self._names_version:
-            self._new_files = self._new_folders = ()
-
-    def named(self, *, files: tuple[str, ...] = (), folders: tuple[str, ...]) -> None:
-        """Something was created. Until its name is durable, no record that only it holds may be called so."""
-        self._names_version += 1
-        self._new_files = tuple(dict.fromkeys((*self._new_files, *files)))
-        self._new_folders = tuple(dict.fromkeys((*self._new_folders, *folders)))
-
-    def new_names(self) -> NewNames | None:
-        if not self._new_folders:
-            return None
-        return NewNames(self._new_files, self._new_folders, self._names_version)
+        self.sync_progress.own_files_synced(end_offset, names)
 
     def go_offline(self, reason: str) -> None:
         """Nothing is served from here until the process starts again and recovers the log from what is on disk."""
@@ -415,7 +391,7 @@ class PartitionLog:
             snapshot=producer_snapshot.encode(self.producers.snapshot_entries()),
             epochs_path=f"{self.folder}/{LEADER_EPOCH_FILE}",
             epochs=epochs,
-            new_names=self.new_names(),
+            new_names=self.sync_progress.new_names(),
         )
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
@@ -429,9 +405,8 @@ class PartitionLog:
 
     def recovered(self) -> None:
         """All that a start found or took from the journal is on disk: readers may see it."""
-        active = self.segments.active
         self.durable_offset = self.high_watermark = self.log_end_offset
-        self._unsynced_from = (active, active.size_bytes, self.log_end_offset)
+        self.sync_progress.handed_over_to(self.log_end_offset)
         self._last_stable_offset = self._compute_last_stable_offset()
         self.producers.forget_completed_below(self.high_watermark)
 
@@ -442,11 +417,9 @@ class PartitionLog:
         if self.epochs.truncate_from_end(end_offset):
             self._epochs_changed = True
         self.recovery_point = min(self.recovery_point, end_offset)
-        self._own_files_synced_to = min(self._own_files_synced_to, end_offset)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        active = self.segments.active
-        self._unsynced_from = (active, active.size_bytes, end_offset)
+        self.sync_progress.cut(end_offset)
         self._last_stable_offset = self._compute_last_stable_offset()
 
     # Read
@@ -469,50 +442,22 @@ class PartitionLog:
         aborted: list[AbortedTransaction] | None = [] if committed else None
         if offset < limit:
             try:
-                records, aborted = self._read_below(limit, offset, max_bytes, at_least_one, committed)
+                records, number = read_below(
+                    self.segments,
+                    limit,
+                    offset,
+                    max_bytes,
+                    at_least_one=at_least_one,
+                    log_end_offset=self.log_end_offset,
+                )
+                if committed:
+                    aborted = aborted_within(self.segments, number, offset, records)
             except OSError as error:
                 self.go_offline(f"read failed: {error}")
                 raise self._is_offline() from error
             except DecodeError as error:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
         return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, aborted)
-
-    def _read_below(
-        self, limit: int, offset: int, max_bytes: int, at_least_one: bool, committed: bool
-    ) -> tuple[bytes, list[AbortedTransaction] | None]:
-        number = self.segments.number_for(offset)
-        while number < len(self.segments) and (segment := self.segments[number]).base_offset < limit:
-            if (place := segment.locate(offset)) is not None:
-                break
-            number += 1  # Compaction or a roll may leave nothing at the end of a segment.
-        else:
-            return b"", [] if committed else None
-        end = segment.size_bytes
-        next_base_offset = self.segments.end_of(number)
-        if limit < (self.log_end_offset if next_base_offset is None else next_base_offset):
-            end = _position_of_limit(segment, limit)
-        size = min(max_bytes, end - place.position)
-        if size < place.size_bytes:
-            size = min(place.size_bytes, end - place.position) if at_least_one else 0
-        if size <= 0:
-            return b"", [] if committed else None
-        records = segment.file.read(place.position, size)
-        return records, self._aborted_within(number, offset, records) if committed else None
-
-    def _aborted_within(self, number: int, offset: int, records: bytes) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap what was read: found at their markers, which may lie segments later."""
-        if not any(self.segments[later].transaction_index.entries for later in range(number, len(self.segments))):
-            return []
-        upper_bound_offset = offset
-        for _, header in iterate_headers(records, allow_partial_tail=True):
-            upper_bound_offset = header.next_offset
-        aborted: list[AbortedTransaction] = []
-        for later in range(number, len(self.segments)):
-            found, complete = self.segments[later].transaction_index.collect_aborted(offset, upper_bound_offset)
-            aborted += found
-            if complete:
-                break
-        return aborted
 
     def set_leader_epoch(self, epoch: int) -> None:
         """What is appended from now on is written by this leader."""
@@ -585,9 +530,7 @@ class PartitionLog:
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Compaction has made ``new`` from ``old``, which are closed and synced. The files are the caller's."""
         following = self.segments[self.segments.number_for(old[-1].base_offset) + 1]
-        if self._unsynced_from[0] in old:
-            # Nothing was written since: or the committer would take the whole of the new segment for unsynced.
-            self._unsynced_from = (following, 0, following.base_offset)
+        self.sync_progress.segments_replaced(old, following)
         self.segments.replace(old, (new,))
 
     def close(self) -> None:
@@ -615,11 +558,6 @@ def note_producer(
                 last_stable_offset=completed.last_offset + 1 if undecided is None else undecided,
             )
         )
-
-
-def _position_of_limit(segment: Segment, limit: int) -> int:
-    place = segment.locate(limit)
-    return segment.size_bytes if place is None else place.position
 
 
 def _nobody(log: PartitionLog) -> None:

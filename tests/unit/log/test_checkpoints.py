@@ -34,13 +34,13 @@ def test_no_offsets_are_a_file_too(path: Path) -> None:
 
 
 def test_leader_epochs_are_read_as_they_were_written(path: Path) -> None:
-    checkpoints.write_leader_epochs(SystemDisk(), str(path), [(0, 0), (4, 17)])
+    path.write_bytes(checkpoints.encode_leader_epochs([(0, 0), (4, 17)]))
     assert path.read_bytes() == b"0\n2\n0 0\n4 17\n"
     assert checkpoints.read_leader_epochs(SystemDisk(), str(path)) == [(0, 0), (4, 17)]
 
 
 def test_topic_id_is_read_as_it_was_written(path: Path) -> None:
-    checkpoints.write_topic_id(SystemDisk(), str(path), TOPIC_ID)
+    path.write_bytes(checkpoints.encode_partition_metadata(TOPIC_ID))
     assert path.read_bytes() == b"version: 0\ntopic_id: EjRWeJq83vASNFZ4mrze8A"
     assert checkpoints.read_topic_id(SystemDisk(), str(path)) == TOPIC_ID
 

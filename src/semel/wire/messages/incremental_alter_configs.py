@@ -5,7 +5,8 @@ Operations: 0 set, 1 delete, 2 append to a list, 3 subtract from a list.
 
 from __future__ import annotations
 
-from semel.wire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct
+from semel.wire.messages.alter_configs import AlterConfigsResourceResponse
+from semel.wire.schema import BOOL, INT8, INT32, STRING, array, field, message, struct
 
 
 @struct
@@ -26,14 +27,6 @@ class AlterConfigsResource:
 class IncrementalAlterConfigsRequest:
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
-
-
-@struct
-class AlterConfigsResourceResponse:
-    error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable=0)
-    resource_type: int = field(INT8)
-    resource_name: str = field(STRING)
 
 
 @message(versions=(0, 1), flexible_since=1)
