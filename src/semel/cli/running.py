@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from semel.broker.event_loop import new_event_loop
+from semel.cli.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -39,5 +40,6 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
     gc.collect()
     gc.freeze()
     ready(broker)
+    keep_freed_memory()
     await told_to_stop.wait()
     await broker.stop()
