@@ -3,6 +3,9 @@
     with Broker(num_partitions=4) as broker:
         ...                          # any client, at broker.bootstrap_servers
         broker.restart(kill=True)    # as after kill -9, with the same data on the same port
+        broker.faults.drop_response("Produce")
+        broker.clock.advance(minutes=15)
+        broker.committed("orders")   # what a read_committed reader sees
 
 It is the broker that ``semel serve`` runs, with every guarantee but one: data in memory does not outlive the fixture.
 """
@@ -22,12 +25,15 @@ from typing import Any, Final, TypeVar
 from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
 from semel.broker.config import BrokerConfig
-from semel.broker.event_loop import new_event_loop
-from semel.clock import SystemClock
+from semel.client.values import ConsumerRecord
 from semel.log.disk import Disk, SystemDisk
 from semel.log.worker import ThreadWorker, Worker
 from semel.net.network import SystemNetwork
+from semel.testing.committed import committed_records
 from semel.testing.disk import VirtualDisk
+from semel.testing.faults import Faults
+from semel.testing.faulty_connection import FaultyNetwork
+from semel.testing.shifted_time import ShiftedClock, ShiftedLoop
 
 T = TypeVar("T")
 
@@ -44,8 +50,10 @@ class Broker:
         texts["log.dirs"] = MEMORY_FOLDER if data_dir is None else str(Path(data_dir).absolute())
         self._config = BrokerConfig.load(overrides=texts)
         self.disk: Disk = VirtualDisk() if data_dir is None else SystemDisk()
+        self.clock = ShiftedClock()
+        self.faults = Faults(self._move_coordinator)
         self._address = Address(HOST, 0)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: ShiftedLoop | None = None
         self._thread: threading.Thread | None = None
         self._broker: RealBroker | None = None
 
@@ -60,7 +68,8 @@ class Broker:
 
     def start(self) -> Broker:
         assert self._thread is None, "the broker is running already"
-        self._loop = new_event_loop()
+        self._loop = ShiftedLoop()
+        self.clock.drive(self._loop)
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="semel-broker", daemon=True)
         self._thread.start()
         try:
@@ -83,6 +92,25 @@ class Broker:
         """End it and start it again, on the same data and the same port."""
         self._call(self._stop(kill))
         self._call(self._start())
+
+    def committed(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
+        """What a read_committed reader sees of the topic now: decoded, by partition and offset."""
+
+        async def read() -> list[ConsumerRecord]:
+            assert self._broker is not None, "the broker is not running"
+            return committed_records(self._broker.node, topic, partition)
+
+        return self._call(read())
+
+    def _move_coordinator(self, name: str, away_seconds: float) -> None:
+        async def move() -> None:
+            assert self._broker is not None, "the broker is not running"
+            node = self._broker.node
+            for coordinator in (node.coordinators.transactions, node.coordinators.groups):
+                if coordinator.topic in node.image.topics:
+                    await coordinator.move(coordinator.partition_for(name), away_ms=away_seconds * 1000)
+
+        self._call(move())
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -111,8 +139,8 @@ class Broker:
             self._config,
             listen=self._address,
             disk=self.disk,
-            network=SystemNetwork(),
-            clock=SystemClock(),
+            network=FaultyNetwork(SystemNetwork(), self.faults),
+            clock=self.clock,
             random=SystemRandom(),
             make_worker=make_worker,
         )
@@ -141,6 +169,7 @@ class Broker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SECONDS_MAX)
         self._loop = self._thread = None
+        self.clock.drive(None)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

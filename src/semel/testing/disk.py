@@ -62,8 +62,10 @@ class VirtualFile:
     def write(self, position: int, data: Buffer) -> None:
         self._disk._write(self._opened(), self.path, position, bytes(data))
 
-    def write_many(self, position: int, data: Sequence[Buffer]) -> None:
+    def write_many(self, position: int, data: Sequence[Buffer], *, sync: bool = False) -> None:
         self._disk._write(self._opened(), self.path, position, b"".join(data))
+        if sync:
+            self.sync()
 
     def truncate(self, size: int) -> None:
         self._disk._truncate(self._opened(), self.path, size)

@@ -1,0 +1,151 @@
+"""What a test may do to its broker's clients: lose requests and answers, delay them, refuse them.
+
+    broker.faults.drop_response("Produce")              # the records are there, the producer does not know
+    broker.faults.fail("TxnOffsetCommit", "COORDINATOR_NOT_AVAILABLE", times=2)
+
+A fault is armed for the next ``times`` requests of an API, from whichever client they come, and is then spent. Where
+several are armed for one API, the one armed first is used first. The broker itself is not touched: faults happen on the
+wire between it and its clients (``faulty_connection.py``), so what a client meets is what it could meet in production.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from semel.errors import ErrorCode
+from semel.testing.refusals import can_be_refused
+from semel.wire.apis import APIS, Api, ApiKey
+
+
+@dataclass(eq=False, slots=True)
+class Fault:
+    """One armed fault. ``hits`` says how often it has struck."""
+
+    api: Api
+    times: int
+    kind: str
+    seconds: float = 0.0
+    code: ErrorCode = ErrorCode.NONE
+    hits: int = 0
+    _struck: threading.Event = field(default_factory=threading.Event)
+
+    def __repr__(self) -> str:
+        what = f" {self.code.name}" if self.code is not ErrorCode.NONE else ""
+        return f"<{self.kind}{what} of {self.api.name}: {self.hits} of {self.times}>"
+
+    def wait(self, seconds: float = 10.0) -> None:
+        """Wait until it has struck as often as it was armed for. Raises ``TimeoutError`` that says how often it has."""
+        if not self._struck.wait(seconds):
+            raise TimeoutError(f"{self!r} after {seconds} s")
+
+    def _strike(self) -> bool:
+        """Whether it is now spent."""
+        self.hits += 1
+        if self.hits >= self.times:
+            self._struck.set()
+        return self._struck.is_set()
+
+
+DROP_REQUEST: Final = "dropped request"
+DROP_RESPONSE: Final = "dropped response"
+DELAY: Final = "delay"
+FAIL: Final = "refusal"
+
+
+class Faults:
+    """The faults of one broker. Safe to use from any thread, also while clients are at work."""
+
+    def __init__(self, move_coordinator: Callable[[str, float], None]) -> None:
+        self._armed: dict[ApiKey, list[Fault]] = {}
+        self._lock = threading.Lock()
+        self._move_coordinator = move_coordinator
+
+    def drop_request(self, api: str, *, times: int = 1) -> Fault:
+        """Close the connection on which the request comes: the broker never sees it."""
+        return self._arm(Fault(_api(api), times, DROP_REQUEST))
+
+    def drop_response(self, api: str, *, times: int = 1) -> Fault:
+        """Let the broker do what was asked, and close the connection in place of the answer."""
+        return self._arm(Fault(_api(api), times, DROP_RESPONSE))
+
+    def delay(self, api: str, *, seconds: float, times: int = 1) -> Fault:
+        """Hold the request, and what comes after it on its connection, before the broker sees it."""
+        if seconds < 0:
+            raise ValueError(f"a delay of {seconds} seconds; it is at least 0")
+        return self._arm(Fault(_api(api), times, DELAY, seconds=seconds))
+
+    def fail(self, api: str, error: str | ErrorCode, *, times: int = 1) -> Fault:
+        """Answer with this error, for every partition, topic or key in the request. The broker never sees it."""
+        found = _api(api)
+        if not can_be_refused(found):
+            raise ValueError(f"{found.name} cannot be answered with an error: its response has no place for one")
+        return self._arm(Fault(found, times, FAIL, code=_error(error)))
+
+    def move_coordinator(self, name: str, *, away_seconds: float = 0.0) -> None:
+        """What clients see of a failover: the coordinator of this transactional id or group is given up, asked in vain
+        for a while (NOT_COORDINATOR), then loaded from its log under a higher epoch."""
+        self._move_coordinator(name, away_seconds)
+
+    def clear(self) -> None:
+        """Disarm everything."""
+        with self._lock:
+            self._armed.clear()
+
+    @property
+    def armed(self) -> list[Fault]:
+        """Those that have not struck as often as they were armed for."""
+        if not self._armed:
+            return []
+        with self._lock:
+            return [fault for faults in self._armed.values() for fault in faults]
+
+    def take(self, key: int) -> Fault | None:
+        """The fault that strikes a request which has just arrived, if any."""
+        if not self._armed:
+            return None
+        with self._lock:
+            faults = self._armed.get(ApiKey(key)) if key in APIS else None
+            if not faults:
+                return None
+            fault = faults[0]
+            if fault._strike():
+                faults.pop(0)
+                if not faults:
+                    del self._armed[fault.api.key]
+            return fault
+
+    def _arm(self, fault: Fault) -> Fault:
+        if fault.times < 1:
+            raise ValueError(f"times={fault.times}; a fault strikes at least once")
+        with self._lock:
+            self._armed.setdefault(fault.api.key, []).append(fault)
+        return fault
+
+
+def _api(name: str) -> Api:
+    by_name = {_plain(api.name): api for api in APIS.values()}
+    found = by_name.get(_plain(name))
+    if found is None:
+        close = get_close_matches(_plain(name), by_name, n=1)
+        hint = f"; did you mean {by_name[close[0]].name}?" if close else ""
+        raise ValueError(f"there is no API {name!r}{hint}")
+    return found
+
+
+def _error(error: str | ErrorCode) -> ErrorCode:
+    if isinstance(error, ErrorCode):
+        return error
+    try:
+        return ErrorCode[error.upper()]
+    except KeyError:
+        close = get_close_matches(error.upper(), ErrorCode.__members__, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"there is no error code {error!r}{hint}") from None
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -1,0 +1,285 @@
+"""The wire between a test's broker and one client, where faults happen.
+
+It stands between asyncio's transport and the broker's connection and is invisible to both. Of each request it reads the
+head, and passes it on, holds it, drops it or answers it in the broker's place; bytes from the broker are cut into
+answers. The law: a client gets answers in the order of its requests, also when some of them are not the broker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from semel.net.network import Listener, Network, ProtocolFactory
+from semel.testing.faults import DELAY, DROP_REQUEST, DROP_RESPONSE, FAIL, Fault, Faults
+from semel.testing.frames import FrameSplitter
+from semel.testing.refusals import refusal
+from semel.wire.codec import decoder
+from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, encode_response
+
+# Size, API key, version, correlation id.
+_HEAD_BYTES: Final = 12
+_FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+class FaultyNetwork:
+    """A network whose listeners put a faulty wire before every connection they accept."""
+
+    def __init__(self, network: Network, faults: Faults) -> None:
+        self._network = network
+        self._faults = faults
+
+    async def listen(self, host: str, port: int, factory: ProtocolFactory) -> Listener:
+        return await self._network.listen(host, port, lambda: FaultyConnection(factory, self._faults))
+
+    async def connect(
+        self, host: str, port: int, factory: ProtocolFactory
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        return await self._network.connect(host, port, factory)
+
+
+class _Place:
+    """A request's place in the order of answers."""
+
+    __slots__ = ("answer", "correlation_id", "is_dropped")
+
+    def __init__(self, correlation_id: int, *, is_dropped: bool = False, answer: bytes | None = None) -> None:
+        self.correlation_id = correlation_id
+        self.is_dropped = is_dropped
+        self.answer = answer
+        """Given in the broker's place."""
+
+
+class FaultyConnection(asyncio.Protocol):
+    """What asyncio takes for the broker's end of the connection.
+
+    Bytes are passed on as they come, whole frames or not: only a request that is refused here is ever waited for.
+    """
+
+    def __init__(self, factory: ProtocolFactory, faults: Faults) -> None:
+        self._inner = cast(asyncio.BufferedProtocol, factory())
+        self._faults = faults
+        self._transport: asyncio.Transport | None = None
+        self._head = bytearray()
+        """The beginning of a request, up to its correlation id."""
+        self._head_passed = 0
+        self._left = 0
+        """Bytes of the current request that have not come yet."""
+        self._refused: tuple[Fault, bytearray] | None = None
+        self._is_framed = True
+        self._held = bytearray()
+        self._holding: asyncio.TimerHandle | None = None
+        self._unread = bytearray()
+        """What came although the broker reads no further: asyncio had it already."""
+        self._paused = False
+        self._places: deque[_Place] = deque()
+
+    # What asyncio says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._inner.connection_made(_BrokerTransport(self._transport, self))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+        self._transport = None
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        if self._holding is not None:
+            self._held += data
+        else:
+            self._read(memoryview(data))
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    # Requests.
+
+    def _read(self, data: memoryview) -> None:
+        while data:
+            if self._holding is not None:
+                self._held += data
+                return
+            if not self._is_framed:
+                self._pass_on(data)
+                return
+            data = self._read_body(data) if self._left else self._read_head(data)
+
+    def _read_body(self, data: memoryview) -> memoryview:
+        part, rest = data[: self._left], data[self._left :]
+        self._left -= len(part)
+        if self._refused is None:
+            self._pass_on(part)
+            return rest
+        fault, frame = self._refused
+        frame += part
+        if not self._left:
+            self._refuse(fault, frame)
+        return rest
+
+    def _read_head(self, data: memoryview) -> memoryview:
+        missing = _HEAD_BYTES - len(self._head)
+        self._head += data[:missing]
+        if len(self._head) >= SIZE_PREFIX_BYTES:
+            size = int.from_bytes(self._head[:SIZE_PREFIX_BYTES], "big", signed=True)
+            if not _HEAD_BYTES - SIZE_PREFIX_BYTES <= size <= _FRAME_BYTES_MAX:
+                self._is_framed = False  # The broker has its own opinion of that.
+                self._pass_head_on()
+                return data[missing:]
+        if len(self._head) == _HEAD_BYTES:
+            self._left = size + SIZE_PREFIX_BYTES - _HEAD_BYTES
+            self._begin()
+        elif not self._faults.armed:
+            self._pass_head_on()
+        return data[missing:]
+
+    def _begin(self) -> None:
+        """A request has come: decide what becomes of it."""
+        head, correlation_id = self._head, int.from_bytes(self._head[8:12], "big", signed=True)
+        # One whose beginning the broker has seen is past all faults.
+        fault = None if self._head_passed else self._faults.take(int.from_bytes(head[4:6], "big", signed=True))
+        if fault is not None and fault.kind == DROP_REQUEST:
+            self._cut()
+        elif fault is not None and fault.kind == FAIL:
+            self._refused, self._head = (fault, head), bytearray()
+            if not self._left:
+                self._refuse(fault, head)
+        elif fault is not None and fault.kind == DELAY:
+            self._holding = asyncio.get_running_loop().call_later(fault.seconds, self._held_long_enough)
+        else:
+            is_dropped = fault is not None and fault.kind == DROP_RESPONSE
+            self._places.append(_Place(correlation_id, is_dropped=is_dropped))
+            self._pass_head_on()
+            self._head, self._head_passed = bytearray(), 0
+
+    def _held_long_enough(self) -> None:
+        self._holding = None
+        self._places.append(_Place(int.from_bytes(self._head[8:12], "big", signed=True)))
+        self._pass_head_on()
+        self._head, self._head_passed = bytearray(), 0
+        held, self._held = self._held, bytearray()
+        self._read(memoryview(held))
+
+    def _refuse(self, fault: Fault, frame: bytearray) -> None:
+        self._refused = None
+        self._places.append(_Place(0, answer=_refusal_of(frame, fault)))
+        self._send_ready()
+
+    def _pass_head_on(self) -> None:
+        new = memoryview(bytes(self._head))[self._head_passed :]
+        self._head_passed = len(self._head)
+        self._pass_on(new)
+
+    def _pass_on(self, data: memoryview) -> None:
+        while data and self._transport is not None and not self._transport.is_closing():
+            if self._paused:
+                self._unread += data
+                return
+            buffer = memoryview(cast(Any, self._inner.get_buffer(len(data))))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            self._inner.buffer_updated(size)
+            data = data[size:]
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        unread, self._unread = self._unread, bytearray()
+        self._pass_on(memoryview(unread))
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Answers.
+
+    def answer(self, frame: bytes) -> None:
+        """The broker has answered, in the order in which it was asked."""
+        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        self._send_ready()
+        while self._places and self._places[0].correlation_id != correlation_id:
+            self._places.popleft()  # It wanted no answer (acks=0).
+            self._send_ready()
+        if self._places and self._places.popleft().is_dropped:
+            self._cut()
+            return
+        self._write(frame)
+        self._send_ready()
+
+    def _send_ready(self) -> None:
+        """Send the answers that are given in the broker's place, as far as it is their turn."""
+        while self._places and (answer := self._places[0].answer) is not None:
+            self._places.popleft()
+            self._write(answer)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _BrokerTransport(asyncio.Transport):
+    """The transport as the broker sees it."""
+
+    def __init__(self, transport: asyncio.Transport, wire: FaultyConnection) -> None:
+        super().__init__()
+        self._transport = transport
+        self._wire = wire
+        self._answers = FrameSplitter()
+
+    def write(self, data: Any) -> None:
+        for frame in self._answers.feed(bytes(data)):
+            self._wire.answer(frame)
+
+    def writelines(self, parts: Iterable[Any]) -> None:
+        self.write(b"".join(parts))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        self._wire.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._wire.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._transport.is_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+
+def _refusal_of(frame: bytearray, fault: Fault) -> bytes:
+    body = memoryview(bytes(frame))[SIZE_PREFIX_BYTES:]
+    header, position = decode_request_header(body)
+    decode: Callable[..., object] = decoder(fault.api.request_class, header.api_version)
+    response = refusal(fault.api, header.api_version, decode(body, position), fault.code)
+    return bytes(encode_response(header.correlation_id, fault.api, header.api_version, response))

@@ -1,0 +1,218 @@
+"""The answer that refuses a request with one error code, wherever its API has room for one.
+
+Most APIs have a code for the whole request. The others have one per topic, partition, key or group, and then every item
+that was asked for gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from semel.errors import ErrorCode
+from semel.wire.apis import Api, ApiKey
+from semel.wire.messages import (
+    add_partitions_to_txn,
+    create_topics,
+    delete_topics,
+    fetch,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    txn_offset_commit,
+)
+from semel.wire.schema import fields_of
+
+
+def refusal(api: Api, version: int, request: Any, code: ErrorCode) -> object:
+    """Raises ``ValueError`` for an API that cannot say it."""
+    refuse = _PER_ITEM.get(api.key)
+    response: object | None = None if refuse is None else refuse(request, version, int(code))
+    if response is not None:
+        return response
+    fields = {field.name for field in fields_of(api.response_class) if field.exists_in(version)}
+    if "error_code" not in fields:
+        raise ValueError(f"{api.name} version {version} has no place for an error code")
+    whole: object = api.response_class(error_code=int(code))
+    return whole
+
+
+def can_be_refused(api: Api) -> bool:
+    return api.key in _PER_ITEM or any(field.name == "error_code" for field in fields_of(api.response_class))
+
+
+def _produce(request: produce.ProduceRequest, version: int, code: int) -> object:
+    return produce.ProduceResponse(
+        responses=[
+            produce.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    produce.PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _fetch(request: fetch.FetchRequest, version: int, code: int) -> object | None:
+    if not request.topics:
+        return None  # An incremental session names no partitions; the whole request can still be refused.
+    return fetch.FetchResponse(
+        responses=[
+            fetch.FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    fetch.PartitionData(
+                        partition_index=partition.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        aborted_transactions=None,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _list_offsets(request: list_offsets.ListOffsetsRequest, version: int, code: int) -> object:
+    return list_offsets.ListOffsetsResponse(
+        topics=[
+            list_offsets.ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    list_offsets.ListOffsetsPartitionResponse(partition.partition_index, code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _metadata(request: metadata.MetadataRequest, version: int, code: int) -> object:
+    return metadata.MetadataResponse(
+        topics=[
+            metadata.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _offset_commit(request: offset_commit.OffsetCommitRequest, version: int, code: int) -> object:
+    return offset_commit.OffsetCommitResponse(
+        topics=[
+            offset_commit.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    offset_commit.OffsetCommitResponsePartition(partition.partition_index, code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _offset_fetch(request: offset_fetch.OffsetFetchRequest, version: int, code: int) -> object | None:
+    if request.groups:
+        groups = [offset_fetch.OffsetFetchResponseGroup(group.group_id, error_code=code) for group in request.groups]
+        return offset_fetch.OffsetFetchResponse(groups=groups)
+    if version >= 2:
+        return None
+    return offset_fetch.OffsetFetchResponse(
+        topics=[
+            offset_fetch.OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    offset_fetch.OffsetFetchResponsePartition(index, -1, metadata="", error_code=code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _txn_offset_commit(request: txn_offset_commit.TxnOffsetCommitRequest, version: int, code: int) -> object:
+    return txn_offset_commit.TxnOffsetCommitResponse(
+        topics=[
+            txn_offset_commit.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    txn_offset_commit.TxnOffsetCommitResponsePartition(partition.partition_index, code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _add_partitions(request: add_partitions_to_txn.AddPartitionsToTxnRequest, version: int, code: int) -> object | None:
+    if version >= 4:
+        return None
+    return add_partitions_to_txn.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                topic.name,
+                [add_partitions_to_txn.AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def _find_coordinator(request: find_coordinator.FindCoordinatorRequest, version: int, code: int) -> object | None:
+    if version < 4:
+        return None
+    return find_coordinator.FindCoordinatorResponse(
+        coordinators=[
+            find_coordinator.Coordinator(key, -1, "", -1, error_code=code, error_message=None)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+def _create_topics(request: create_topics.CreateTopicsRequest, version: int, code: int) -> object:
+    return create_topics.CreateTopicsResponse(
+        topics=[
+            create_topics.CreatableTopicResult(name=topic.name, error_code=code, error_message=None, configs=None)
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_topics(request: delete_topics.DeleteTopicsRequest, version: int, code: int) -> object:
+    asked = request.topics or [delete_topics.DeleteTopicState(name) for name in request.topic_names]
+    return delete_topics.DeleteTopicsResponse(
+        responses=[
+            delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
+            for topic in asked
+        ]
+    )
+
+
+_PER_ITEM: Final[dict[ApiKey, Callable[[Any, int, int], object | None]]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.METADATA: _metadata,
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+}
