@@ -10,7 +10,7 @@ pytest finds it by itself where semel is installed. Settings for one test or mod
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,7 +27,7 @@ def semel_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker with its data in memory; see ``semel.testing.Broker``."""
     from semel.testing.broker import Broker  # Not before a test asks for it: pytest loads plugins at every start.
 
-    settings: dict[str, object] = {}
+    settings: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("semel_broker"))):
         settings.update(mark.kwargs)
     with Broker(**settings) as broker:
