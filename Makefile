@@ -6,7 +6,7 @@ RUN := .venv/bin/python
 CHECKED := src tests tools benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo check test test-kafka kafka-jars bench simulate docs clean
+.PHONY: help environment demo check test test-kafka kafka-jars bench simulate campaign docs clean
 
 help:
 	@echo "make demo           see the broker at work: produce, kill -9, restart, consume, verdict"
@@ -15,7 +15,8 @@ help:
 	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"
 	@echo "make bench          Semel and Apache Kafka side by side; make bench ARGS=--quick to try it"
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
-	@echo "make campaign-kill  fifty kills; goes on where it was interrupted (campaign-simulation: the same for seeds)"
+	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
+	@echo "                    campaign-kill, campaign-simulation, campaign-transactions"
 	@echo "make docs           write the documents that are generated from the code"
 	@echo "make clean          remove caches; .venv and the jars stay"
 
@@ -55,6 +56,9 @@ bench: environment
 simulate: environment
 	@echo "semel: simulations"
 	@$(RUN) -m pytest tests/simulation $(ARGS)
+
+campaign: environment
+	@$(RUN) -m tools.campaign $(ARGS)
 
 campaign-%: environment
 	@$(RUN) -m tools.campaign $* $(ARGS)

@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parent
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Semel and Apache Kafka side by side.")
     parser.add_argument("--quick", action="store_true", help="see that it works, in a minute or two")
-    parser.add_argument("--only", default="", metavar="PART", help="only rows whose key contains this, e.g. latency")
+    parser.add_argument(
+        "--only", default="", metavar="PART", help="only rows whose key contains this, e.g. latency or transactions"
+    )
     parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
     options = parser.parse_args()
     complete = not options.quick and not options.only

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from benchmarks.known_ids import ids_cost_workload, ids_start_workload
 from benchmarks.latency import latency_workload
 from benchmarks.librdkafka import consume_workload, produce_workload
 from benchmarks.lifecycle import recovery_workload, start_workload
 from benchmarks.measuring import LifecycleWorkload, Row, Workload
 from benchmarks.raw_load import fetch_workload, one_record_workload
 from benchmarks.syncs import records_per_sync_workload, syncs_per_group_workload
+from benchmarks.transactions import PARTITIONS, Load, confluent_load, semel_load, transaction_workload
 
 _MB, _KB16 = 1_000_000, 16_384
+
+
+def _transactions(client: str, load: Load, producers: int, records: int) -> Workload:
+    key = f"transactions-{client.partition('-')[0].partition('.')[0]}-{producers}x{records}"
+    what = "1 record" if records == 1 else f"{records} records on {PARTITIONS} partitions"
+    title = f"transactions of {what}, {producers} x {client}"
+    return transaction_workload(
+        load,
+        producers,
+        records,
+        commits=Row(key, title, "commits/s", aim=3.0, aim_durable=1.0),
+        p50=Row(f"{key}-p50", f"... p50 of {producers} x {records}", "ms", higher_is_better=False),
+        p99=Row(f"{key}-p99", f"... p99 of {producers} x {records}", "ms", higher_is_better=False, aim=4.0),
+        broker_time=Row(f"{key}-cpu", "... processor time of the broker for each", "ms", higher_is_better=False),
+    )
+
 
 THROUGHPUT: tuple[Workload, ...] = (
     produce_workload(1000, _MB, Row("produce-1kb-1mb", "produce 1 KB records, 1 MB batches", "MB/s", aim=2.0)),
@@ -40,6 +58,12 @@ THROUGHPUT: tuple[Workload, ...] = (
         )
         for count in (1, 50, 1000)
     ),
+    *(
+        _transactions(client, load, producers, records)
+        for client, load in (("confluent-kafka", confluent_load), ("semel.Producer", semel_load))
+        for producers in (1, 8)
+        for records in (1, 100)
+    ),
 )
 
 MEMORY_AFTER_LOAD = Row("memory-loaded", "resident memory after all this", "MB", higher_is_better=False, aim=10.0)
@@ -51,6 +75,22 @@ LIFECYCLE: tuple[LifecycleWorkload, ...] = (
     ),
     recovery_workload(
         Row("recovery", "serving again after kill -9, 1 GB of log", "s", higher_is_better=False, limit=0.5)
+    ),
+    ids_start_workload(
+        Row(
+            "transactions-ids-start", "start, until 1,000,000 transactional ids are served", "s", higher_is_better=False
+        ),
+        Row("transactions-ids-memory", "resident memory with them", "MB", higher_is_better=False),
+    ),
+    ids_cost_workload(
+        *(
+            Row(f"transactions-ids-{key}", f"processor time for a transaction, {what}", "ms", higher_is_better=False)
+            for key, what in (
+                ("few", "10 ids known"),
+                ("many", "1,000,000 ids known"),
+                ("long", "10 ids known, 500 MB of log"),
+            )
+        )
     ),
 )
 

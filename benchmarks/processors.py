@@ -43,6 +43,10 @@ class Watch:
         broker, client = self._server.cpu_seconds() - self._broker, _own_seconds() - self._client
         return Usage(100 * broker / elapsed_s, 100 * client / elapsed_s)
 
+    def broker_seconds(self) -> float:
+        """Processor time that the broker has used so far."""
+        return self._server.cpu_seconds() - self._broker
+
 
 class Disturbance:
     """Started when it is made; ``percent()`` is the share of all cores that others have used since."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from benchmarks.contestants import KAFKA, SEMEL_OS
+from benchmarks.contestants import KAFKA, SEMEL_COMMIT, SEMEL_OS
 from benchmarks.measuring import Row
 
 DISTURBED = "~"
@@ -22,9 +22,9 @@ def shown(figure: float | None) -> str:
     return f"{figure:.3g}"
 
 
-def advantage(row: Row, figure: Figure) -> float | None:
+def advantage(row: Row, figure: Figure, semel: str = SEMEL_OS) -> float | None:
     """How many times better than Apache Kafka; below 1 is worse. None where one of the two was not measured."""
-    ours, theirs = figure(row.key, SEMEL_OS), figure(row.key, KAFKA)
+    ours, theirs = figure(row.key, semel), figure(row.key, KAFKA)
     if not ours or not theirs:
         return None
     return ours / theirs if row.higher_is_better else theirs / ours
@@ -34,7 +34,7 @@ def markdown(
     rows: Sequence[Row], contestants: Sequence[str], figure: Figure, disturbed: Container[str] = frozenset()
 ) -> str:
     """A table for people; a row whose key is in ``disturbed`` has a mark, since others used the machine meanwhile."""
-    heads = ["", *contestants, "", "Semel : Kafka", "aim"]
+    heads = ["", *contestants, "", "Semel : Kafka", "aim", "flush=commit : Kafka"]
     lines = [
         [
             _title(row, disturbed),
@@ -58,7 +58,7 @@ def _title(row: Row, disturbed: Container[str]) -> str:
     return f"{title} {DISTURBED}" if row.key in disturbed else title
 
 
-def _ratio(row: Row, figure: Figure) -> tuple[str, str]:
+def _ratio(row: Row, figure: Figure) -> tuple[str, str, str]:
     times, ours = advantage(row, figure), figure(row.key, SEMEL_OS)
     ratio = "" if times is None else f"{times:.2f} x"
     if row.limit is not None:
@@ -66,13 +66,21 @@ def _ratio(row: Row, figure: Figure) -> tuple[str, str]:
     else:
         missed = row.aim is not None and times is not None and times < row.aim
         aim = "" if row.aim is None else f"{row.aim:g} x"
-    return f"{ratio} (missed)" if missed else ratio, aim
+    return f"{ratio} (missed)" if missed else ratio, aim, _durable_ratio(row, figure)
+
+
+def _durable_ratio(row: Row, figure: Figure) -> str:
+    times = advantage(row, figure, SEMEL_COMMIT)
+    if times is None:
+        return ""
+    missed = row.aim_durable is not None and times < row.aim_durable
+    return f"{times:.2f} x (missed)" if missed else f"{times:.2f} x"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     last = len(cells) - 1
     padded = [
-        cell.ljust(width) if column == 0 or column == last - 2 else cell.rjust(width)
+        cell.ljust(width) if column == 0 or column == last - 3 else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "| " + " | ".join(padded) + " |\n"

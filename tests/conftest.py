@@ -1,8 +1,9 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "kafka" | "kcat")`` skips a test on a machine that lacks the tool. Every such skip is
-listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
-``CI=true`` it is a failure instead.
+``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat")`` skips a test on a machine that lacks the
+tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is listed at the end
+of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With ``CI=true`` it is a
+failure instead.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from tools.kafka_jars import KAFKA_4, Unavailable, jars_of, java
+from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()
 
@@ -22,9 +24,13 @@ def _java() -> None:
     java()
 
 
-def _kafka() -> None:
+def _javac() -> None:
+    javac()
+
+
+def _kafka(version: str) -> None:
     java()
-    jars_of(KAFKA_4)
+    jars_of(version)
 
 
 def _kcat() -> None:
@@ -33,7 +39,13 @@ def _kcat() -> None:
 
 
 # Each raises Unavailable, with a sentence that says how to get the tool.
-_TOOLS: dict[str, Callable[[], None]] = {"java": _java, "kafka": _kafka, "kcat": _kcat}
+_TOOLS: dict[str, Callable[[], None]] = {
+    "java": _java,
+    "javac": _javac,
+    "kafka": partial(_kafka, KAFKA_4),
+    **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},
+    "kcat": _kcat,
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

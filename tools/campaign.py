@@ -1,8 +1,10 @@
-"""Long runs of what ``make test`` runs short: ``python -m tools.campaign NAME``.
+"""Long runs of what ``make test`` runs short: ``python -m tools.campaign [NAME]``; without a name, all of them in turn.
 
 A campaign is a module ``tools/campaigns/NAME.py`` with ``COUNT`` and ``run(seed) -> dict`` whose ``passed`` is the
-verdict. Every result is one line of ``.cache/campaigns/NAME.jsonl``, written before the next run starts, with the hash
-of the source it is true of: an interrupted campaign goes on where it was, and a changed source starts it again.
+verdict, and with ``SOURCES`` if it rests on more than the product and these tools. Every result is one line of
+``.cache/campaigns/NAME.jsonl``, written before the next run starts, with the hash of the source it is true of: an
+interrupted campaign goes on where it was, and a changed source starts it again. A campaign that is through leaves its
+verdict in ``benchmarks/results/campaign-NAME.json``.
 """
 
 from __future__ import annotations
@@ -14,34 +16,43 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import semel
 
 ROOT = Path(__file__).resolve().parent.parent
+_RESULTS_KEPT_MAX = 20
 
 
 class Campaign(Protocol):
     COUNT: int
-    run: Callable[[int], dict[str, Any]]
+
+    def run(self, seed: int, /) -> dict[str, Any]: ...
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.campaign", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("name", choices=names())
+    parser.add_argument("name", nargs="?", choices=names(), help="which one (default: all of them)")
     parser.add_argument("--count", type=int, help="how many seeds, from 0 (default: the campaign's own number)")
     parser.add_argument("--seed", type=int, help="run this one seed only, and again if it ran before")
     options = parser.parse_args()
-    campaign = cast(Campaign, importlib.import_module(f"tools.campaigns.{options.name}"))
-    results = results_file(options.name)
+    if options.seed is not None and options.name is None:
+        parser.error("--seed belongs to one campaign: which?")
+    verdicts = [carry_out(name, options.count, options.seed) for name in ([options.name] if options.name else names())]
+    return 0 if all(verdicts) else 1
+
+
+def carry_out(name: str, count: int | None, seed: int | None) -> bool:
+    campaign = cast(Campaign, importlib.import_module(f"tools.campaigns.{name}"))
+    results = results_file(name)
     results.parent.mkdir(parents=True, exist_ok=True)
-    source = source_hash()
-    if options.seed is not None:
-        return 0 if run_seed(campaign, options.name, options.seed, source, results) else 1
-    count = options.count if options.count is not None else campaign.COUNT
-    return 0 if run_all(campaign, options.name, count, source, results) else 1
+    source = source_hash(getattr(campaign, "SOURCES", ()))
+    if seed is not None:
+        return run_seed(campaign, name, seed, source, results)
+    return run_all(campaign, name, campaign.COUNT if count is None else count, source, results)
 
 
 def run_all(campaign: Campaign, name: str, count: int, source: str, results: Path) -> bool:
@@ -49,6 +60,9 @@ def run_all(campaign: Campaign, name: str, count: int, source: str, results: Pat
     print(f"campaign {name}: {count} seeds, {len(earlier)} of them known; results in {results}", flush=True)
     verdicts = [earlier.get(seed) or run_seed(campaign, name, seed, source, results) for seed in range(count)]
     print(f"campaign {name}: {sum(verdicts)} of {count} passed")
+    if count >= campaign.COUNT:
+        latest = {line["seed"]: line for line in read(results) if line["source"] == source and line["seed"] < count}
+        write_verdict(name, source, list(latest.values()))
     return all(verdicts)
 
 
@@ -60,13 +74,43 @@ def run_seed(campaign: Campaign, name: str, seed: int, source: str, results: Pat
         result = {"passed": False, "error": f"{type(error).__name__}: {error}"}
     line = {"seed": seed, "source": source, "seconds": round(time.monotonic() - started, 2), **result}
     with results.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+        # In a line of its own, also where an interrupted campaign left half a line.
+        file.write(("\n" if _ends_within_a_line(results) else "") + json.dumps(line) + "\n")
         file.flush()
         os.fsync(file.fileno())
     print(f"  seed {seed}: {'passed' if result['passed'] else 'FAILED'}  {json.dumps(line)}", flush=True)
     if not result["passed"]:
         print(f"  again: {sys.executable} -m tools.campaign {name} --seed {seed}", flush=True)
     return bool(result["passed"])
+
+
+def write_verdict(name: str, source: str, lines: list[dict[str, Any]]) -> None:
+    """What is kept of a campaign: how many passed, which did not, and its counts added up; and each run, if few."""
+    verdict = {
+        "campaign": name,
+        "runs": len(lines),
+        "passed": sum(line["passed"] for line in lines),
+        "failed_seeds": sorted(line["seed"] for line in lines if not line["passed"]),
+        "seconds": round(sum(line["seconds"] for line in lines)),
+        "source": source,
+        "totals": dict(sorted(totals(lines).items())),
+        "results": lines if len(lines) <= _RESULTS_KEPT_MAX else [],
+    }
+    file = ROOT / "benchmarks" / "results" / f"campaign-{name}.json"
+    file.write_text(json.dumps(verdict, indent=2) + "\n")
+    print(f"campaign {name}: verdict in {file}")
+
+
+def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Whole numbers are counts and are added up, also one level down; of times, the longest counts."""
+    added: Counter[str] = Counter()
+    for line in lines:
+        for name, value in line.items():
+            inner = value.items() if isinstance(value, dict) else [(name, value)]
+            for key, count in inner:
+                if type(count) is int and key != "seed":
+                    added[key] = max(added[key], count) if key.endswith("_ms") else added[key] + count
+    return added
 
 
 def names() -> list[str]:
@@ -89,10 +133,15 @@ def read(results: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def source_hash() -> str:
+def _ends_within_a_line(results: Path) -> bool:
+    written = results.read_bytes()
+    return bool(written) and not written.endswith(b"\n")
+
+
+def source_hash(further: Iterable[str] = ()) -> str:
     """Of everything a verdict rests on: the product, from wherever it is imported, and the tools that judge it."""
     digest = hashlib.sha256()
-    for root in (Path(semel.__file__).parent, ROOT / "tools"):
+    for root in (Path(semel.__file__).parent, ROOT / "tools", *[ROOT / folder for folder in further]):
         for path in sorted(root.rglob("*.py")):
             digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

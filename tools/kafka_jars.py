@@ -52,6 +52,14 @@ def java() -> str:
     return found
 
 
+def javac() -> str:
+    """The compiler beside ``java()``."""
+    found = shutil.which("javac", path=str(Path(java()).parent)) or shutil.which("javac")
+    if found is None:
+        raise Unavailable("there is no javac (17 or newer) beside java or on PATH: install a JDK, e.g. openjdk-17-jdk")
+    return found
+
+
 def fetch(version: str) -> Path:
     """The folder with the jars of ``version``, asking Maven for them when they are not there yet."""
     folder = _folder(version)

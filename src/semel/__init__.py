@@ -1,8 +1,8 @@
 """Semel: exactly-once event streaming for Python and Spark.
 
-    from semel import Producer, Consumer
+    from semel import Producer, Consumer, Admin
 
-Both are for asyncio; ``semel.blocking`` has the same for threads.
+They are for asyncio; ``semel.blocking`` has the same for threads.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from semel.client.admin.admin import Admin as Admin
     from semel.client.consumer import Consumer as Consumer
     from semel.client.producer import Producer as Producer
+    from semel.client.rebalance_listener import RebalanceListener as RebalanceListener
     from semel.client.values import ConsumerRecord as ConsumerRecord
     from semel.client.values import GroupMetadata as GroupMetadata
     from semel.client.values import OffsetAndMetadata as OffsetAndMetadata
@@ -21,22 +23,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admin",
     "Consumer",
     "ConsumerRecord",
     "GroupMetadata",
     "OffsetAndMetadata",
     "Producer",
+    "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
     "__version__",
 ]
 
 _HOMES = {
+    "Admin": "semel.client.admin.admin",
     "Consumer": "semel.client.consumer",
     "ConsumerRecord": "semel.client.values",
     "GroupMetadata": "semel.client.values",
     "OffsetAndMetadata": "semel.client.values",
     "Producer": "semel.client.producer",
+    "RebalanceListener": "semel.client.rebalance_listener",
     "RecordMetadata": "semel.client.values",
     "TopicPartition": "semel.types",
 }

@@ -14,23 +14,22 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from semel import Consumer, GroupMetadata, OffsetAndMetadata, Producer, blocking
 from semel.errors import AbortableError, FatalError, KafkaError, ProducerFenced
 from tools.brokers import apache_kafka
-from tools.kafka_jars import KAFKA_3, KAFKA_4, Unavailable, jars_of
+from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.server import Server, running
 
-pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
+pytestmark = pytest.mark.kafka
 
 VERSIONS = {KAFKA_4: 2, KAFKA_3: 1}
+CLUSTERS = [
+    pytest.param(version, id=f"kafka-{version}", marks=pytest.mark.needs(f"kafka-{version}")) for version in VERSIONS
+]
 PARTITIONS = 4
 
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module", params=VERSIONS, ids=lambda version: f"kafka-{version}")
+@pytest.fixture(scope="module", params=CLUSTERS)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    try:
-        jars_of(request.param)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     server = apache_kafka(tmp_path_factory.mktemp("kafka"), version=request.param, settings=settings, heap="512m")
     with running(server):
@@ -303,6 +302,38 @@ def test_a_batch_that_fails_makes_commit_raise_and_the_producer_goes_on(
             async with own.transaction():
                 own.send(topic, b"after", partition=0)
         assert await read(kafka, topic) == [b"after"]
+
+    run(scenario())
+
+
+def test_fetches_are_incremental_and_the_lag_comes_to_zero_behind_transactions(
+    kafka: Server, topic: str, producer: Callable[..., Producer]
+) -> None:
+    async def scenario() -> None:
+        partitions = [(topic, index) for index in range(PARTITIONS)]
+        async with (
+            producer(transactional_id=f"lag-{topic}") as own,
+            Consumer(
+                bootstrap_servers=kafka.bootstrap_servers,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+                fetch_max_wait_ms=20,
+                client_rack="nowhere",
+            ) as consumer,
+        ):
+            consumer.assign(partitions)
+            for round_ in range(3):
+                consumer.pause(partitions[round_])
+                async with own.transaction():
+                    for _, index in partitions:
+                        own.send(topic, b"%d" % round_, partition=index)
+                consumer.resume(partitions[round_])
+            seen: list[bytes | None] = []
+            while any([await consumer.position(partition) < 6 for partition in partitions]):
+                seen += [record.value for record in await consumer.poll(100)]
+            assert sorted(seen) == [b"%d" % round_ for round_ in range(3) for _ in partitions]
+            assert [await consumer.lag(partition) for partition in partitions] == [0] * PARTITIONS
+            assert [session._epoch > 1 for session in consumer._machine._fetcher._sessions.values()] == [True]
 
     run(scenario())
 

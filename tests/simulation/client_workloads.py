@@ -16,7 +16,7 @@ from typing import Any
 
 from semel.client.consumer import Consumer
 from semel.client.producer import Producer
-from semel.errors import AbortableError, FatalError, SemelError, TimedOut
+from semel.errors import AbortableError, ErrorCode, FatalError, SemelError, TimedOut
 from semel.testing.checker import Outcome, outcome_of
 from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation
@@ -80,12 +80,14 @@ class Application:
     def start(self) -> None:
         self._tasks.append(self.host.start(self.run(self.instance)))
 
-    def die(self) -> None:
-        """The process is killed, and another one started."""
-        if self.host.alive and not self.is_done:
-            self.host.kill()
-            self.history.died(self.instance.name)
-            self._start_another(self.host)
+    def die(self) -> bool:
+        """The process is killed, and another one started; False if there is none, or nothing left to do for it."""
+        if not self.host.alive or self.is_done:
+            return False
+        self.host.kill()
+        self.history.died(self.instance.name)
+        self._start_another(self.host)
+        return True
 
     def replace(self) -> VirtualHost:
         """The process is paused, and taken for dead: another one is started elsewhere. Returns where the zombie is."""
@@ -117,9 +119,11 @@ class Sender(Application):
         super().__init__(simulation, history, name)
         self._topic, self._partition, self._records = topic, partition, count
         self._next = 0
+        self._has_timed_out = False
 
     async def run(self, instance: Instance) -> None:
         sends: list[asyncio.Task[None]] = []
+        self._has_timed_out = False
         async with instance.producer() as producer:
             while self._next < self._records:
                 value = f"{self.name}/{self._next}".encode()
@@ -137,7 +141,13 @@ class Sender(Application):
         try:
             pending.acknowledged(number, await producer.send(self._topic, value, partition=self._partition))
         except TimedOut:
-            # All that may go wrong here: whatever else there was has been put right within the delivery timeout.
+            self._has_timed_out = True
+            self.history.end(pending, Outcome.INFO)
+        except AbortableError as error:
+            # Whatever else there was has been put right within the delivery timeout. But what was numbered after a
+            # record that timed out can only be written if that one was, and it is in doubt, too.
+            if not self._has_timed_out or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
             self.history.end(pending, Outcome.INFO)
         else:
             self.history.end(pending, Outcome.OK)

@@ -15,7 +15,9 @@ READ_COMMITTED = 1
 
 async def read_committed(client: WireClient, partition: TopicPartition) -> list[bytes | None]:
     """All values from the start on. Asserts that nothing is left undecided."""
-    offset, found, aborting = 0, [], set()
+    offset = 0
+    found: list[bytes | None] = []
+    aborting: set[int] = set()
     while True:
         target = FetchPartition(partition.partition, fetch_offset=offset, partition_max_bytes=10_000)
         request = FetchRequest(

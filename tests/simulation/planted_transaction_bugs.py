@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from semel.broker.markers import MarkerDelivery
-from semel.broker.shard_formats import OffsetFormat
+from semel.broker.shard_formats import GroupFormat
 from semel.broker.shards import ShardRuntime, _Parked
 from semel.broker.sweeps import Sweeps
 from semel.broker.transaction_gate import TransactionGate
@@ -122,9 +122,9 @@ def lets_no_transaction_time_out(patch: pytest.MonkeyPatch) -> None:
 
 def commits_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    sound = OffsetFormat.replay_marker
+    sound = GroupFormat.replay_marker
     patch.setattr(
-        OffsetFormat,
+        GroupFormat,
         "replay_marker",
         lambda self, shard, producer, committed: sound(self, shard, producer, committed=True),
     )
@@ -132,9 +132,9 @@ def commits_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
 
 def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    sound = OffsetFormat.replay_marker
+    sound = GroupFormat.replay_marker
     patch.setattr(
-        OffsetFormat,
+        GroupFormat,
         "replay_marker",
         lambda self, shard, producer, committed: sound(self, shard, producer, committed=False),
     )
@@ -202,9 +202,9 @@ def forgets_the_journal(patch: pytest.MonkeyPatch) -> None:
 
 def shows_offsets_that_are_pending(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51: offsets count before their transaction does."""
-    sound = OffsetFormat.replay
+    sound = GroupFormat.replay
     patch.setattr(
-        OffsetFormat, "replay", lambda self, shard, record, offset, producer: sound(self, shard, record, offset, None)
+        GroupFormat, "replay", lambda self, shard, record, offset, producer: sound(self, shard, record, offset, None)
     )
 
 

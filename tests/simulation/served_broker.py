@@ -49,14 +49,17 @@ class ServedBroker:
         while self._broker is None:
             await asyncio.sleep(0.01)
 
-    def move_coordinator(self, *, of_offsets: bool, partition: int, away_ms: float) -> None:
-        """What clients see of a failover to another broker and back."""
+    def move_coordinator(self, *, of_offsets: bool, partition: int, away_ms: float) -> bool:
+        """What clients see of a failover to another broker and back; False if there is nothing yet to move."""
         broker = self._broker
-        if self.host.alive and broker is not None:
-            coordinators = broker.node.coordinators
-            moved = coordinators.groups if of_offsets else coordinators.transactions
-            if moved.topic in broker.node.image.topics:
-                self.host.start(moved.move(partition, away_ms=away_ms))
+        if not self.host.alive or broker is None:
+            return False
+        coordinators = broker.node.coordinators
+        moved = coordinators.groups if of_offsets else coordinators.transactions
+        if moved.topic not in broker.node.image.topics:
+            return False
+        self.host.start(moved.move(partition, away_ms=away_ms))
+        return True
 
     async def _serve(self, random: Random) -> None:
         host = self.host

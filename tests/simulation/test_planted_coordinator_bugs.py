@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.broker.coordinators import Coordinators, TransactionRuntime
-from semel.broker.shard_formats import OffsetFormat
+from semel.broker.shard_formats import GroupFormat
 from semel.broker.shards import ShardRuntime
 from semel.broker.transaction_gate import TransactionGate
 from semel.broker.transactional_produce import TransactionalProduce
@@ -57,7 +57,7 @@ def markers_that_are_owed_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) 
 
 def markers_do_not_decide_about_offsets(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    patch.setattr(OffsetFormat, "replay_marker", lambda *_, **__: None)
+    patch.setattr(GroupFormat, "replay_marker", lambda *_, **__: None)
 
 
 def writes_open_transactions_that_nobody_ends(patch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,8 @@ class Broker:
         running.server.stop_accepting()
         await running.dispatcher.drain()
         running.node.partitions.release_readers()
+        if running.node.active_coordinators is not None:
+            running.node.active_coordinators.release_members()
         await running.server.finish_connections(timeout_s=STOP_SECONDS_MAX)
         if running.node.active_coordinators is not None:
             running.node.active_coordinators.stop()
@@ -176,7 +178,9 @@ class Broker:
             random=self._random,
             metrics=self.metrics,
             answers=AnswerCache(),
-            features=Features.of_one_node(transaction_version=config.transaction_version),
+            features=Features.of_one_node(
+                transaction_version=config.transaction_version, group_version=config.group_version
+            ),
             cluster=cluster,
             logs=logs,
             partitions=Partitions(loop),

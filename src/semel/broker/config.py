@@ -344,6 +344,34 @@ class BrokerConfig:
         "How often members are told to send a heartbeat (consumer protocol).",
         rule=AtLeast(1),
     )
+    group_consumer_min_session_timeout_ms: int = declare(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        45_000,
+        "The least that group.consumer.session.timeout.ms may be (consumer protocol).",
+        rule=AtLeast(1),
+    )
+    group_consumer_max_session_timeout_ms: int = declare(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        60_000,
+        "The most that group.consumer.session.timeout.ms may be (consumer protocol).",
+        rule=AtLeast(1),
+    )
+    group_consumer_min_heartbeat_interval_ms: int = declare(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        5000,
+        "The least that group.consumer.heartbeat.interval.ms may be (consumer protocol).",
+        rule=AtLeast(1),
+    )
+    group_consumer_max_heartbeat_interval_ms: int = declare(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        "The most that group.consumer.heartbeat.interval.ms may be (consumer protocol).",
+        rule=AtLeast(1),
+    )
     group_consumer_max_size: int = declare(
         "group.consumer.max.size",
         INT,
@@ -357,6 +385,22 @@ class BrokerConfig:
         ("uniform", "range"),
         "The assignors that a group may use, the first by default (consumer protocol).",
         rule=ListOf(("uniform", "range")),
+    )
+    group_consumer_migration_policy: str = declare(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        "Whether a group that has members may change from the classic to the consumer protocol (upgrade), back "
+        "(downgrade), both ways (bidirectional) or not at all (disabled).",
+        rule=OneOf(("bidirectional", "upgrade", "downgrade", "disabled")),
+    )
+    group_version: int = declare(
+        "group.version",
+        SHORT,
+        1,
+        "The protocol of groups that clients are offered: 1, the consumer protocol (KIP-848) beside the classic one, "
+        "or 0, the classic one only. Semel's own: in Kafka it is a feature of the cluster and no setting.",
+        rule=OneOf((0, 1)),
     )
 
     log: LogConfig = field(default=LogConfig(), kw_only=True)
@@ -391,7 +435,29 @@ def _build(sources: ConfigSources) -> BrokerConfig:
             f"group.consumer.heartbeat.interval.ms ({config.group_consumer_heartbeat_interval_ms}) must be smaller "
             f"than group.consumer.session.timeout.ms ({config.group_consumer_session_timeout_ms})",
         )
+    _check_bounds(
+        "group.consumer.session.timeout.ms",
+        config.group_consumer_min_session_timeout_ms,
+        config.group_consumer_session_timeout_ms,
+        config.group_consumer_max_session_timeout_ms,
+    )
+    _check_bounds(
+        "group.consumer.heartbeat.interval.ms",
+        config.group_consumer_min_heartbeat_interval_ms,
+        config.group_consumer_heartbeat_interval_ms,
+        config.group_consumer_max_heartbeat_interval_ms,
+    )
     return config
+
+
+def _check_bounds(name: str, minimum: int, value: int, maximum: int) -> None:
+    if not minimum <= value <= maximum:
+        bound = name.removeprefix("group.consumer.")
+        raise SettingError(
+            name,
+            f"{name} ({value}) must be between group.consumer.min.{bound} ({minimum}) and "
+            f"group.consumer.max.{bound} ({maximum})",
+        )
 
 
 _OLDER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}

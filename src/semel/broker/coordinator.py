@@ -17,7 +17,8 @@ from typing import Final, Generic, TypeVar
 from semel.broker.internal_topics import internal_topic, partition_count
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
-from semel.broker.shard_loading import ShardLoading
+from semel.broker.shard_loading import LoadingLine, ShardLoading
+from semel.broker.shard_memory import ShardMemory
 from semel.broker.shards import Decide, Respond, ShardFormat, ShardRuntime, Waiting
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.coordinator.partitioning import partition_for
@@ -47,6 +48,7 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         shard_format: ShardFormat[Shard, ShardRecord],
         carry_out: Callable[[ShardRuntime[Shard, ShardRecord, Effect], Effect], None],
         loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
+        memory: ShardMemory[Shard] | None = None,
     ) -> None:
         self.topic = topic
         self._node = node
@@ -55,7 +57,9 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         self._format = shard_format
         self._carry_out = carry_out
         self._loaded = loaded
+        self._memory = memory
         self._runtimes: dict[int, ShardRuntime[Shard, ShardRecord, Effect]] = {}
+        self._loading = LoadingLine(loop)
         self._away: set[int] = set()
 
     def __iter__(self) -> Iterator[ShardRuntime[Shard, ShardRecord, Effect]]:
@@ -143,8 +147,9 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
             clock=self._node.clock,
             deadlines=self._node.deadlines,
             carry_out=self._carry_out,
+            memory=self._memory,
         )
-        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded).begin()
+        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, line=self._loading).begin()
 
     def unload(self, partition: int) -> None:
         """This broker no longer leads the partition, or no longer serves it."""

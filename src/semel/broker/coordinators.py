@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, Never, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from semel.broker.config import BrokerConfig
 from semel.broker.coordinator import Coordinator
 from semel.broker.markers import MarkerDelivery
+from semel.broker.measured_groups import MeasuredGroups
 from semel.broker.measured_transactions import MeasuredTransactions
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.reconciliation import Reconciliation
-from semel.broker.shard_formats import OffsetFormat, TransactionFormat
+from semel.broker.shard_formats import GroupFormat, TransactionFormat
+from semel.broker.shard_memory import GroupMemory, moment
 from semel.broker.shards import ShardRuntime
 from semel.broker.sweeps import Sweeps
-from semel.coordinator.group.offsets import OffsetShard
+from semel.broker.topics_view import ImageTopics
+from semel.coordinator.group.effects import Answer
 from semel.coordinator.group.records import GroupRecord
-from semel.coordinator.group.settings import OffsetSettings
+from semel.coordinator.group.settings import (
+    ClassicSettings,
+    ConsumerSettings,
+    GroupSettings,
+    MigrationPolicy,
+    OffsetSettings,
+)
+from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.settings import TransactionSettings
@@ -31,7 +42,7 @@ from semel.metadata.image import Change, ClusterImage, TopicDeleted
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 TransactionRuntime: TypeAlias = ShardRuntime[TransactionShard, TransactionRecord, WriteMarkers]
-OffsetRuntime: TypeAlias = ShardRuntime[OffsetShard, GroupRecord, Never]
+GroupRuntime: TypeAlias = ShardRuntime[GroupShard, GroupRecord, Answer]
 
 # After a COMPLETE record that could not be written, for instance because the disk is full.
 COMPLETE_RETRY_MS: Final = 1000
@@ -46,9 +57,7 @@ class Coordinators:
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             transaction_version=config.transaction_version,
         )
-        offset_settings = OffsetSettings(
-            retention_ms=config.offsets_retention_minutes * 60_000, metadata_size_max=config.offset_metadata_max_bytes
-        )
+        group_settings = _group_settings(config)
         self.transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers] = Coordinator(
             TRANSACTION_STATE_TOPIC,
             node,
@@ -62,22 +71,24 @@ class Coordinators:
             carry_out=self._write_markers,
             loaded=self._transactions_loaded,
         )
-        self.groups: Coordinator[OffsetShard, GroupRecord, Never] = Coordinator(
+        self.groups: Coordinator[GroupShard, GroupRecord, Answer] = Coordinator(
             CONSUMER_OFFSETS_TOPIC,
             node,
             loop,
-            make_shard=lambda partition: OffsetShard(
-                partition=partition.topic_partition.partition, settings=offset_settings
+            make_shard=lambda partition: GroupShard(
+                partition=partition.topic_partition.partition, settings=group_settings
             ),
-            shard_format=OffsetFormat(),
-            carry_out=_nothing_to_carry_out,
-            loaded=_nothing_after_loading,
+            shard_format=GroupFormat(),
+            carry_out=_answer,
+            loaded=self._groups_loaded,
+            memory=GroupMemory(node.clock, lambda: ImageTopics(node.image)),
         )
         self._by_topic: dict[str, Coordinator[Any, Any, Any]] = {
             CONSUMER_OFFSETS_TOPIC: self.groups,
             TRANSACTION_STATE_TOPIC: self.transactions,
         }
         self.measured = MeasuredTransactions(node, self.transactions)
+        self.measured_groups = MeasuredGroups(self.groups)
         self._sweeps = Sweeps(node, loop, self.transactions, self.groups)
         self._reconciliation = Reconciliation(node, self.transactions)
 
@@ -94,6 +105,11 @@ class Coordinators:
         node.cluster.watch(self._changed)
         self._reconciliation.begin()
         self._sweeps.start()
+
+    def release_members(self) -> None:
+        """Tell the members of groups that wait for each other: the broker is about to stop."""
+        for runtime in self.groups:
+            runtime.retire()
 
     def stop(self) -> None:
         """Decide nothing more. Who still waits is told to look elsewhere."""
@@ -127,6 +143,11 @@ class Coordinators:
             if isinstance(change, TopicDeleted) and not change.topic.is_internal:
                 self._sweeps.forget_topic(change.topic)
 
+    # Groups
+
+    def _groups_loaded(self, runtime: GroupRuntime) -> None:
+        runtime.apply(runtime.shard.loaded(moment(self._node.clock)))
+
     # Transactions
 
     def _transactions_loaded(self, runtime: TransactionRuntime) -> None:
@@ -158,12 +179,29 @@ class _Completion:
             self._node.deadlines.add(self, COMPLETE_RETRY_MS)
 
 
-def _nothing_to_carry_out(runtime: OffsetRuntime, effect: Never) -> None:
-    """Offsets have no effects."""
+def _answer(runtime: GroupRuntime, effect: Answer) -> None:
+    effect.waiter(effect.response)
 
 
-def _nothing_after_loading(runtime: OffsetRuntime) -> None:
-    """An offset shard is ready when it is loaded."""
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        offsets=OffsetSettings(
+            retention_ms=config.offsets_retention_minutes * 60_000, metadata_size_max=config.offset_metadata_max_bytes
+        ),
+        classic=ClassicSettings(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            session_timeout_ms_min=config.group_min_session_timeout_ms,
+            session_timeout_ms_max=config.group_max_session_timeout_ms,
+            size_max=config.group_max_size,
+        ),
+        consumer=ConsumerSettings(
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            size_max=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
+        ),
+    )
 
 
 def _nobody_asks(partition: Partition) -> None:

@@ -117,7 +117,13 @@ class Dispatcher:
         request.park(None, hold=True)
         task = asyncio.get_running_loop().create_task(self._finish(request, work))
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(task, None)
+            # A task that is cancelled before its first step never came to await the work.
+            work.close()
+
+        task.add_done_callback(ended)
 
     async def _finish(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
         try:

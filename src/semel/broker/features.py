@@ -18,7 +18,9 @@ class Levels(NamedTuple):
 
 TRANSACTION_VERSION: Final = "transaction.version"
 
-SUPPORTED: Final[Mapping[str, Levels]] = {TRANSACTION_VERSION: Levels(0, 2)}
+GROUP_VERSION: Final = "group.version"
+
+SUPPORTED: Final[Mapping[str, Levels]] = {GROUP_VERSION: Levels(0, 1), TRANSACTION_VERSION: Levels(0, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Features:
     """Of the finalized list: it grows with every change. Clients ignore the list while it is negative."""
 
     @classmethod
-    def of_one_node(cls, *, transaction_version: int) -> Features:
+    def of_one_node(cls, *, transaction_version: int, group_version: int) -> Features:
         """A cluster of one has agreed to what its settings say. Level 0 is said by saying nothing, as in Kafka."""
-        levels = {TRANSACTION_VERSION: transaction_version}
+        levels = {GROUP_VERSION: group_version, TRANSACTION_VERSION: transaction_version}
         return cls(finalized={name: level for name, level in levels.items() if level})

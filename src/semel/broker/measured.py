@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.broker.node import Node
 from semel.broker.server import Server
+from semel.coordinator.group.kinds import STATE_NAMES, GroupKind
 
 if TYPE_CHECKING:
     from semel.broker.measured_transactions import MeasuredTransactions
@@ -55,6 +57,7 @@ def measure(node: Node, server: Server) -> None:
         "Of the partition where it is most: offsets that read_committed readers may not see yet.",
         lambda: max((p.log.high_watermark - p.log.last_stable_offset for p in node.partitions), default=0),
     )
+    _measure_groups(node)
     metrics.gauge("semel_fetch_sessions", "Incremental fetch sessions.", lambda: len(node.sessions))
     metrics.read_counter(
         "semel_fetch_sessions_evicted_total", "Fetch sessions that made room.", lambda: node.sessions.evictions
@@ -66,3 +69,27 @@ def measure(node: Node, server: Server) -> None:
     metrics.read_counter("semel_commit_groups_total", "Group commits.", lambda: sync.groups)
     metrics.read_counter("semel_commit_bytes_total", "Bytes made durable by group commits.", lambda: sync.bytes)
     sync.observe = metrics.histogram("semel_sync_seconds", "Time of one group commit.").observe
+
+
+def _measure_groups(node: Node) -> None:
+    def count(kind: GroupKind, state_name: str) -> float:
+        coordinators = node.active_coordinators
+        return 0 if coordinators is None else coordinators.measured_groups.count(kind, state_name)
+
+    def members(kind: GroupKind) -> float:
+        coordinators = node.active_coordinators
+        return 0 if coordinators is None else coordinators.measured_groups.members(kind)
+
+    for kind, state_names in STATE_NAMES.items():
+        for state_name in state_names:
+            node.metrics.gauge(
+                "semel_groups",
+                "Groups that this broker coordinates, those that only store offsets excepted.",
+                partial(count, kind, state_name),
+                type=kind,
+                state=state_name,
+            )
+    for kind in STATE_NAMES:
+        node.metrics.gauge(
+            "semel_group_members", "Members of groups that this broker coordinates.", partial(members, kind), type=kind
+        )

@@ -69,10 +69,18 @@ class Partition:
         self._invisible: deque[tuple[int, int]] = deque()
 
     def append(
-        self, records: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT, require_zero_first: bool = False
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        require_zero_first: bool = False,
+        awaited: bool = True,
     ) -> Appended:
         """Append a batch. Raises KafkaError or StorageError, and then nothing was appended."""
-        appended = self.log.append(records, now_ms=now_ms, origin=origin, require_zero_first=require_zero_first)
+        appended = self.log.append(
+            records, now_ms=now_ms, origin=origin, require_zero_first=require_zero_first, awaited=awaited
+        )
         if not appended.duplicate:
             self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended
@@ -97,6 +105,7 @@ class Partition:
     def when_committed(self, last_offset: int, waiter: CommitWaiter, token: object) -> None:
         """Tell ``waiter`` once ``last_offset`` is below the high watermark."""
         self._committing.append((last_offset, waiter, token))
+        self.log.sync_unawaited()
 
     def watch(self, reader: ReadWaiter) -> None:
         self._readers[reader] = None
@@ -117,6 +126,9 @@ class Partition:
         if log.offline is None:
             # One node is its own set of in-sync replicas.
             log.advance_high_watermark(log.durable_offset)
+            if not self._committing and not self._readers:
+                self.visible_bytes()
+                return  # Nobody waits: most appends of a transaction are for no reader yet.
         self._table.moved(self)
 
     def tell_waiters(self) -> None:

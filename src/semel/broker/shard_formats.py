@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.coordinator.group import records as group_records
-from semel.coordinator.group.offsets import OffsetShard
 from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction import records as transaction_records
 from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.shard import TransactionShard
@@ -23,10 +23,14 @@ class TransactionFormat:
         return transaction_records.encode(record, transaction_version=self.transaction_version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-        return transaction_records.decode(key, value)
+        return transaction_records.decode_to_load(key, value)
 
     def replay(
-        self, shard: TransactionShard, record: TransactionRecord, offset: int, producer: ProducerIdentity | None
+        self,
+        shard: TransactionShard,
+        record: TransactionRecord,
+        offset: int,
+        producer: ProducerIdentity | None,
     ) -> None:
         shard.replay(record)
 
@@ -34,7 +38,7 @@ class TransactionFormat:
         """Nobody writes to this topic in a transaction."""
 
 
-class OffsetFormat:
+class GroupFormat:
     """Of ``__consumer_offsets``. A record in a transaction counts when the marker comes."""
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -43,7 +47,7 @@ class OffsetFormat:
     def decode(self, key: bytes | None, value: bytes | None) -> GroupRecord | None:
         return group_records.decode(key, value)
 
-    def replay(self, shard: OffsetShard, record: GroupRecord, offset: int, producer: ProducerIdentity | None) -> None:
+    def replay(self, shard: GroupShard, record: GroupRecord, offset: int, producer: ProducerIdentity | None) -> None:
         if producer is None:
             shard.replay(record, offset=offset)
         else:
@@ -51,5 +55,5 @@ class OffsetFormat:
                 record, offset=offset, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
             )
 
-    def replay_marker(self, shard: OffsetShard, producer: ProducerIdentity, *, committed: bool) -> None:
+    def replay_marker(self, shard: GroupShard, producer: ProducerIdentity, *, committed: bool) -> None:
         shard.replay_marker(producer.producer_id, producer.producer_epoch, committed)

@@ -1,5 +1,7 @@
 """Loading a shard: the replay of its partition, from the log start to the log end, a slice per turn of the loop.
 
+Shards that are loaded at the same time stand in line, so that the loop is busy with one slice per turn for all of them.
+
 The law: what comes out is what was there. Every batch is checked against its CRC, records are replayed in their order
 at their offsets, markers where they stand. What cannot be read ends the loading, and the shard stays closed
 (COORDINATOR_NOT_AVAILABLE) with a line in the log: a coordinator that knows only half would give wrong answers.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
@@ -20,7 +23,7 @@ from semel.clock import Clock
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.partition_log import Isolation
 from semel.wire.control import parse_marker
-from semel.wire.records import BatchHeader, iterate_headers, iterate_records, verify_crc
+from semel.wire.records import BatchHeader, iterate_headers, iterate_records, read_single, verify_crc
 
 logger = logging.getLogger("semel.broker")
 
@@ -34,6 +37,36 @@ ShardRecord = TypeVar("ShardRecord")
 Effect = TypeVar("Effect")
 
 
+class LoadingLine:
+    """Who waits for a slice. The first in line is loaded to its end, so that its ids are served soon."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._line: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
+
+    def join(self, load_slice: Callable[[], None]) -> None:
+        self._line.append(load_slice)
+        self._schedule()
+
+    def stay_first(self, load_slice: Callable[[], None]) -> None:
+        self._line.appendleft(load_slice)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._line and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._scheduled = False
+        self._line.popleft()()
+        self._schedule()
+
+
 class ShardLoading(Generic[Shard, ShardRecord, Effect]):
     """One loading, under way until ``loaded`` is called, the log fails it, or the runtime is unloaded."""
 
@@ -44,30 +77,34 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
+        line: LoadingLine | None = None,
         slice_ms: float = SLICE_MS,
         read_bytes: int = READ_BYTES,
     ) -> None:
         self._runtime = runtime
-        self._loop = loop
         self._clock = clock
         self._loaded = loaded
+        self._line = LoadingLine(loop) if line is None else line
         self._slice_ms = slice_ms
         self._read_bytes = read_bytes
         self._end_offset = runtime.partition.log.log_end_offset
         self._slices = self._replay()
 
     def begin(self) -> None:
-        """Load what fits into a slice at once: a small shard is ready when this returns."""
+        """Load what fits into a slice at once, if nobody is in line: a small shard is ready when this returns."""
         log = self._runtime.partition.log
         if log.offline is not None:
             self.failed(None, ErrorCode.KAFKA_STORAGE_ERROR)
         elif log.high_watermark < self._end_offset:
             self._runtime.partition.when_committed(self._end_offset - 1, self, None)
         else:
-            self._load_slice()
+            self.committed(None)
 
     def committed(self, token: object) -> None:
-        self._load_slice()
+        if self._line:
+            self._line.join(self._load_slice)
+        else:
+            self._load_slice()
 
     def failed(self, token: object, code: ErrorCode) -> None:
         self._give_up(code.name)
@@ -79,7 +116,7 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
         try:
             for _ in self._slices:
                 if self._clock.monotonic_ms() >= until_ms:
-                    self._loop.call_soon(self._load_slice)
+                    self._line.stay_first(self._load_slice)
                     return
         except (DecodeError, KafkaError) as error:
             self._give_up(error)
@@ -117,6 +154,12 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
             marker = parse_marker(records, position)
             if marker is not None and producer is not None:
                 shard_format.replay_marker(shard, producer, committed=marker.committed)
+            return
+        single = read_single(records, position, header)
+        if single is not None:
+            known = shard_format.decode(*single)
+            if known is not None:
+                shard_format.replay(shard, known, header.base_offset, producer)
             return
         for record in iterate_records(records, position):
             known = shard_format.decode(record.key, record.value)

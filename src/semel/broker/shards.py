@@ -2,14 +2,18 @@
 
     run(decide, respond)
       |  decide(shard)                          reads, changes nothing
-      |  append the records, replay them        in the same breath: the next decision sees them
+      |  append the records, replay them,
+      |  apply the changes                      in the same breath: the next decision sees them
       v
     the high watermark has passed them          effects are carried out, then the response leaves
 
 The law: what was never committed was never told to anyone. A decision without records waits for the records that were
-there when it was taken, because it may rest on them. If the append fails, nothing is replayed and the answer is
-COORDINATOR_NOT_AVAILABLE. If the partition is lost, all who wait are answered NOT_COORDINATOR and the shard is thrown
-away: the next one is the replay of the log.
+there when it was taken, because it may rest on them. If the append fails, nothing is replayed or changed, and the
+answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all who wait are answered NOT_COORDINATOR and the shard
+is thrown away: the next one is the replay of the log.
+
+A request may be ``DEFERRED``: the shard keeps whoever waits and hands him back with a later decision. What the shard
+decides because of the time, it decides here as well: one timer stands at its next deadline.
 
 CONCURRENT_TRANSACTIONS means that the id is between its decision and the last marker, which takes one sync. Nobody
 should back off for that: whoever would be told so is asked again when the id has moved on, and told only if it takes
@@ -19,18 +23,22 @@ long.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from semel.broker.deadlines import Deadlines
 from semel.broker.partitions import Partition
+from semel.broker.shard_memory import NothingRemembered, ShardMemory
 from semel.broker.transaction_gate import ProducerIdentity
+from semel.broker.unawaited import UnawaitedSync
 from semel.clock import Clock
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.effects import Deferred
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended, Origin
 from semel.wire.control import EndTransactionMarker
-from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_batch
+from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_batch, build_single
 
 logger = logging.getLogger("semel.broker")
 
@@ -45,7 +53,7 @@ ShardRecord = TypeVar("ShardRecord")
 Effect = TypeVar("Effect")
 Response = TypeVar("Response")
 
-Decide: TypeAlias = Callable[[Shard], Decision[Response, ShardRecord, Effect]]
+Decide: TypeAlias = Callable[[Shard], Decision[Response | Deferred, ShardRecord, Effect]]
 Respond: TypeAlias = Callable[[Response | ErrorCode], None]
 """Takes the shard's response, or the code for why there is none."""
 
@@ -119,6 +127,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         clock: Clock,
         deadlines: Deadlines,
         carry_out: Callable[[ShardRuntime[Shard, ShardRecord, Effect], Effect], None],
+        memory: ShardMemory[Shard] | None = None,
     ) -> None:
         self.partition = partition
         self.shard = shard
@@ -128,6 +137,9 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         self._clock = clock
         self._deadlines = deadlines
         self._carry_out = carry_out
+        self._memory: ShardMemory[Shard] = NothingRemembered() if memory is None else memory
+        self._timer = _Timer(self)
+        self._unawaited_sync = UnawaitedSync(partition.log, deadlines)
         self._parked: dict[_Parked, None] = {}
         self._moving: dict[str, dict[Waiting, None]] = {}
 
@@ -153,9 +165,10 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
     def apply(self, decision: Decision[Any, ShardRecord, Effect], *, key: str | None = None) -> bool:
         """Carry through what the shard decided on its own account. Says whether its records could be appended."""
         try:
-            last_offset = self._append(decision.records, None)
+            last_offset = self._append(decision.records, None, awaited=bool(decision.effects))
         except (KafkaError, StorageError):
             return False
+        self._remember(decision.changes)
         self._park(decision, None, last_offset)
         self._moved_on(key, decision)
         return True
@@ -180,12 +193,20 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.refusal = None
 
+    def retire(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Decide nothing more, and tell those whose answer depends on others. What was decided is told as ever."""
+        self.refusal = code
+        self._set_timer(None)
+        self._memory.refuse(self.shard, code)
+
     def unload(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Decide nothing more, and tell all who wait that they asked the wrong one."""
-        self.refusal = code
+        self.retire(code)
         parked, self._parked = self._parked, {}
         moving, self._moving = self._moving, {}
         for entry in parked:
+            for effect in entry.decision.effects:
+                self._memory.refuse_effect(effect, code)
             if entry.respond is not None:
                 entry.respond(code)
         for waiting in (waiting for waiters in moving.values() for waiting in waiters):
@@ -197,6 +218,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         self.refusal = ErrorCode.NOT_COORDINATOR
         self._parked.clear()
         self._moving.clear()
+        self._set_timer(None)
 
     # What the partition says (``partitions.CommitWaiter``).
 
@@ -224,6 +246,38 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
                 del self._moving[waiting.key]
             waiting.respond(ErrorCode.CONCURRENT_TRANSACTIONS)
 
+    # What time says.
+
+    def tick(self) -> None:
+        """A deadline of the shard may have passed."""
+        self._timer.due_ms = None
+        try:
+            for decision in self._memory.tick(self.shard) if self.refusal is None else ():
+                self.apply(decision)
+                if self.refusal is not None:
+                    return
+        finally:
+            # Also after a decision that met a bug: the other deadlines stand.
+            if self.refusal is None:
+                self._set_timer(self._memory.next_due_ms(self.shard))
+
+    def _set_timer(self, due_ms: float | None) -> None:
+        timer = self._timer
+        if timer.due_ms is not None:
+            self._deadlines.discard(timer, timer.ticket)
+        timer.due_ms = due_ms
+        if due_ms is not None:
+            timer.ticket = self._deadlines.add(timer, ceil(due_ms - self._clock.monotonic_ms()))
+
+    def _remember(self, changes: tuple[Any, ...]) -> None:
+        """Apply them. The timer moves when a deadline is now nearer; one that is farther off is found out by it."""
+        if not changes:
+            return
+        self._memory.apply(self.shard, changes)
+        next_due_ms = self._memory.next_due_ms(self.shard)
+        if next_due_ms is not None and (self._timer.due_ms is None or next_due_ms < self._timer.due_ms):
+            self._set_timer(next_due_ms)
+
     def _ask(self, waiting: Waiting) -> bool:
         """Whether the answer is still to come."""
         decision = waiting.decide(self.shard)
@@ -232,24 +286,32 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         except (KafkaError, StorageError) as error:
             waiting.respond(_code_of(error))
             return False
+        self._remember(decision.changes)
+        if isinstance(decision.response, Deferred):
+            self._park(decision, None, last_offset)
+            return True
         is_moving = waiting.key is not None and decision.response.error is ErrorCode.CONCURRENT_TRANSACTIONS
         is_parked = self._park(decision, None if is_moving else waiting.respond, last_offset)
         self._moved_on(waiting.key, decision)
         return self._wait_for_move(waiting) if is_moving else is_parked
 
-    def _append(self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None) -> int:
+    def _append(
+        self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None, *, awaited: bool = True
+    ) -> int:
         """Append and replay, with nothing in between. Returns the offset to be committed. Raises like the log."""
         if not records:
             return self.partition.log.log_end_offset - 1
         now_ms = self._clock.now_ms()
-        batch = _batch(map(self.format.encode, records), producer, now_ms)
+        batch = _batch([self.format.encode(record) for record in records], producer, now_ms)
         try:
-            appended = self.partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
+            appended = self.partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, awaited=awaited)
         except (KafkaError, StorageError) as error:
             logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
             raise
         for offset, record in enumerate(records, appended.base_offset):
             self.format.replay(self.shard, record, offset, producer)
+        if not awaited:
+            self._unawaited_sync.later()
         return appended.last_offset
 
     def _park(
@@ -299,6 +361,20 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
                 self._ask(waiting)
 
 
+class _Timer:
+    """Stands at the shard's next deadline."""
+
+    __slots__ = ("due_ms", "runtime", "ticket")
+
+    def __init__(self, runtime: ShardRuntime[Any, Any, Any]) -> None:
+        self.runtime = runtime
+        self.due_ms: float | None = None
+        self.ticket = 0
+
+    def expired(self) -> None:
+        self.runtime.tick()
+
+
 def _code_of(error: KafkaError | StorageError) -> ErrorCode:
     """What the log has against the producer is the producer's affair; everything else is ours."""
     if isinstance(error, KafkaError) and error.code in _PRODUCER_ERRORS:
@@ -306,10 +382,22 @@ def _code_of(error: KafkaError | StorageError) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _batch(encoded: Iterable[tuple[bytes, bytes | None]], producer: ProducerIdentity | None, now_ms: int) -> memoryview:
+def _batch(encoded: Sequence[tuple[bytes, bytes | None]], producer: ProducerIdentity | None, now_ms: int) -> memoryview:
     producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    records = (Record(number, now_ms, key, value) for number, (key, value) in enumerate(encoded))
-    batch = build_batch(
-        records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=producer is not None
-    )
+    is_transactional = producer is not None
+    if len(encoded) == 1:
+        batch = build_single(
+            *encoded[0],
+            timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=is_transactional,
+        )
+    else:
+        batch = build_batch(
+            (Record(number, now_ms, key, value) for number, (key, value) in enumerate(encoded)),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=is_transactional,
+        )
     return memoryview(bytearray(batch))

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Never
+from typing import Any, Final
 
 from semel.broker.coordinator import Coordinator
 from semel.broker.node import Node
 from semel.broker.shards import ShardRuntime
 from semel.coordinator.decision import Decision
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.effects import Answer
 from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.shard import TransactionShard
@@ -33,7 +34,7 @@ class Sweeps:
         node: Node,
         loop: asyncio.AbstractEventLoop,
         transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers],
-        groups: Coordinator[OffsetShard, GroupRecord, Never],
+        groups: Coordinator[GroupShard, GroupRecord, Answer],
     ) -> None:
         self._node = node
         self._loop = loop
@@ -56,7 +57,7 @@ class Sweeps:
         """The offsets of a topic go with it."""
         for runtime in self._groups:
             if runtime.refusal is None:
-                _apply(runtime, runtime.shard.delete_topic(topic.name, topic.id))
+                _apply(runtime, runtime.shard.offsets.delete_topic(topic.name, topic.id))
 
     def _timeouts(self) -> Iterator[None]:
         for runtime in self._transactions:
@@ -81,9 +82,11 @@ class Sweeps:
 
     def _expired_offsets(self) -> Iterator[None]:
         for runtime in self._groups:
-            if runtime.refusal is None:
-                _apply(runtime, runtime.shard.expire(self._node.clock.now_ms()))
-            yield
+            now_ms = self._node.clock.now_ms()
+            applied = True
+            while runtime.refusal is None and applied and runtime.shard.offsets.is_due(now_ms):
+                applied = _apply(runtime, runtime.shard.offsets.expire(now_ms, examined_max=IDS_PER_TURN))
+                yield
 
     def _later(self, name: str, interval_ms: int, sweep: Callable[[], Iterator[None]]) -> None:
         def begin() -> None:

@@ -1,37 +1,67 @@
 """The ``semel`` command: its subcommands and what they have in common.
 
-Exit codes: 0 it went well, 1 it failed while running, 2 it was asked for something that does not exist. An error is one
-sentence on standard error; a traceback is a bug.
+An error is one sentence on standard error; a traceback is a bug. The exit codes are in ``exits.py``.
 
-A subcommand's module is imported when it runs, so that none pays for the others.
+A subcommand's module declares options; whatever it needs to run is imported when it runs, so that none pays for the
+others.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from semel import __version__
-from semel.cli import serve
-from semel.errors import SemelError
+from semel.cli import bench, cluster, completion, config, consume, group, produce, producer, serve, topic, txn
+from semel.cli.exits import DESCRIPTION, Exit, UsageError
+from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
+
+_NOT_FOUND = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+    }
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="semel",
-        description="Exactly-once event streaming for Python and Spark.",
-        epilog="exit codes: 0 ok, 1 failure at run time, 2 wrong usage",
-    )
-    parser.add_argument("--version", action="version", version=f"semel {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    serve.add_parser(commands)
+    parser = make_parser()
     options = parser.parse_args(arguments)
     try:
         code: int = options.run(options)
+    except UsageError as error:
+        parser.exit(Exit.USAGE, f"semel: {error}\n")
     except SemelError as error:
         print(f"semel: {error}", file=sys.stderr)
-        return 1
+        return _code_of(error)
     except KeyboardInterrupt:
-        return 1
+        return Exit.FAILED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
     return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="semel", description="Exactly-once event streaming for Python and Spark.", epilog=DESCRIPTION
+    )
+    parser.add_argument("--version", action="version", version=f"semel {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in (serve, topic, produce, consume, group, txn, producer, config, cluster, bench, completion):
+        module.add_parser(commands)
+    return parser
+
+
+def _code_of(error: SemelError) -> Exit:
+    if isinstance(error, TimedOut):
+        return Exit.UNREACHABLE
+    if isinstance(error, KafkaError) and error.code in _NOT_FOUND:
+        return Exit.NOT_FOUND
+    return Exit.FAILED

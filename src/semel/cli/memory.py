@@ -1,7 +1,7 @@
 """How the process keeps memory that it has freed.
 
-A Fetch reads megabytes into a buffer that lives until they are sent. glibc gives such a buffer back to the kernel as soon
-as it is freed and gets it back page by page for the next one: on a consumer's path that is more than half of the
+A Fetch reads megabytes into a buffer that lives until they are sent. glibc gives such a buffer back to the kernel as
+soon as it is freed and gets it back page by page for the next one: on a consumer's path that is more than half of the
 broker's processor time. So it is told to keep some. Elsewhere (musl, macOS) nothing is done and nothing is needed.
 """
 

@@ -1,35 +1,42 @@
 """``semel.blocking.Consumer``: the same consumer, for threads.
 
 The asyncio consumer runs in a thread of its own. Records that are here already are taken from its machine directly,
-under the lock that the driver takes too.
+under the lock that the driver takes too. A listener is called in the thread that polls, so it may commit and seek.
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
+from semel.client.assignors import Assignor
+from semel.client.consumer import CLOSE_TIMEOUT_MS, settle_future
 from semel.client.consumer import Consumer as AsyncConsumer
 from semel.client.loop_thread import LoopThread
-from semel.client.offsets import PartitionLike
-from semel.client.values import ConsumerRecord, OffsetAndTimestamp
+from semel.client.machine.group.handover import Callback
+from semel.client.offsets import OffsetsLike, PartitionLike
+from semel.client.rebalance_listener import told
+from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.types import TopicPartition
 
 
 class Consumer:
     """``semel.Consumer`` without asyncio: every call that would be awaited blocks instead.
 
-    with Consumer(bootstrap_servers="localhost:9092", auto_offset_reset="earliest") as consumer:
-        consumer.assign([("orders", 0)])
+    with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
         for record in consumer:
             ...
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, assignors: Sequence[Assignor | str] | None = None, **settings: Any) -> None:
         self._guard = threading.RLock()
-        self._consumer = AsyncConsumer(guard=self._guard, **settings)
+        self._consumer = AsyncConsumer(assignors=assignors, guard=self._guard, **settings)
         self._thread = LoopThread("consumer")
         self._thread.run(self._consumer.start())
 
@@ -44,9 +51,27 @@ class Consumer:
     def __repr__(self) -> str:
         return f"<blocking {repr(self._consumer)[1:]}"
 
+    def metrics(self) -> dict[str, float]:
+        return self._consumer.metrics()
+
+    # What is read, and from where
+
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
         self._thread.check()
         self._consumer.assign(partitions)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        self._thread.check()
+        self._consumer.subscribe(topics, pattern=pattern, listener=listener)
+
+    def unsubscribe(self) -> None:
+        self._leave("the consumer unsubscribed", CLOSE_TIMEOUT_MS)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -64,6 +89,10 @@ class Consumer:
         self._thread.check()
         self._consumer.seek_to_end(*partitions)
 
+    def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
+        self._thread.check()
+        self._consumer.seek_to_time(timestamp, *partitions)
+
     def pause(self, *partitions: PartitionLike) -> None:
         self._consumer.pause(*partitions)
 
@@ -73,6 +102,9 @@ class Consumer:
 
     def position(self, partition: PartitionLike) -> int:
         return self._thread.run(self._consumer.position(partition))
+
+    def lag(self, partition: PartitionLike) -> int:
+        return self._thread.run(self._consumer.lag(partition))
 
     def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
         return self._thread.run(self._consumer.beginning_offsets(partitions))
@@ -88,12 +120,65 @@ class Consumer:
     def partitions_for(self, topic: str) -> int:
         return self._thread.run(self._consumer.partitions_for(topic))
 
+    # Offsets of the group
+
+    def commit(self, offsets: OffsetsLike | None = None) -> None:
+        self._thread.run(self._consumer.commit(offsets))
+
+    def commit_async(self, offsets: OffsetsLike | None = None) -> Future[None]:
+        self._thread.check()
+        future: Future[None] = Future()
+        promise = self._consumer.begin_commit(offsets)
+        with self._guard:
+            promise.then(lambda settled: settle_future(future, settled))
+        self._consumer.wake()
+        return future
+
+    def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._thread.run(self._consumer.committed(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._consumer.group_metadata()
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._consumer.positions()
+
+    def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._consumer.unsettled()
+
+    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._consumer.settled(offsets)
+
+    def rewind(self) -> None:
+        self._thread.check()
+        self._consumer.rewind()
+
+    @property
+    def commits_by_itself(self) -> bool:
+        return self._consumer.commits_by_itself
+
+    @property
+    def withdrawals(self) -> int:
+        return self._consumer.withdrawals
+
+    # Records
+
     def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
         self._thread.check()
         records = self._consumer.take(max_records)
         if records:
             return records
-        return self._thread.run(self._consumer.poll(timeout_ms, max_records=max_records))
+        self._consumer.require_partitions()
+        expires_ms = _expires_ms(timeout_ms)
+        while True:
+            callback = self._consumer.due()
+            if callback is not None:
+                self._tell(callback)
+            elif not self._thread.run(self._consumer.wait(expires_ms)):
+                return self._consumer.take(max_records)
+            records = self._consumer.take(max_records)
+            if records:
+                return records
 
     def __iter__(self) -> Consumer:
         return self
@@ -103,7 +188,39 @@ class Consumer:
             raise StopIteration
         return self.poll(max_records=1)[0]
 
-    def close(self) -> None:
+    def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         if self._thread.is_running:
-            self._thread.run(self._consumer.close())
-            self._thread.stop()
+            try:
+                self._leave("the consumer was closed", timeout_ms)
+            finally:
+                self._thread.run(self._consumer.disconnect())
+                self._thread.stop()
+
+    # Inside
+
+    def _leave(self, reason: str, timeout_ms: float) -> None:
+        self._thread.check()
+        left = self._consumer.begin_leaving(reason)
+        expires_ms = _expires_ms(timeout_ms)
+        error: Exception | None = None
+        while not left.settled:
+            callback = self._consumer.due()
+            if callback is not None:
+                try:
+                    self._tell(callback)
+                except Exception as raised:  # The group must be left all the same.
+                    error = raised
+            elif not self._thread.run(self._consumer.wait(expires_ms)):
+                break
+        if error is not None:
+            raise error
+
+    def _tell(self, callback: Callback) -> None:
+        try:
+            told(self._consumer.listener, callback)
+        finally:
+            self._consumer.told(callback)
+
+
+def _expires_ms(timeout_ms: float | None) -> float:
+    return float("inf") if timeout_ms is None else time.monotonic() * 1000 + timeout_ms

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from semel.client.consumed import Consuming
 from semel.client.loop_thread import LoopThread
 from semel.client.machine.partitioner import Partitioner
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
@@ -53,6 +54,9 @@ class Producer:
     def __repr__(self) -> str:
         return f"<blocking {repr(self._producer)[1:]}"
 
+    def metrics(self) -> dict[str, float]:
+        return self._producer.metrics()
+
     def send(
         self,
         topic: str,
@@ -77,6 +81,19 @@ class Producer:
             self._producer.wake()
         if is_full:
             self._thread.run(self._producer.drain())
+        return future
+
+    def send_batch(self, topic: str, partition: int, records: bytes, record_count: int) -> Future[RecordMetadata]:
+        """Send a batch that was encoded elsewhere; the future tells of its first record. See ``client.arrow.encode``.
+
+        The topic must be known (``partitions_for``). Never blocks: who sends batches counts what is unsettled.
+        """
+        self._thread.check()
+        future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()
+        with self._guard:
+            self._producer.enqueue_batch(future, topic, partition, records, record_count)
+        self._producer.wake()
         return future
 
     def flush(self) -> None:
@@ -113,15 +130,16 @@ class Producer:
         self._thread.run(self._producer.abort())
 
     @contextmanager
-    def transaction(self) -> Iterator[Producer]:
-        """``begin``, and at the end ``commit``; any exception means ``abort``."""
-        self.begin()
+    def transaction(self, *, consumer: Consuming | None = None) -> Iterator[Producer]:
+        """``begin``, and at the end ``commit``; any exception means ``abort``. A ``consumer`` goes with it."""
+        self._thread.check()
+        consumed = self._producer.begin_consuming(consumer)
         try:
             yield self
         except BaseException:
-            self._thread.run(self._producer.abandon())
+            self._thread.run(self._producer.abandon(consumed))
             raise
-        self._thread.run(self._producer.commit_or_abandon())
+        self._thread.run(self._producer.commit_or_abandon(consumed))
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Wait until everything that was sent is settled, then end the thread. An open transaction is aborted."""

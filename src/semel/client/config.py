@@ -7,9 +7,10 @@ Values may be given as Python has them or as text; both go through the declarati
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from semel.client.security.config import SECURITY_SETTINGS, SecurityConfig
 from semel.settings import AtLeast, SettingError, Settings, SettingType, declare, declared_in
 
 BOOLEAN, INT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
@@ -19,9 +20,8 @@ MINUTE_MS: Final = 60_000
 
 # What Kafka's clients have and these do not, and why.
 ABSENT: Final = {
-    "security.": "this version connects without TLS and without authentication",
-    "sasl.": "this version connects without authentication",
-    "ssl.": "this version connects without TLS",
+    "sasl.": "PLAIN, SCRAM and OAUTHBEARER are spoken; see docs/client.md for their settings",
+    "ssl.": "certificates and keys are PEM; see docs/client.md for their settings",
     "key.": "keys are bytes: encode them before they are handed in",
     "value.": "values are bytes: encode them before they are handed in",
     "interceptor.classes": "there are no interceptors",
@@ -122,33 +122,46 @@ class ClientConfig:
         rule=AtLeast(0),
     )
 
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+
     def require_bootstrap_servers(self) -> None:
         if not self.bootstrap_servers:
             raise SettingError("bootstrap.servers", "bootstrap.servers is missing: name one broker at least, host:port")
 
 
-CLIENT_SETTINGS: Final = tuple(declared_in(ClientConfig))
+CLIENT_SETTINGS: Final = (*declared_in(ClientConfig), *SECURITY_SETTINGS)
+
+# Settings that are no text.
+_OBJECTS: Final = ("sasl_oauthbearer_token_provider",)
 
 
 def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[str, Any]:
     """Attributes by name, for the dataclasses that declare the settings. ``None`` means: not set."""
     texts: dict[str, str] = {}
+    objects = {keyword: keywords[keyword] for keyword in _OBJECTS if keyword in keywords}
     for keyword, value in keywords.items():
+        if keyword in objects:
+            continue
         setting = settings.lookup(keyword.replace("_", "."))
         if value is not None:
-            texts[setting.name] = _text(value)
-    return settings.attributes(texts)
+            texts[setting.name] = as_text(value)
+    return {**settings.attributes(texts), **objects}
 
 
 def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """The settings that all clients share, as a value, and what is left."""
-    shared = {setting.attribute for setting in CLIENT_SETTINGS}
-    client = ClientConfig(**{name: value for name, value in attributes.items() if name in shared})
+    secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *_OBJECTS}
+    shared = {setting.attribute for setting in CLIENT_SETTINGS} - secure
+    client = ClientConfig(
+        security=SecurityConfig(**{name: value for name, value in attributes.items() if name in secure}),
+        **{name: value for name, value in attributes.items() if name in shared},
+    )
     client.require_bootstrap_servers()
-    return client, {name: value for name, value in attributes.items() if name not in shared}
+    return client, {name: value for name, value in attributes.items() if name not in shared | secure}
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """A value as Kafka writes it: true and false in small letters, lists with commas."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,46 +1,60 @@
-"""``semel.Consumer``: reads partitions. For asyncio; threads use ``semel.blocking``."""
+"""``semel.Consumer``: reads partitions, alone or in a group. For asyncio; threads use ``semel.blocking``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+import inspect
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel import __version__
+from semel.client.assignors import Assignor, make_assignors
 from semel.client.consumer_config import ConsumerConfig
 from semel.client.driver import Driver
 from semel.client.machine.consumer import ConsumerMachine
+from semel.client.machine.group.handover import Callback
+from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.machine.list_offsets import EARLIEST, LATEST
 from semel.client.machine.promise import Promise
-from semel.client.offsets import PartitionLike, as_partition
-from semel.client.values import ConsumerRecord, OffsetAndTimestamp
+from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
+from semel.client.rebalance_listener import told
+from semel.client.security.tls import network_for
+from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, SemelError, StateError, TimedOut
-from semel.net.network import Network, SystemNetwork
+from semel.net.network import Network
+from semel.settings import SettingError
 from semel.types import TopicPartition
 
 T = TypeVar("T")
+
+CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class Consumer:
     """Reads records from Kafka or Semel.
 
-        async with Consumer(bootstrap_servers="localhost:9092", isolation_level="read_committed") as consumer:
-            consumer.assign([("orders", 0), ("orders", 1)])
+        async with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe(["orders"])
             async for record in consumer:
                 ...
 
-    Settings are Kafka's, as keywords with underscores, with Kafka's defaults. A partition begins at
-    ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. A consumer belongs to one event loop.
+    Settings are Kafka's, as keywords with underscores, with Kafka's defaults. A partition begins where its group has
+    committed, or else at ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. ``assignors`` are objects
+    to be offered instead of those that ``partition_assignment_strategy`` names. A consumer belongs to one event loop.
     """
 
     def __init__(
         self,
         *,
+        assignors: Sequence[Assignor | str] | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -48,13 +62,22 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self._config = ConsumerConfig.load(settings)
-        self._network = network or SystemNetwork()
+        self._network = network or network_for(self._config.client.security)
         self._clock = clock or SystemClock()
         self._lock = guard
         self._guard = contextlib.nullcontext() if guard is None else guard
-        self._machine = ConsumerMachine(self._config, random or SystemRandom(), software_version=__version__)
+        try:
+            offered = make_assignors(self._config.partition_assignment_strategy if assignors is None else assignors)
+        except ValueError as error:
+            raise SettingError("partition.assignment.strategy", str(error)) from None
+        self._machine = ConsumerMachine(
+            self._config, random or SystemRandom(), assignors=offered, software_version=__version__
+        )
         self._driver: Driver | None = None
-        self._closed = False
+        self._listener: object | None = None
+        self._teller: object | None = None
+        """The task or thread that is telling the listener something."""
+        self._closing = self._closed = False
 
     async def start(self) -> None:
         """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits."""
@@ -73,6 +96,14 @@ class Consumer:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
         return f"<Consumer {servers} {'closed' if self._closed else 'open'} {len(self._machine.assignment)} partitions>"
 
+    def metrics(self) -> dict[str, float]:
+        """What this consumer has done since it was made, under Kafka's names: see docs/client.md.
+
+        print(consumer.metrics()["records-lag-max"])
+        """
+        with self._guard:
+            return self._machine.metrics()
+
     def wake(self) -> None:
         """Let the driver look at what was changed."""
         if self._driver is not None:
@@ -85,6 +116,28 @@ class Consumer:
         with self._guard:
             self._machine.assign(map(as_partition, partitions), self._clock.monotonic_ms())
         self.wake()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Share these topics with the other members of the group, or all whose whole name matches the pattern.
+
+        The first ``poll`` joins the group. ``listener`` is told when partitions come and go: see ``RebalanceListener``.
+        Subscribing again replaces what was subscribed to.
+        """
+        wanted = TopicSubscription.of(topics, pattern)
+        with self._guard:
+            self._machine.subscribe(wanted, self._clock.monotonic_ms())
+            self._listener = listener
+        self.wake()
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions, as for a rebalance, and leave the group. Also takes back ``assign``."""
+        await self._leave("the consumer unsubscribed", self._config.default_api_timeout_ms)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -106,6 +159,12 @@ class Consumer:
         """Read on behind the last record; behind the last stable one, for read_committed."""
         self._seek_to_time(partitions, LATEST)
 
+    def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
+        """Read on from the first record that is as late as this, in milliseconds since 1970; else from the end."""
+        if timestamp < 0:
+            raise ValueError(f"timestamp {timestamp}: it is counted in milliseconds since 1970")
+        self._seek_to_time(partitions, timestamp)
+
     def pause(self, *partitions: PartitionLike) -> None:
         """Hand out nothing of these until ``resume``."""
         with self._guard:
@@ -123,6 +182,19 @@ class Consumer:
         with self._guard:
             promise = self._machine.position(as_partition(partition))
         return await self._within_timeout(promise, "position")
+
+    async def lag(self, partition: PartitionLike) -> int:
+        """How many offsets lie between the position and the end of what can be read; zero once all of it was.
+
+        For read_committed that end is the last stable offset. It is as of the last fetch that brought news.
+        """
+        with self._guard:
+            known = self._machine.lag(as_partition(partition))
+        if known is not None:
+            return known
+        position = await self.position(partition)
+        (end,) = (await self.end_offsets([partition])).values()
+        return max(0, end - position)
 
     async def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
         """The offset of the first record that is left, or would be."""
@@ -147,6 +219,72 @@ class Consumer:
             promise = self._machine.know_topic(topic, self._clock.monotonic_ms())
         return len((await self._within_timeout(promise, "partitions_for")).partitions)
 
+    # Offsets of the group
+
+    async def commit(self, offsets: OffsetsLike | None = None) -> None:
+        """Commit these, or how far all partitions were read, and wait until it is done.
+
+        ``AbortableError``: the group has gone on without this member, and others have its partitions.
+        ``RetriableError``: it is about to; poll, and see what is left.
+        """
+        await self._within_timeout(self.begin_commit(offsets), "commit")
+
+    def commit_async(self, offsets: OffsetsLike | None = None) -> asyncio.Future[None]:
+        """The same without waiting. Commits are sent in the order they were asked for."""
+        driver = self._running()
+        future: asyncio.Future[None] = driver.create_future()
+        promise = self.begin_commit(offsets)
+        with self._guard:
+            promise.then(lambda settled: settle_future(future, settled))
+        driver.wake()
+        return future
+
+    def begin_commit(self, offsets: OffsetsLike | None) -> Promise[None]:
+        """What both are made of, for those who wait in their own way."""
+        asked = None if offsets is None else as_offsets(offsets)
+        with self._guard:
+            return self._machine.commit(asked, self._clock.monotonic_ms())
+
+    async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; ``None`` where that is nothing. Waits for undecided transactions."""
+        with self._guard:
+            promise = self._machine.committed(map(as_partition, partitions))
+        return await self._within_timeout(promise, "committed")
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is now, for ``producer.send_offsets``: a member that was replaced is refused with it."""
+        return self._machine.the_group("group_metadata").metadata()
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each partition was read: what ``commit`` would commit now."""
+        with self._guard:
+            return self._machine.positions()
+
+    def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The same, without what is known to be committed already."""
+        with self._guard:
+            return self._machine.the_group("unsettled").unsettled()
+
+    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """A transaction has committed these."""
+        with self._guard:
+            self._machine.settled(offsets)
+
+    def rewind(self) -> None:
+        """Read again from what was committed last: what came after it was not done."""
+        with self._guard:
+            self._machine.rewind()
+        self.wake()
+
+    @property
+    def commits_by_itself(self) -> bool:
+        return self._config.commits_by_itself
+
+    @property
+    def withdrawals(self) -> int:
+        """How often partitions were taken away. While it stays the same, what was read is still this member's."""
+        return 0 if self._machine.group is None else self._machine.group.withdrawals
+
     # Records
 
     async def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
@@ -156,24 +294,27 @@ class Consumer:
         ``max_records`` (``max_poll_records``). An empty list: there was none in time.
         """
         driver = self._running()
-        if not self._machine.assignment:
-            raise StateError("poll: no partition is assigned to this consumer, so there is nothing to wait for")
-        records = self.take(max_records)
-        if not records and timeout_ms != 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    while not records:
-                        with self._guard:
-                            readable = self._machine.readable()
-                        await driver.wait(readable)
-                        records = self.take(max_records)
+        self.require_partitions()
+        expires_ms = _NEVER if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        while True:
+            records = self.take(max_records)
+            callback = None if records else self.due()
+            if callback is not None:
+                await self._tell(callback)
+            elif records or not await self.wait(expires_ms):
+                break
         driver.wake()  # There is room now for more to be fetched.
         return records
 
     def take(self, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, if they are here already: ``poll`` without waiting, and without fetching more."""
         with self._guard:
-            return self._machine.take(self._config.max_poll_records if max_records is None else max_records)
+            group = self._machine.group
+            is_news = group is not None and group.visit(self._clock.monotonic_ms())
+            records = self._machine.take(self._config.max_poll_records if max_records is None else max_records)
+        if is_news:
+            self.wake()
+        return records
 
     def __aiter__(self) -> Consumer:
         return self
@@ -186,16 +327,115 @@ class Consumer:
                 raise StopAsyncIteration from None
             raise
 
-    async def close(self) -> None:
-        """Disconnect."""
-        if self._closed:
+    async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
+        """Commit, if the consumer commits by itself, tell the listener, leave the group, and disconnect.
+
+        A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is left.
+        """
+        if self._closing:
             return
-        self._closed = True
+        self._refuse_in_listener("close")
+        self._closing = True
+        try:
+            if self._driver is not None:
+                await self._leave("the consumer was closed", timeout_ms)
+        finally:
+            await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """End at once, as a process that is killed would."""
+        self._closing = self._closed = True
         with self._guard:
             self._machine.shut(self._clock.monotonic_ms())
         if self._driver is not None:
             self._driver.turn()
             await self._driver.close()
+
+    # What these are made of, for those who wait, and tell their listener, in their own way
+
+    def require_partitions(self) -> None:
+        self._refuse_in_listener("poll")
+        if not self._machine.assignment and not self._machine.is_subscribed:
+            raise StateError(
+                "poll: no partition is assigned to this consumer and no topic subscribed to, so nothing can come"
+            )
+
+    async def wait(self, expires_ms: float) -> bool:
+        """Wait until there are records, an error, or something to tell the listener. ``False``: not in time."""
+        driver = self._running()
+        timeout_ms = expires_ms - self._clock.monotonic_ms()
+        if timeout_ms <= 0:
+            return False
+        group = self._machine.group
+        with self._guard:
+            if group is not None:
+                group.attend(self._clock.monotonic_ms())
+            readable = self._machine.readable()
+        try:
+            await driver.wait(readable, timeout_ms=None if timeout_ms == _NEVER else timeout_ms)
+        except TimeoutError:
+            return False
+        finally:
+            with self._guard:
+                readable.fulfil(None)  # Nobody waits for it any more.
+                if group is not None:
+                    group.depart(self._clock.monotonic_ms())
+        return True
+
+    @property
+    def listener(self) -> object | None:
+        return self._listener
+
+    def due(self) -> Callback | None:
+        """What the listener has to be told now. Whoever gets it must tell it, and then say ``told``."""
+        with self._guard:
+            callback = None if self._machine.group is None else self._machine.group.due()
+        if callback is not None:
+            self._teller = _caller()
+        return callback
+
+    def told(self, callback: Callback) -> None:
+        """The listener was told."""
+        self._teller = None
+        with self._guard:
+            self._machine.the_group("told").told(callback, self._clock.monotonic_ms())
+        self.wake()
+
+    def begin_leaving(self, reason: str) -> Promise[None]:
+        """What ``unsubscribe`` and ``close`` begin with; then ``due`` has to be served until it is settled."""
+        self._refuse_in_listener("leave the group")
+        with self._guard:
+            promise = self._machine.leave(reason, self._clock.monotonic_ms())
+        self.wake()
+        return promise
+
+    async def _leave(self, reason: str, timeout_ms: float) -> None:
+        left = self.begin_leaving(reason)
+        expires_ms = self._clock.monotonic_ms() + timeout_ms
+        error: Exception | None = None
+        while not left.settled:
+            callback = self.due()
+            if callback is not None:
+                try:
+                    await self._tell(callback)
+                except Exception as raised:  # The group must be left all the same.
+                    error = raised
+            elif not await self.wait(expires_ms):
+                break
+        if error is not None:
+            raise error
+
+    async def _tell(self, callback: Callback) -> None:
+        try:
+            answer = told(self._listener, callback)
+            if inspect.isawaitable(answer):
+                await answer
+        finally:
+            self.told(callback)
+
+    def _refuse_in_listener(self, call: str) -> None:
+        if self._teller is not None and self._teller == _caller():
+            raise StateError(f"{call}: not from within a listener, which is called in the middle of it")
 
     # Inside
 
@@ -230,3 +470,22 @@ class Consumer:
             raise TimedOut(
                 ErrorCode.REQUEST_TIMED_OUT, f"{call}: no answer within default.api.timeout.ms ({timeout_ms} ms)"
             ) from None
+
+
+def settle_future(future: asyncio.Future[None] | Future[None], promise: Promise[None]) -> None:
+    if future.done():
+        return
+    if promise.error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(promise.error)
+
+
+def _caller() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return threading.get_ident()
+
+
+_NEVER: Final = float("inf")

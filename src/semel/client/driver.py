@@ -7,6 +7,7 @@ machine too there is a lock, the ``guard``, that is held whenever anybody does.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast
 from semel.client.frames import FrameReceiver
 from semel.client.machine.actions import Connect, Disconnect, Machine, Send
 from semel.client.machine.promise import Promise
+from semel.client.process import Process
 from semel.clock import Clock
 from semel.errors import DecodeError
 from semel.net.network import Network
@@ -52,9 +54,11 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = float("inf")
         self._closed = False
+        self._process = Process()
 
     def wake(self) -> None:
-        """Something was changed from outside: poll on the next turn of the loop."""
+        """Something was changed from outside: poll on the next turn of the loop. Raises after a fork."""
+        self._process.check("client")
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._call_soon(self._turn)
@@ -65,6 +69,7 @@ class Driver:
 
     async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
         """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
+        self._process.check("client")
         future: asyncio.Future[T] = self.create_future()
 
         def told(settled: Promise[T]) -> None:
@@ -147,6 +152,11 @@ class Driver:
             _, protocol = await self._network.connect(action.host, action.port, lambda: _Connection(self, number))
         except Exception as error:
             self._connecting.pop(number, None)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                with self._guard:
+                    self._machine.refused(
+                        f"{action.host}:{action.port}: {error.verify_message}. Look at ssl.truststore"
+                    )
             self._lost(number, str(error) or type(error).__name__)
             return
         connection = cast(_Connection, protocol)

@@ -6,11 +6,11 @@ A process that was forked has no such thread, whatever its memory says: use ther
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
+from semel.client.process import Process
 from semel.errors import StateError
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ _STOP_TIMEOUT_S: Final = 10.0
 class LoopThread:
     def __init__(self, name: str) -> None:
         self._name = name
-        self._process = _process
+        self._process = Process()
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
         self._stopped = False
@@ -29,11 +29,7 @@ class LoopThread:
 
     def check(self) -> None:
         """Raise if nobody would ever answer: after ``stop``, after a fork, or on this very thread."""
-        if self._process is not _process:
-            raise StateError(
-                f"this {self._name} was made before the process was forked, and its thread stayed behind: make one in "
-                "every process that uses one"
-            )
+        self._process.check(self._name)
         if self._stopped:
             raise StateError(f"the {self._name} is closed")
 
@@ -64,19 +60,6 @@ class LoopThread:
             self._loop.run_forever()
         finally:
             self._loop.close()
-
-
-# One object for each process: a fork gives the child another one.
-_process = object()
-
-
-def _forked() -> None:
-    global _process
-    _process = object()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

@@ -11,7 +11,11 @@ from semel.wire.records import Headers
 
 HeadersLike: TypeAlias = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 PartitionLike: TypeAlias = TopicPartition | tuple[str, int]
-OffsetsLike: TypeAlias = Mapping[PartitionLike, int | OffsetAndMetadata] | Mapping[TopicPartition, int]
+OffsetsLike: TypeAlias = (
+    Mapping[PartitionLike, int | OffsetAndMetadata]
+    | Mapping[TopicPartition, int]
+    | Mapping[TopicPartition, OffsetAndMetadata]
+)
 GroupLike: TypeAlias = str | GroupMetadata
 
 

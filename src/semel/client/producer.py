@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from semel import __version__
+from semel.client.consumed import Consumed, Consuming
 from semel.client.deliveries import Delivery, settle
 from semel.client.driver import Driver
 from semel.client.machine.partitioner import Partitioner
@@ -21,10 +22,11 @@ from semel.client.machine.transaction import Transaction
 from semel.client.machine.transaction_states import TransactionState
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, as_headers, as_offsets
 from semel.client.producer_config import ProducerConfig
+from semel.client.security.tls import network_for
 from semel.client.values import ProducerIdentity, RecordMetadata
 from semel.clock import Clock, SystemClock
-from semel.errors import AbortableError, ErrorCode, SemelError, StateError, TimedOut
-from semel.net.network import Network, SystemNetwork
+from semel.errors import ErrorCode, SemelError, StateError, TimedOut
+from semel.net.network import Network
 
 T = TypeVar("T")
 
@@ -59,7 +61,7 @@ class Producer:
         **settings: Any,
     ) -> None:
         self._config = ProducerConfig.load(settings)
-        self._network = network or SystemNetwork()
+        self._network = network or network_for(self._config.client.security)
         self._clock = clock or SystemClock()
         self._lock = guard
         self._guard = contextlib.nullcontext() if guard is None else guard
@@ -148,6 +150,18 @@ class Producer:
             )
         except TypeError as error:
             raise TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}") from None
+
+    def enqueue_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
+        """A whole batch in one: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
+        self._machine.add_batch(topic, partition, records, record_count, delivery, self._clock.monotonic_ms())
+
+    def metrics(self) -> dict[str, float]:
+        """What this producer has done since it was made, under Kafka's names: see docs/client.md.
+
+        print(producer.metrics()["record-error-total"])
+        """
+        with self._guard:
+            return self._machine.metrics()
 
     def wake(self) -> None:
         """Let the driver look at what was enqueued."""
@@ -261,36 +275,52 @@ class Producer:
         await self._within_max_block(promise, "abort")
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Producer]:
+    async def transaction(self, *, consumer: Consuming | None = None) -> AsyncIterator[Producer]:
         """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
 
-        A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and goes on.
+        With a ``consumer``, how far it has read is committed with the transaction, and after an abort it reads again
+        what it had read. A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and
+        goes on.
         """
-        self.begin()
+        consumed = self.begin_consuming(consumer)
         try:
             yield self
         except BaseException:
-            await self.abandon()
+            await self.abandon(consumed)
             raise
-        await self.commit_or_abandon()
+        await self.commit_or_abandon(consumed)
 
-    async def commit_or_abandon(self) -> None:
+    def begin_consuming(self, consumer: Consuming | None) -> Consumed | None:
+        """``begin``, and remember where the consumer stood."""
+        consumed = None if consumer is None else Consumed(consumer)
+        self.begin()
+        return consumed
+
+    async def commit_or_abandon(self, consumed: Consumed | None = None) -> None:
         """``commit``; if something had failed, ``abort`` and raise what it was."""
         try:
+            if consumed is not None:
+                offsets = consumed.to_send()
+                await self.send_offsets(offsets, consumed.group)
             await self.commit()
-        except AbortableError:
-            await self.abandon()
+        except BaseException:
+            await self.abandon(consumed)
             raise
+        if consumed is not None:
+            consumed.committed()
 
-    async def abandon(self) -> None:
+    async def abandon(self, consumed: Consumed | None = None) -> None:
         """``abort``, if there is something to abort. Raises nothing, because whoever calls it has an error to raise.
 
-        A transaction that cannot be aborted now is aborted by its coordinator, when its time is over.
+        A transaction that cannot be aborted now is aborted by its coordinator, when its time is over. One that is being
+        committed goes on, and its consumer stays where it is.
         """
         transaction = self._transaction("abandon")
         if transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
             with contextlib.suppress(SemelError):
                 await self.abort()
+        if consumed is not None and transaction.state is not TransactionState.COMMITTING:
+            consumed.aborted()
 
     # The end
 

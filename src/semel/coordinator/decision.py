@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-Response = TypeVar("Response")
+Response = TypeVar("Response", covariant=True)
 Record = TypeVar("Record")
 Effect = TypeVar("Effect")
 

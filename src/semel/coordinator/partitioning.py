@@ -5,6 +5,7 @@ The law: the number never changes for an id, here or in Kafka, or its state woul
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -13,6 +14,7 @@ _INT32: Final = 2**32
 _INT32_MIN: Final = -(2**31)
 
 
+@lru_cache(maxsize=4096)
 def partition_for(key: str, partitions: int) -> int:
     """The one of ``partitions`` that holds a transactional id or a group id."""
     hashed = java_hash(key)

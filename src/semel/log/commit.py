@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 DIRECT_FILES_MAX: Final = 2
 DIRECT_BYTES_MIN: Final = 128 * 1024  # per partition
 
+# Below this, a group is read for the journal on the loop: that takes microseconds, while a worker that reads has to ask
+# the loop for the interpreter after every file, and keeps it waiting each time.
+READ_AT_ONCE_BYTES_MAX: Final = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -156,24 +160,26 @@ class Committer:
             self._rest()
             return
         started_ms = self._monotonic_ms()
-        journal = self._journal_for(group)
+        size_bytes = sum([part.end - part.start for unsynced in group for part in unsynced.ranges])
+        self.statistics.bytes += size_bytes
+        journal = self._journal_for(group, size_bytes)
+        entries = _read_at_once(group) if journal is not None and size_bytes <= READ_AT_ONCE_BYTES_MAX else None
         self._worker.run(
-            lambda: self._make_durable(group, journal),
+            lambda: self._make_durable(group, journal, entries),
             lambda outcome: self._finished(group, outcome, started_ms),
         )
 
-    def _journal_for(self, group: list[Unsynced]) -> Journal | None:
-        if sum(len(unsynced.own_files) for unsynced in group) > DIRECT_FILES_MAX:
+    def _journal_for(self, group: list[Unsynced], size_bytes: int) -> Journal | None:
+        if sum([len(unsynced.own_files) for unsynced in group]) > DIRECT_FILES_MAX:
             return self._journal
-        size_bytes = sum(part.end - part.start for unsynced in group for part in unsynced.ranges)
         return self._journal if size_bytes < self._direct_bytes_min * len(group) else None
 
-    def _make_durable(self, group: list[Unsynced], journal: Journal | None) -> _Outcome:
+    def _make_durable(self, group: list[Unsynced], journal: Journal | None, entries: list[Entry] | None) -> _Outcome:
         """On the worker. Touches files only; what it found out is acted on by ``_finished``, on the loop."""
         outcome = _Outcome()
         if journal is not None:
             try:
-                journal.append([entry for unsynced in group for entry in _entries(unsynced)])
+                journal.append(_entries(group) if entries is None else entries)
                 outcome.syncs += 1
                 return outcome
             except OSError as error:
@@ -198,7 +204,6 @@ class Committer:
         statistics.groups += 1
         statistics.partitions += len(group)
         statistics.syncs += outcome.syncs
-        statistics.bytes += sum(part.end - part.start for unsynced in group for part in unsynced.ranges)
         statistics.seconds += seconds
         if statistics.observe is not None:
             statistics.observe(seconds)
@@ -240,9 +245,22 @@ class _Outcome:
     failed: dict[CommittedLog, OSError] = field(default_factory=dict)
 
 
-def _entries(unsynced: Unsynced) -> list[Entry]:
-    topic_id, partition = unsynced.log.topic_id, unsynced.log.partition
+def _read_at_once(group: list[Unsynced]) -> list[Entry] | None:
+    try:
+        return _entries(group)
+    except OSError:
+        return None  # The worker will find the same, and knows what to do about it.
+
+
+def _entries(group: list[Unsynced]) -> list[Entry]:
     return [
-        Entry(Kind.DATA, topic_id, partition, part.base_offset, part.file.read(part.start, part.end - part.start))
+        Entry(
+            Kind.DATA,
+            unsynced.log.topic_id,
+            unsynced.log.partition,
+            part.base_offset,
+            part.file.read(part.start, part.end - part.start),
+        )
+        for unsynced in group
         for part in unsynced.ranges
     ]

@@ -84,9 +84,11 @@ class Journal:
                 parts += (struct.pack(">II", _MAGIC, crc), rest, payload)
                 size += _HEADER.size + len(payload)
             file = self._files[self._active]
-            self._zero_ahead(file, self._position + size)
-            file.write_many(self._position, parts)
-            file.sync()
+            if self._zero_ahead(file, self._position + size):
+                file.write_many(self._position, parts)
+                file.sync()  # The zeros too, or the syncs after this one would find the file system busy with them.
+            else:
+                file.write_many(self._position, parts, sync=True)
             self._position += size
 
     def switch(self) -> None:
@@ -114,13 +116,15 @@ class Journal:
         for file in self._files:
             file.close()
 
-    def _zero_ahead(self, file: File, end: int) -> None:
+    def _zero_ahead(self, file: File, end: int) -> bool:
+        """Whether that was necessary."""
         zeroed_to = self._zeroed_to[self._active]
         if end <= zeroed_to:
-            return
+            return False
         ahead = min(max(_ZEROED_AHEAD_MIN, end), _ZEROED_AHEAD_MAX)
         file.write(end, bytes(ahead))
         self._zeroed_to[self._active] = end + ahead
+        return True
 
 
 def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:

@@ -129,6 +129,7 @@ class PartitionLog:
         self.appended_bytes = 0
         self.on_durable: Callable[[PartitionLog], None] = _nobody
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, where acknowledged means synced
+        self._is_unawaited = False  # whether the last of what was written is left for the next sync
         self._disk = disk
         self._last_stable_offset = self._compute_last_stable_offset()
         # Above the recovery point, perhaps only the journal is synced.
@@ -167,12 +168,19 @@ class PartitionLog:
     # Append
 
     def append(
-        self, records: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT, require_zero_first: bool = False
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        require_zero_first: bool = False,
+        awaited: bool = True,
     ) -> Appended:
         """Write one batch, or recognise it as one that is already there. Raises ``KafkaError``.
 
         The buffer is patched in place (offset, leader epoch). It is on disk, and may be acknowledged, once
-        ``high_watermark`` has passed the last offset.
+        ``high_watermark`` has passed the last offset. What is not ``awaited`` is synced with what is written next, or
+        by ``sync_unawaited``.
         """
         if self.offline is not None:
             raise self._is_offline()
@@ -195,7 +203,7 @@ class PartitionLog:
         patch_offset_and_epoch(records, 0, base_offset, leader_epoch)
         header = header.placed(base_offset, leader_epoch)
         self._write(records, header, now_ms)
-        self._wrote()
+        self._wrote(awaited)
         return Appended(base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
 
     def append_marker(
@@ -223,17 +231,25 @@ class PartitionLog:
             base_offset=self.log_end_offset,
             partition_leader_epoch=self.leader_epoch,
         )
-        header = parse_header(batch)
-        self._write(memoryview(batch), header, now_ms)
+        header = BatchHeader.read(batch)
+        self._write(memoryview(batch), header, now_ms, marker)
         self._wrote()
         return Appended(header.base_offset, header.last_offset, None, self.log_start_offset, False)
 
-    def _wrote(self) -> None:
-        if self.on_write is not None:
-            self.on_write(self)
-        else:
+    def _wrote(self, awaited: bool = True) -> None:
+        if self.on_write is None:
             self.durable_offset = self.log_end_offset
             self.on_durable(self)
+        else:
+            self._is_unawaited = not awaited
+            if awaited:
+                self.on_write(self)
+
+    def sync_unawaited(self) -> None:
+        """Somebody waits for the log end: what was written without a sync gets one."""
+        if self._is_unawaited and self.on_write is not None:
+            self._is_unawaited = False
+            self.on_write(self)
 
     def _admit(self, records: memoryview, now_ms: int) -> tuple[memoryview, BatchHeader]:
         if self._takes_batches_as_they_are and len(records) >= HEADER_SIZE and records[MAGIC_POSITION] == MAGIC_V2:
@@ -250,7 +266,9 @@ class PartitionLog:
                 continue
             self._write(batches[position : position + header.size_bytes], header, now_ms)
 
-    def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    def _write(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
+    ) -> None:
         config = self._config
         segment = self.segments.active
         if not segment.takes(header, config, age_max_ms=self._segment_age_max_ms, now_ms=now_ms):
@@ -262,15 +280,17 @@ class PartitionLog:
             self._undo_write(segment, size_before, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
         self.appended_bytes += len(batch)
-        self._replay(batch, header, now_ms)
+        self._replay(batch, header, now_ms, marker)
 
-    def _replay(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    def _replay(self, batch: memoryview, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
+        """``marker``: the one in the batch, where that is known already."""
         if header.partition_leader_epoch != self.epochs.latest and self.epochs.assign(
             header.partition_leader_epoch, header.base_offset
         ):
             self._epochs_changed = True
         if header.producer_id >= 0:
-            marker = parse_marker(batch) if header.is_control else None
+            if marker is None and header.is_control:
+                marker = parse_marker(batch)
             note_producer(self.producers, self.segments.active, header, marker, now_ms=now_ms)
         self.log_end_offset = header.base_offset + header.last_offset_delta + 1
 

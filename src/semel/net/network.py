@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,7 +46,10 @@ class SystemListener:
 
 
 class SystemNetwork:
-    """TCP, without Nagle's delay: a request is worth its own packet."""
+    """TCP, without Nagle's delay: a request is worth its own packet. ``tls`` is for connecting."""
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
 
     async def listen(self, host: str, port: int, factory: ProtocolFactory) -> SystemListener:
         loop = asyncio.get_running_loop()
@@ -55,7 +59,10 @@ class SystemNetwork:
         self, host: str, port: int, factory: ProtocolFactory
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         loop = asyncio.get_running_loop()
-        transport, protocol = await loop.create_connection(factory, host, port)
+        if self._tls is None:
+            transport, protocol = await loop.create_connection(factory, host, port)
+        else:
+            transport, protocol = await loop.create_connection(factory, host, port, ssl=self._tls, server_hostname=host)
         connection = transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

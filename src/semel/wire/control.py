@@ -19,7 +19,7 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.types import Buffer
-from semel.wire.records import NO_LEADER_EPOCH, Record, build_batch, iterate_records, parse_header
+from semel.wire.records import NO_LEADER_EPOCH, build_single, iterate_records, parse_header
 
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
@@ -55,8 +55,10 @@ def build_marker_batch(
 ) -> bytes:
     """The batch that ends a producer's transaction on a partition. It has no sequence: markers are not deduplicated."""
     key, value = encode_marker(marker)
-    return build_batch(
-        (Record(base_offset, timestamp, key, value),),
+    return build_single(
+        key,
+        value,
+        timestamp=timestamp,
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
         producer_id=producer_id,

@@ -6,7 +6,7 @@ and nothing asks at run time which type comes next. Laws that it keeps for every
 - a length is compared with the bytes that are left before anything of that length is made;
 - an array's count is compared with the bytes its elements need at least, so memory is bounded by the input;
 - the only exception is ``DecodeError``;
-- every byte is consumed: what trails is an error.
+- every byte is consumed: what trails is an error, unless the decoder was compiled ``open_ended``.
 
 There is no recursion: a struct can only contain structs that were declared before it.
 """
@@ -44,14 +44,18 @@ Decoder = Callable[..., Any]
 TOO_LONG: Final = f"a string has at most {STRING_SIZE_BYTES_MAX} bytes"
 
 
-def compile_decoder(message_class: type[object], version: int) -> Decoder:
-    """``decode(buffer, position=0) -> message``; everything from ``position`` to the end belongs to the message."""
-    return _DecoderSource(message_class, version).compile()
+def compile_decoder(message_class: type[object], version: int, *, open_ended: bool = False) -> Decoder:
+    """``decode(buffer, position=0) -> message``; everything from ``position`` to the end belongs to the message.
+
+    ``open_ended`` passes over what trails: the message may be of a newer version, which added fields at its end.
+    """
+    return _DecoderSource(message_class, version, open_ended).compile()
 
 
 class _DecoderSource:
-    def __init__(self, message_class: type[object], version: int) -> None:
+    def __init__(self, message_class: type[object], version: int, open_ended: bool) -> None:
         self._message_class = message_class
+        self._open_ended = open_ended
         self._title = f"decode {message_class.__name__} v{version}"
         self._version = version
         self._flexible = versions_of(message_class).flexible_in(version)
@@ -76,7 +80,8 @@ class _DecoderSource:
             with source.block("try"):
                 source.line(f"message = {self._struct(self._message_class, '')}")
             source.line("except malformed as error: raise refuse(p, error) from None")
-            source.line("if p != end: raise refuse(p, f'the message is over and {end - p} bytes are left')")
+            if not self._open_ended:
+                source.line("if p != end: raise refuse(p, f'the message is over and {end - p} bytes are left')")
             source.line("return message")
         decoder: Decoder = source.function("decode", self._title)
         return decoder

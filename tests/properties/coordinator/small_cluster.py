@@ -17,7 +17,7 @@ replaced decides nothing any more. ``check_quiet`` adds that nothing stays open 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -91,7 +91,7 @@ class Cluster:
         if not scope.first_epoch:
             return world
         (created,) = self._decide(None, 0, "init").records
-        return world._replace(committed=replace(created, producer_epoch=scope.first_epoch))
+        return world._replace(committed=created._replace(producer_epoch=scope.first_epoch))
 
     def moves(self, world: World) -> Moves:
         """What happens by itself, sooner or later: messages arrive, records are committed."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -165,7 +164,7 @@ class Sequence:
         assert self.state() == state, "Kafka reads what we write"
         read = decode(key, bytes.fromhex(theirs))
         assert isinstance(read, Transaction)
-        assert replace(read, last_producer_epoch=before.last_producer_epoch) == before, "we read what Kafka writes"
+        assert read._replace(last_producer_epoch=before.last_producer_epoch) == before, "we read what Kafka writes"
         # One more tagged field, if there is a last epoch to tell of that Kafka forgets.
         assert len(ours) - len(theirs) // 2 == (0 if read == before else 5)
 

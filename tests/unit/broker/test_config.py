@@ -35,7 +35,12 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "fetch.max.bytes": ("57671680", False),
     "group.consumer.assignors": ("uniform,range", False),
     "group.consumer.heartbeat.interval.ms": ("5000", False),
+    "group.consumer.max.heartbeat.interval.ms": ("15000", False),
+    "group.consumer.max.session.timeout.ms": ("60000", False),
     "group.consumer.max.size": ("2147483647", False),
+    "group.consumer.migration.policy": ("bidirectional", False),
+    "group.consumer.min.heartbeat.interval.ms": ("5000", False),
+    "group.consumer.min.session.timeout.ms": ("45000", False),
     "group.consumer.session.timeout.ms": ("45000", False),
     "group.initial.rebalance.delay.ms": ("3000", False),
     "group.max.session.timeout.ms": ("1800000", False),
@@ -96,7 +101,7 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "unclean.leader.election.enable": ("false", True),
 }
 
-OUR_OWN = {"flush", "max.partitions", "transaction.version"}
+OUR_OWN = {"flush", "group.version", "max.partitions", "transaction.version"}
 OTHER_DEFAULT = {"log.dirs", "max.connections", "max.connections.per.ip", "node.id", "queued.max.request.bytes"}
 
 
@@ -148,6 +153,8 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("log.cleaner.min.compaction.lag.ms=5\nlog.cleaner.max.compaction.lag.ms=4", "is larger than"),
         ("group.min.session.timeout.ms=2000000", "no member could join"),
         ("group.consumer.heartbeat.interval.ms=45000", "must be smaller"),
+        ("group.consumer.session.timeout.ms=10000", "group.consumer.min.session.timeout.ms (45000)"),
+        ("group.consumer.heartbeat.interval.ms=20000", "group.consumer.max.heartbeat.interval.ms (15000)"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_says_what_to_do(text: str, said: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.shard_loading import ShardLoading
+from semel.broker.shard_loading import LoadingLine, ShardLoading
 from semel.broker.shards import ProducerIdentity, ShardRuntime
 from semel.errors import ErrorCode
 from semel.wire.control import EndTransactionMarker
@@ -65,6 +65,36 @@ def test_a_long_log_is_loaded_in_slices_between_which_others_get_their_turn() ->
         scene.wait(0)
     assert turns > 5
     assert loaded.shard.history == scene.shard.history
+
+
+def test_shards_that_are_loaded_together_take_one_slice_per_turn_and_the_first_is_ready_first() -> None:
+    scene = Scene()
+    for number in range(20):
+        scene.note("a", number)
+    scene.wait()
+    line = LoadingLine(scene.loop)
+    first, second, third = (load(scene, slice_ms=0, read_bytes=100, line=line) for _ in range(3))
+    while first.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert second.shard.history == third.shard.history == []
+        scene.wait(0)
+    while second.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert third.shard.history == []
+        scene.wait(0)
+    scene.wait()
+    assert third.refusal is None
+    assert first.shard.history == second.shard.history == third.shard.history == scene.shard.history
+
+
+def test_a_shard_that_is_lost_in_line_does_not_hold_up_the_others() -> None:
+    scene = Scene()
+    for number in range(20):
+        scene.note("a", number)
+    scene.wait()
+    line = LoadingLine(scene.loop)
+    first, second = (load(scene, slice_ms=0, read_bytes=100, line=line) for _ in range(2))
+    first.unload()
+    scene.wait()
+    assert (first.refusal, second.refusal) == (ErrorCode.NOT_COORDINATOR, None)
 
 
 def test_scenario_37_a_log_that_is_corrupt_gives_no_shard_rather_than_half_of_one(

@@ -598,9 +598,9 @@ def test_the_protocol_that_is_offered_is_a_setting(level: int) -> None:
         answer = client.call(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("raw", "1"))
         assert answer.finalized_features_epoch >= 0
         finalized = {f.name: (f.min_version_level, f.max_version_level) for f in answer.finalized_features}
-        assert finalized == ({"transaction.version": (level, level)} if level else {})
+        assert finalized.get("transaction.version") == ((level, level) if level else None)
         supported = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
-        assert supported == {"transaction.version": (0, 2)}
+        assert supported["transaction.version"] == (0, 2)
         older = client.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("raw", "1"))
         assert older.supported_features == [], "older clients take a range from 0 for an error"
         topic = client.create_topic("t")

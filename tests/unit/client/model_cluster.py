@@ -35,6 +35,11 @@ from semel.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from semel.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
@@ -147,6 +152,8 @@ class ModelCluster:
         self.transaction_version = transaction_version
         self.transactions = ModelTransactions()
         self.coordinator_id = 1
+        self.replica_nearby: int | None = None
+        """Where readers are sent that say in which rack they stand."""
         self.next_producer_id = 1
         self.versions = {
             api.key: (api.min_version, api.max_version) for api in APIS.values() if api.key is not ApiKey.METADATA
@@ -381,19 +388,23 @@ class ModelCluster:
         for topic in request.message.topics:
             name = names.get(topic.topic_id, "") if request.version >= 13 else topic.topic
             answers = [
-                self._fetched(request, TopicPartition(name, asked.partition), asked.fetch_offset)
-                for asked in topic.partitions
+                self._fetched(request, TopicPartition(name, asked.partition), asked) for asked in topic.partitions
             ]
             response.responses.append(FetchableTopicResponse(name, topic.topic_id, answers))
         return response
 
-    def _fetched(self, request: Any, topic_partition: TopicPartition, offset: int) -> PartitionData:
-        index = topic_partition.partition
+    def _fetched(self, request: Any, topic_partition: TopicPartition, asked: Any) -> PartitionData:
+        index, offset = topic_partition.partition, asked.fetch_offset
         log = self.logs.get(topic_partition)
         if log is None:
             return PartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.leaders[topic_partition] != request.node_id:
             return PartitionData(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != self.leader_epochs[topic_partition]:
+            is_older = asked.current_leader_epoch < self.leader_epochs[topic_partition]
+            return PartitionData(index, ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if request.message.rack_id and self.replica_nearby is not None:
+            return PartitionData(index, high_watermark=0, preferred_read_replica=self.replica_nearby, records=b"")
         end = parse_header(log.batches[-1]).next_offset if log.batches else 0
         if log.refuse_with:
             return PartitionData(index, log.refuse_with.pop(0))
@@ -415,6 +426,24 @@ class ModelCluster:
             aborted_transactions=list(log.aborted) if committed_only else None,
             records=b"".join(served),
         )
+
+    def _offset_for_leader_epoch(self, request: Any) -> OffsetForLeaderEpochResponse:
+        topics = []
+        for topic in request.message.topics:
+            answers = []
+            for asked in topic.partitions:
+                headers = [parse_header(batch) for batch in self.log(topic.topic, asked.partition).batches]
+                older = [header for header in headers if header.partition_leader_epoch <= asked.leader_epoch]
+                answers.append(
+                    EpochEndOffset(
+                        ErrorCode.NONE,
+                        asked.partition,
+                        older[-1].partition_leader_epoch if older else -1,
+                        older[-1].next_offset if older else -1,
+                    )
+                )
+            topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
+        return OffsetForLeaderEpochResponse(topics=topics)
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
         topics = []

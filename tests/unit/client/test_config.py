@@ -42,6 +42,42 @@ def test_the_defaults_of_a_consumer_are_those_of_kafka_4() -> None:
     assert config.auto_offset_reset is OffsetReset.LATEST
     assert (config.fetch_min_bytes, config.fetch_max_wait_ms, config.fetch_max_bytes) == (1, 500, 52_428_800)
     assert (config.max_partition_fetch_bytes, config.max_poll_records, config.check_crcs) == (1_048_576, 500, True)
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.max_poll_interval_ms) == (
+        45_000,
+        3_000,
+        300_000,
+    )
+    assert (config.enable_auto_commit, config.auto_commit_interval_ms, config.commits_by_itself) == (True, 5_000, False)
+    assert config.partition_assignment_strategy == ("range", "cooperative-sticky")
+    assert (config.group_protocol, config.group_id, config.group_instance_id) == ("classic", None, None)
+
+
+@pytest.mark.parametrize("heartbeat_ms", [6_000, 6_001])
+def test_a_heartbeat_interval_that_is_not_below_the_session_timeout_is_refused(heartbeat_ms: int) -> None:
+    rule = rf"heartbeat\.interval\.ms \({heartbeat_ms}\) must be less than session\.timeout\.ms \(6000\)"
+    with pytest.raises(SettingError, match=rule):
+        ConsumerConfig.load({**SERVERS, "heartbeat_interval_ms": heartbeat_ms, "session_timeout_ms": 6_000})
+
+
+@pytest.mark.parametrize("name", ["session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"])
+def test_what_the_broker_decides_cannot_be_set_with_the_consumer_protocol(name: str) -> None:
+    with pytest.raises(SettingError, match=r"together with group\.protocol=consumer"):
+        ConsumerConfig.load({**SERVERS, "group_protocol": "consumer", name: "range" if "strategy" in name else 5_000})
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"group_id": ""}, "group.id is empty"),
+        ({"group_instance_id": ""}, "group.instance.id is empty"),
+        ({"group_remote_assignor": "range"}, "group.remote.assignor needs group.protocol=consumer"),
+        ({"partition_assignment_strategy": ""}, "names no assignor"),
+        ({"group_protocol": "modern"}, "the value must be one of classic, consumer"),
+    ],
+)
+def test_settings_of_groups_that_make_no_sense_are_refused(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(reason)):
+        ConsumerConfig.load({**SERVERS, **settings})
 
 
 @pytest.mark.parametrize("servers", ["one:9092,two:9093", ["one:9092", "two:9093"], ("one:9092", " two:9093 ")])

@@ -324,3 +324,16 @@ def test_a_reader_is_woken_when_there_is_something_to_read() -> None:
     consumer.fill(0, b"a")
     consumer.world.turn()
     assert promise.settled
+
+
+def test_a_partition_that_comes_back_is_not_given_what_was_fetched_for_it_before() -> None:
+    consumer = Consuming(auto_offset_reset="earliest")
+    consumer.cluster.log("orders").batches.append(
+        build_batch([Record(index, 7, None, b"%d" % index) for index in range(3)], base_offset=0)
+    )
+    consumer.cluster.log("orders").values += [b"0", b"1", b"2"]
+    consumer.assign(ORDERS_0)
+    assert consumer.take(1) == [(0, 0, b"0")]
+    consumer.machine.assign((), consumer.world.now_ms)
+    consumer.assign(ORDERS_0)
+    assert consumer.take() == [(0, 0, b"0"), (0, 1, b"1"), (0, 2, b"2")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.client.admin.config import AdminConfig
 from semel.client.config import CLIENT_SETTINGS
 from semel.client.consumer_config import ConsumerConfig
 from semel.client.producer_config import ProducerConfig
@@ -15,9 +16,10 @@ from semel.settings import Setting, declared_in
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 
 TABLES = {
-    "Of both": list(CLIENT_SETTINGS),
+    "Of all": list(CLIENT_SETTINGS),
     "Of a producer": declared_in(ProducerConfig),
     "Of a consumer": declared_in(ConsumerConfig),
+    "Of an admin client": declared_in(AdminConfig),
 }
 
 

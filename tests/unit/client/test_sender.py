@@ -297,6 +297,26 @@ def test_unresolved_sequences_bump_the_epoch() -> None:
     assert producer.offsets[b"b"] == len(producer.cluster.log("orders").values) - 1
 
 
+def test_what_was_numbered_behind_a_record_that_timed_out_cannot_be_written_without_it() -> None:
+    """Found by the simulation. It is in doubt, too, so it is not numbered anew; what comes later is, and goes on."""
+    producer = warmed_up(delivery_timeout_ms=3_000, request_timeout_ms=2_000)
+    producer.send(b"a")
+    producer.advance(1_000)
+    producer.send(b"b")
+    producer.world.drop_connection(producer.world.waiting(ApiKey.PRODUCE)[0].connection)
+    producer.advance(2_000)
+    assert isinstance(producer.errors[b"a"], TimedOut)
+    producer.world.drop_connection(producer.world.waiting(ApiKey.PRODUCE)[0].connection)
+    producer.world.release()
+    producer.advance(900)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(producer.errors[b"b"])
+    assert "may have been written" in str(producer.errors[b"b"])
+    producer.send(b"c")
+    producer.advance(1_000)
+    assert producer.cluster.log("orders").values == [b"first", b"c"]
+    assert numbers_of(producer.world.requests(ApiKey.PRODUCE)[-1]) == (1, 1, 0)
+
+
 def test_an_acknowledgement_that_comes_after_all_resolves_the_sequences() -> None:
     producer = warmed_up(delivery_timeout_ms=3_000, request_timeout_ms=2_000)
     producer.send(b"a")

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.errors import StorageError
+from semel.log import disk as disk_module
 from semel.log.disk import Disk, SystemDisk, read_file, replace_file
 from semel.testing.disk import VirtualDisk
 
@@ -44,6 +45,23 @@ def test_many_buffers_are_written_as_one_after_the_other(place: Place) -> None:
     file = disk.open(f"{root}/a", create=True)
     file.write_many(2, [bytes([number % 256]) * 3 for number in range(3000)])
     assert file.read(0, 20_000) == b"\0\0" + b"".join(bytes([number % 256]) * 3 for number in range(3000))
+
+
+def test_what_is_written_and_synced_at_once_is_read_back_however_many_buffers_it_is(place: Place) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    file.write_many(2, [b"ab", bytearray(b"c")], sync=True)
+    file.write_many(5, [bytes([number % 256]) for number in range(3000)], sync=True)
+    assert file.read(0, 20_000) == b"\0\0abc" + bytes(number % 256 for number in range(3000))
+
+
+def test_a_file_system_that_cannot_write_and_sync_in_one_call_does_it_in_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "_RWF_DSYNC", 0x4000_0000)  # A flag that no kernel knows is refused like one.
+    file = SystemDisk().open(f"{tmp_path}/a", create=True)
+    file.write_many(0, [b"ab", b"c"], sync=True)
+    assert file.read(0, 10) == b"abc"
 
 
 def test_a_write_past_the_end_leaves_zeros_between(place: Place) -> None:

@@ -2,6 +2,9 @@
 
 Up to version 3 a client adds partitions to its transaction, all of them or none. From version 4 on a broker asks, for
 many transactions at once, to add partitions or only to verify that they were added.
+
+What a client adds here is what it writes to next. Where this broker leads the partition too, its gate hears the
+coordinator's word at once, and the first batch needs no verification.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from typing import Final
 
 from semel.broker.node import Node
 from semel.broker.request import Request
+from semel.broker.transaction_gate import ProducerIdentity, TransactionGate
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.older_versions import error_for_version
 from semel.coordinator.transaction.results import AddPartitionsResult
@@ -83,6 +87,10 @@ def _add(
         gathering.put(number, _results(transaction.topics, errors))
         return
 
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    gates = [] if version >= BATCHES_SINCE else _gates(node, partitions)
+    askings = [gate.ask(producer.producer_id) for gate in gates]
+
     def decide(shard: TransactionShard) -> TransactionDecision[AddPartitionsResult]:
         return shard.add_partitions(
             transaction.transactional_id,
@@ -97,11 +105,19 @@ def _add(
     def respond(result: AddPartitionsResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode):
             result = AddPartitionsResult(result)
+        for gate, asking in zip(gates, askings, strict=True):
+            gate.answered(asking, transaction.transactional_id, producer, admitted=result.error is ErrorCode.NONE)
         common = error_for_version(result.error, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         errors = {partition: result.errors.get(partition, common) for partition in partitions}
         gathering.put(number, _results(transaction.topics, errors))
 
     node.coordinators.transactions.run(transaction.transactional_id, decide, respond, moves=True)
+
+
+def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:
+    """Of those that are led here."""
+    led = (node.partitions.get(*partition) for partition in partitions)
+    return [partition.gate for partition in led if partition is not None]
 
 
 def _why_not(node: Node, version: int, partition: TopicPartition) -> ErrorCode:

@@ -8,8 +8,8 @@ from semel.broker.request import Request
 from semel.errors import ErrorCode
 from semel.metadata.alter_configs import Alteration, ConfigResult, Resource
 from semel.metadata.alter_configs import incremental_alter_configs as decide
+from semel.wire.messages.alter_configs import AlterConfigsResourceResponse
 from semel.wire.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -6,8 +6,10 @@ from typing import Final
 
 from semel.broker.node import Node
 from semel.broker.request import Request
-from semel.coordinator.group.offsets import GroupDecision, OffsetShard
+from semel.broker.shard_memory import moment
+from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.results import CommitResult, OffsetToCommit
+from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.metadata.image import Topic
 from semel.wire.messages.offset_commit import (
@@ -41,16 +43,16 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
     if not offsets:
         return response
 
-    def decide(shard: OffsetShard) -> GroupDecision[CommitResult]:
-        return shard.commit(
+    def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
+        return shard.commit_offsets(
             message.group_id,
-            _or_none(message.generation_id_or_member_epoch),
+            _generation(message.generation_id_or_member_epoch),
             message.member_id,
             message.group_instance_id,
             offsets,
             retention_ms=_or_none(message.retention_time_ms),
             api_version=request.version,
-            now_ms=node.clock.now_ms(),
+            moment=moment(node.clock),
         )
 
     def respond(result: CommitResult | ErrorCode) -> None:
@@ -80,6 +82,11 @@ def _offset(topic: Topic, partition: OffsetCommitRequestPartition) -> OffsetToCo
         partition.committed_metadata,
         topic.id,
     )
+
+
+def _generation(number: int) -> int | None:
+    """Of a member; anything negative comes from who is none."""
+    return None if number < 0 else number
 
 
 def _or_none(number: int) -> int | None:

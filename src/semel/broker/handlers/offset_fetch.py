@@ -49,10 +49,10 @@ def offset_fetch(node: Node, request: Request, message: OffsetFetchRequest) -> N
 
     def fetch(number: int, group: OffsetFetchRequestGroup) -> None:
         names = _names(node, group, request.version)
-        wanted = None if group.topics is None else _wanted(group.topics, names)
+        wanted = None if group.topics is None else _wanted(node, group.topics, names)
         node.coordinators.groups.run(
             group.group_id,
-            lambda shard: shard.fetch(
+            lambda shard: shard.offsets.fetch(
                 group.group_id,
                 wanted,
                 require_stable=message.require_stable,
@@ -85,9 +85,11 @@ def _names(node: Node, group: OffsetFetchRequestGroup, version: int) -> list[str
     return [known[topic.topic_id].name if topic.topic_id in known else None for topic in topics]
 
 
-def _wanted(topics: list[OffsetFetchRequestTopics], names: list[str | None]) -> list[PartitionToFetch]:
+def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[str | None]) -> list[PartitionToFetch]:
+    """With the id that a topic has now: what was committed for a former one of its name is no offset of it."""
+    known = node.image.topics
     return [
-        PartitionToFetch(name, index, None if topic.topic_id == ZERO_UUID else topic.topic_id)
+        PartitionToFetch(name, index, known[name].id if name in known else None)
         for topic, name in zip(topics, names, strict=True)
         if name is not None
         for index in topic.partition_indexes

@@ -13,8 +13,9 @@ from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.broker.transaction_admission import Refusals, admit, error_for_client
 from semel.broker.transaction_gate import ProducerIdentity
-from semel.coordinator.group.offsets import GroupDecision, OffsetShard
+from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.results import CommitResult, OffsetToCommit
+from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.metadata.image import Topic
 from semel.wire.messages.txn_offset_commit import (
@@ -70,10 +71,10 @@ def _commit(
     groups = node.coordinators.groups
     runtime = groups.runtime(groups.partition_for(message.group_id))
 
-    def decide(shard: OffsetShard) -> GroupDecision[CommitResult]:
-        return shard.commit_transactional(
+    def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
+        return shard.offsets.commit_transactional(
             message.group_id,
-            _or_none(message.generation_id),
+            None if message.generation_id < 0 else message.generation_id,
             message.member_id,
             message.group_instance_id,
             offsets,

@@ -6,7 +6,8 @@ of a clock that never goes back.
 
     producer      Producer's decisions, put together from the rest
     consumer      Consumer's decisions
-    connections   which broker can be asked now; requests and their answers; reconnecting
+    admin         Admin's decisions: what to ask whom, when to ask again, and when to believe it
+    connections   which broker can be asked now; requests and their answers; reconnecting; traffic: counted
     metadata      who leads which partition
     accumulator   records become batches; sender: batches become requests, and are sent until they are settled
     sequences     the numbers that make a batch unique

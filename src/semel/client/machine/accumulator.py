@@ -76,6 +76,16 @@ class Accumulator:
         self.active[queue] = None
         return True
 
+    def append_built(
+        self, queue: PartitionQueue, records: bytes, record_count: int, delivery: Delivery, now_ms: float
+    ) -> None:
+        """Put a batch behind those that wait. What was being collected before it is full now."""
+        batch = ProducerBatch.built(queue.topic_partition, records, record_count, delivery, now_ms)
+        queue.open = None
+        queue.waiting.append(batch)
+        self.buffered_bytes += batch.size_bytes
+        self.active[queue] = None
+
     def served(self, queue: PartitionQueue) -> None:
         """Its turn is over: the others come first now."""
         del self.active[queue]

@@ -43,5 +43,8 @@ class Machine(Protocol):
 
     def disconnected(self, connection: int, reason: str, now_ms: float) -> None: ...
 
+    def refused(self, reason: str) -> None:
+        """A broker's certificate is not trusted: connecting again changes nothing."""
+
     def next_deadline_ms(self) -> float:
         """When to poll again at the latest; infinity if only an event can change anything."""

@@ -88,6 +88,17 @@ class ProducerBatch:
         self.flushes: list[Flush] = []
         self.builder = builder
 
+    @classmethod
+    def built(
+        cls, topic_partition: TopicPartition, records: bytes, count: int, delivery: Delivery, created_ms: float
+    ) -> ProducerBatch:
+        """A batch whose records were put together elsewhere; one delivery stands for all of them."""
+        batch = cls(topic_partition, None, created_ms)
+        batch.records, batch.size_bytes, batch.record_count = records, len(records), count
+        batch.deliveries.append(delivery)
+        batch.timestamps.append(parse_header(records).max_timestamp)
+        return batch
+
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, delivery: Delivery
     ) -> bool:

@@ -28,6 +28,8 @@ class Call:
     version_min: int | None = None
     version_max: int | None = None
     wants_answer: bool = True
+    timeout_ms: int | None = None
+    """How long it may go unanswered, if that is not request.timeout.ms."""
 
 
 class InFlight(NamedTuple):
@@ -38,3 +40,4 @@ class InFlight(NamedTuple):
     api: Api
     version: int
     deadline_ms: float
+    sent_ms: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -29,6 +29,7 @@ class TopicView:
     topic_id: UUID = ZERO_UUID
     partitions: tuple[PartitionView, ...] = ()
     error: ErrorCode = ErrorCode.NONE
+    is_internal: bool = False
 
     @property
     def available(self) -> tuple[int, ...]:
@@ -42,6 +43,7 @@ class ClusterView:
     brokers: Mapping[int, Address] = field(default_factory=dict)
     topics: Mapping[str, TopicView] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    controller: int | None = None
 
     def leader(self, topic_partition: TopicPartition) -> int | None:
         partition = self.partition(topic_partition)
@@ -64,7 +66,7 @@ class ClusterView:
         for answer in response.topics:
             if answer.name is not None:
                 topics[answer.name] = _topic(answer, topics.get(answer.name))
-        return _view(brokers, topics)
+        return _view(brokers, topics, None if response.controller_id == _NOBODY else response.controller_id)
 
     def with_leader(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, brokers: Mapping[int, Address]
@@ -79,16 +81,17 @@ class ClusterView:
         topic = self.topics[topic_partition.topic]
         partitions = list(topic.partitions)
         partitions[topic_partition.partition] = PartitionView(leader, leader_epoch)
-        changed = TopicView(topic.name, topic.topic_id, tuple(partitions))
-        return _view(known, {**self.topics, topic.name: changed})
+        changed = replace(topic, partitions=tuple(partitions))
+        return _view(known, {**self.topics, topic.name: changed}, self.controller)
 
     def without(self, topic: str) -> ClusterView:
-        return _view(self.brokers, {name: view for name, view in self.topics.items() if name != topic})
+        topics = {name: view for name, view in self.topics.items() if name != topic}
+        return _view(self.brokers, topics, self.controller)
 
 
-def _view(brokers: Mapping[int, Address], topics: Mapping[str, TopicView]) -> ClusterView:
+def _view(brokers: Mapping[int, Address], topics: Mapping[str, TopicView], controller: int | None) -> ClusterView:
     names = {topic.topic_id: topic.name for topic in topics.values() if topic.topic_id != ZERO_UUID}
-    return ClusterView(brokers, topics, names)
+    return ClusterView(brokers, topics, names, controller)
 
 
 def _topic(answer: MetadataResponseTopic, known: TopicView | None) -> TopicView:
@@ -105,6 +108,7 @@ def _topic(answer: MetadataResponseTopic, known: TopicView | None) -> TopicView:
             _partition(partitions.get(index), older[index] if index < len(older) else None)
             for index in range(max(partitions, default=-1) + 1)
         ),
+        is_internal=answer.is_internal,
     )
 
 

@@ -1,6 +1,6 @@
 """One connection to one broker: which versions it speaks, and which requests it owes answers to.
 
-    CONNECTING --connected--> NEGOTIATING --ApiVersions answered--> READY
+    CONNECTING --connected--> NEGOTIATING --ApiVersions answered--> (AUTHENTICATING, with SASL) --> READY
 
 The law: a broker answers in the order it was asked. An answer to something that was answered already is passed over (a
 network may repeat); one that skips a request means that bytes were lost, and the connection is over.
@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from semel.client.config import Address
+from semel.client.machine.authentication import Authentication
 from semel.client.machine.calls import Call, InFlight
 from semel.errors import DecodeError, ErrorCode, UnsupportedVersion
 from semel.types import Buffer
@@ -20,14 +21,21 @@ from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decode
 from semel.wire.framing import decode_response_header, encode_request_parts
 from semel.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 _API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 _ERROR_CODE_BYTES: Final = 2
+# From these versions on the tokens travel in messages, and not bare.
+_STEP_VERSION_MIN: Final = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 0}
+# A session is renewed, by a new connection, before it ends.
+_SESSION_SHARE: Final = 0.85
 
 
 class ConnectionState(Enum):
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
 
 
@@ -42,6 +50,9 @@ class Connection:
         self.active_ms = 0.0
         self.throttled_until_ms = 0.0
         self.setup_deadline_ms = float("inf")
+        self.session_deadline_ms = float("inf")
+        """When the broker will no longer believe who this client is."""
+        self.authentication: Authentication | None = None
         self.api_versions: ApiVersionsResponse | None = None
         self._client_id = client_id
         self._software_version = software_version
@@ -104,8 +115,33 @@ class Connection:
             raise DecodeError(f"ApiVersions was answered with error {response.error_code}")
         self._ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
         self.api_versions = response
-        self.state = ConnectionState.READY
+        self.state = ConnectionState.READY if self.authentication is None else ConnectionState.AUTHENTICATING
         return None
+
+    def authenticate(self, now_ms: float, deadline_ms: float) -> list[Buffer]:
+        """The first step of proving who this client is."""
+        assert self.authentication is not None
+        return self._encode_step(self.authentication.first(), now_ms, deadline_ms)
+
+    def authenticated(self, response: object, now_ms: float, deadline_ms: float) -> list[Buffer] | None:
+        """The next step; ``None`` when there is none and the connection is ready. Raises ``AuthorizationFailed``."""
+        assert self.authentication is not None
+        request = self.authentication.answered(response)
+        if request is not None:
+            return self._encode_step(request, now_ms, deadline_ms)
+        self.state = ConnectionState.READY
+        if lifetime_ms := self.authentication.session_lifetime_ms:
+            self.session_deadline_ms = now_ms + lifetime_ms * _SESSION_SHARE
+        return None
+
+    def _encode_step(
+        self, request: SaslHandshakeRequest | SaslAuthenticateRequest, now_ms: float, deadline_ms: float
+    ) -> list[Buffer]:
+        key = ApiKey.SASL_HANDSHAKE if isinstance(request, SaslHandshakeRequest) else ApiKey.SASL_AUTHENTICATE
+        step = Call(
+            key, build=lambda version: request, answered=_ignore, lost=_ignore, version_min=_STEP_VERSION_MIN[key]
+        )
+        return self.encode(step, now_ms, deadline_ms)
 
     def _encode(
         self, call: Call, api: Api, version: int, message: object, now_ms: float, deadline_ms: float
@@ -115,7 +151,7 @@ class Connection:
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self.active_ms = now_ms
         if call.wants_answer:
-            self.in_flight.append(InFlight(correlation_id, call, api, version, deadline_ms))
+            self.in_flight.append(InFlight(correlation_id, call, api, version, deadline_ms, now_ms))
         return parts
 
 

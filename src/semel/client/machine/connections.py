@@ -16,10 +16,13 @@ from typing import Final, NamedTuple
 
 from semel.client.config import Address, ClientConfig
 from semel.client.machine.actions import Action, Connect, Disconnect, Send
+from semel.client.machine.authentication import Authentication
 from semel.client.machine.backoff import Backoff
 from semel.client.machine.calls import Call
 from semel.client.machine.connection import Connection, ConnectionState
-from semel.errors import DecodeError
+from semel.client.machine.traffic import Traffic
+from semel.client.security.sasl import mechanism_for
+from semel.errors import AuthorizationFailed, DecodeError, ErrorCode
 from semel.types import Buffer
 from semel.wire.apis import ApiKey
 
@@ -29,6 +32,8 @@ DATA: Final = 0
 """The lane of records."""
 COORDINATION: Final = 1
 """The lane of everything that must not wait behind a fetch."""
+MEMBERSHIP: Final = 2
+"""The lane of what waits for the other members of a group: heartbeats and commits must not stand behind it."""
 
 _NEVER: Final = float("inf")
 
@@ -56,6 +61,8 @@ class Connections:
         self._actions: list[Action] = []
         self._next_number = 1
         self._features_epoch = -1
+        self._traffic = Traffic()
+        self._refusal: AuthorizationFailed | None = None
         self.features: Mapping[str, int] = {}
         """The newest finalized features that any broker told of: name to level."""
 
@@ -88,6 +95,10 @@ class Connections:
             return False
         return self._can_send(connection, now_ms)
 
+    def is_unreachable(self, route: Route) -> bool:
+        """Whether the last attempt to reach it failed, or nobody says any more where it is."""
+        return route in self._failures or route.node_id not in self._addresses
+
     def least_loaded(self, now_ms: float, lane: int = DATA) -> Route | None:
         """The broker that can be asked now and has the least to do; ``None`` if one has to be connected to first."""
         routes = [Route(node_id, lane) for node_id in self._addresses]
@@ -115,8 +126,10 @@ class Connections:
     def send(self, route: Route, call: Call, now_ms: float) -> None:
         """Send a request to a broker that is ready. Raises ``UnsupportedVersion``."""
         connection = self._by_route[route]
-        deadline_ms = now_ms + self._config.request_timeout_ms
-        self._actions.append(Send(connection.number, connection.encode(call, now_ms, deadline_ms)))
+        deadline_ms = now_ms + (call.timeout_ms or self._config.request_timeout_ms)
+        parts = connection.encode(call, now_ms, deadline_ms)
+        self._traffic.sent(parts)
+        self._actions.append(Send(connection.number, parts))
 
     def take_actions(self) -> list[Action]:
         actions, self._actions = self._actions, []
@@ -142,10 +155,14 @@ class Connections:
             if head.api.key is ApiKey.API_VERSIONS and connection.state is ConnectionState.NEGOTIATING:
                 self._negotiated(connection, response, now_ms)
                 return
+            if connection.state is ConnectionState.AUTHENTICATING:
+                self._step(connection, response, now_ms)
+                return
         except DecodeError as error:
             log.error("broker %s sent what cannot be read: %s", connection.address, error)
             self._end(connection, f"broker {connection.address} sent what cannot be read", now_ms, failed=True)
             return
+        self._traffic.answered(frame, head.api.key, now_ms - head.sent_ms)
         head.call.answered(response, head.version, now_ms)
 
     def disconnected(self, number: int, reason: str, now_ms: float) -> None:
@@ -153,18 +170,27 @@ class Connections:
         if connection is not None:
             self._end(connection, f"{connection.address}: {reason}", now_ms, failed=True, tell=False)
 
+    def refused(self, reason: str, *, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
+        """A broker does not trust this client, or this client the broker: trying again changes nothing."""
+        self._refusal = AuthorizationFailed(code, reason)
+
     def poll(self, now_ms: float) -> None:
-        """End what takes too long, and what nobody has used for long."""
+        """End what takes too long, and what nobody has used for long. Raises ``AuthorizationFailed``, once known."""
+        if self._refusal is not None:
+            raise self._refusal
         idle_ms = self._config.connections_max_idle_ms
         for route, connection in tuple(self._by_route.items()):
             if not connection.in_flight and route.node_id not in self._addresses:
                 self._end(connection, f"{connection.address} is no longer needed", now_ms)
             elif connection.in_flight and now_ms >= connection.in_flight[0].deadline_ms:
                 name = connection.in_flight[0].api.name
-                waited = f"{name} was not answered within {self._config.request_timeout_ms} ms"
+                timeout_ms = connection.in_flight[0].call.timeout_ms or self._config.request_timeout_ms
+                waited = f"{name} was not answered within {timeout_ms} ms"
                 self._end(connection, f"{connection.address}: {waited}", now_ms, failed=True)
             elif connection.state is not ConnectionState.READY and now_ms >= connection.setup_deadline_ms:
                 self._end(connection, f"{connection.address} took too long to connect", now_ms, failed=True)
+            elif not connection.in_flight and now_ms >= connection.session_deadline_ms:
+                self._end(connection, f"{connection.address} wants to hear again who this is", now_ms)
             elif idle_ms >= 0 and not connection.in_flight and now_ms >= connection.active_ms + idle_ms:
                 self._end(connection, f"{connection.address} was idle", now_ms)
 
@@ -178,12 +204,18 @@ class Connections:
                 deadline = min(deadline, connection.active_ms + idle_ms)
             if connection.state is not ConnectionState.READY:
                 deadline = min(deadline, connection.setup_deadline_ms)
+            elif not connection.in_flight:
+                deadline = min(deadline, connection.session_deadline_ms)
             if connection.throttled_until_ms > now_ms:
                 deadline = min(deadline, connection.throttled_until_ms)
         for retry_ms in self._retry_ms.values():
             if retry_ms > now_ms:
                 deadline = min(deadline, retry_ms)
         return deadline
+
+    def metrics(self) -> dict[str, float]:
+        """What was asked and answered. Handshakes are not counted."""
+        return self._traffic.metrics(in_flight=sum(len(one.in_flight) for one in self._by_route.values()))
 
     def close(self, reason: str, now_ms: float) -> None:
         for connection in tuple(self._by_route.values()):
@@ -203,9 +235,12 @@ class Connections:
         )
 
     def _connect(self, route: Route, now_ms: float) -> None:
+        self._traffic.connecting()
         number, self._next_number = self._next_number, self._next_number + 1
         connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
         connection.active_ms = now_ms
+        if self._config.security.security_protocol.uses_sasl:
+            connection.authentication = Authentication(mechanism_for(self._config.security, self._random))
         connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._failures.get(route, 0) + 1, self._random)
         self._by_route[route] = connection
         self._routes[number] = route
@@ -217,21 +252,41 @@ class Connections:
             parts = connection.negotiate(now_ms, now_ms + self._config.request_timeout_ms, version=again)
             self._actions.append(Send(connection.number, parts))
             return
-        route = self._routes[connection.number]
-        if self._failures.pop(route, 0):
-            log.info("broker %s answers again", connection.address)
-        self._retry_ms.pop(route, None)
         versions = connection.api_versions
         assert versions is not None
         if versions.finalized_features_epoch > self._features_epoch:
             self._features_epoch = versions.finalized_features_epoch
             self.features = {feature.name: feature.max_version_level for feature in versions.finalized_features}
+        if connection.state is ConnectionState.AUTHENTICATING:
+            parts = connection.authenticate(now_ms, now_ms + self._config.request_timeout_ms)
+            self._actions.append(Send(connection.number, parts))
+        else:
+            self._became_ready(connection)
+
+    def _step(self, connection: Connection, response: object, now_ms: float) -> None:
+        try:
+            parts = connection.authenticated(response, now_ms, now_ms + self._config.request_timeout_ms)
+        except AuthorizationFailed as error:
+            self.refused(f"{connection.address}: {error.message}", code=error.code)
+            self._end(connection, f"{connection.address} did not believe who this is", now_ms, failed=True)
+            return
+        if parts is None:
+            self._became_ready(connection)
+        else:
+            self._actions.append(Send(connection.number, parts))
+
+    def _became_ready(self, connection: Connection) -> None:
+        route = self._routes[connection.number]
+        if self._failures.pop(route, 0):
+            log.info("broker %s answers again", connection.address)
+        self._retry_ms.pop(route, None)
 
     def _end(
         self, connection: Connection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
     ) -> None:
         route = self._routes.pop(connection.number)
         del self._by_route[route]
+        self._traffic.disconnected()
         if tell:
             self._actions.append(Disconnect(connection.number))
         if failed:

@@ -1,34 +1,54 @@
 """A consumer's decisions, put together: where to begin, what to fetch, what to hand out.
 
-Which partitions are read is said from outside (``assign``), so that a group's membership can say it as well as an
-application; where a partition without a position begins is decided here, in ``_begin``.
+Which partitions are read is said by the application (``assign``) or by the group (``add``, ``remove``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from semel.client.consumer_config import ConsumerConfig, OffsetReset
+from semel.client.assignors import Assignor
+from semel.client.consumer_config import ConsumerConfig, IsolationLevel
 from semel.client.machine.actions import Action
+from semel.client.machine.beginnings import Beginnings
 from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.commits import Committed
 from semel.client.machine.connections import COORDINATION, Connections
 from semel.client.machine.fetcher import Fetcher
-from semel.client.machine.list_offsets import EARLIEST, LATEST, OffsetLookup
+from semel.client.machine.group.group import Group
+from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.machine.list_offsets import OffsetLookup
 from semel.client.machine.metadata import Metadata
 from semel.client.machine.positions import Positions
 from semel.client.machine.promise import Promise
-from semel.client.values import ConsumerRecord, OffsetAndTimestamp
-from semel.errors import AbortableError, ErrorCode, Family, KafkaError, UnsupportedVersion, client_error, family_of
+from semel.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
+from semel.errors import (
+    AbortableError,
+    AuthorizationFailed,
+    ErrorCode,
+    Family,
+    KafkaError,
+    StateError,
+    UnsupportedVersion,
+    client_error,
+    family_of,
+)
 from semel.types import Buffer, TopicPartition
 
 _NEVER: Final = float("inf")
-_RESETS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST, OffsetReset.NONE: None}
 
 
 class ConsumerMachine:
-    def __init__(self, config: ConsumerConfig, random: Random, *, software_version: str = "0") -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        random: Random,
+        *,
+        assignors: Sequence[Assignor] = (),
+        software_version: str = "0",
+    ) -> None:
         self._config = config
         self._connections = Connections(config.client, random, software_version=software_version)
         self._metadata = Metadata(
@@ -42,10 +62,16 @@ class ConsumerMachine:
         self._positions = Positions()
         self._lookup = OffsetLookup(config.client, config.isolation_level, self._connections, self._metadata, random)
         self._fetcher = Fetcher(config, self._positions, self._connections, self._metadata, random)
-        self._looking: dict[TopicPartition, int] = {}
-        """Partitions whose beginning is being looked up, with the generation it is looked up for."""
+        self.group = (
+            Group(config, assignors, self, self._connections, self._metadata, random)
+            if config.group_id is not None
+            else None
+        )
+        self._beginnings = Beginnings(config, self._positions, self._lookup, self._fetcher.errors, self.group)
+        self._group_topics: tuple[str, ...] = ()
         self._asked_topics: dict[str, Promise[TopicView]] = {}
         self._readable: list[Promise[None]] = []
+        self._records_consumed = 0
         self._deadline_ms = _NEVER
         self.error: KafkaError | None = None
 
@@ -56,29 +82,105 @@ class ConsumerMachine:
         return self._positions.partitions
 
     def assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        self._positions.assign(partitions, _RESETS[self._config.auto_offset_reset])
+        if self.is_subscribed:
+            raise StateError("assign: this consumer has subscribed, so its group assigns; unsubscribe first")
+        self._assign(partitions, now_ms)
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.group is not None and self.group.is_subscribed
+
+    def subscribe(self, subscription: TopicSubscription, now_ms: float) -> None:
+        group = self.the_group("subscribe")
+        if self._positions.partitions and not group.is_subscribed:
+            raise StateError("subscribe: partitions were assigned by hand; unsubscribe first")
+        group.subscribe(subscription)
         self._want_topics(now_ms)
 
+    def the_group(self, call: str) -> Group:
+        if self.group is None:
+            raise StateError(f"{call}: this consumer has no group.id, so it belongs to no group")
+        return self.group
+
+    def leave(self, reason: str, now_ms: float) -> Promise[None]:
+        """Commit, give up all partitions, and leave the group. Callbacks that become due have to be served."""
+        promise: Promise[None] = Promise()
+
+        def left(settled: Promise[None] | None = None) -> None:
+            self._assign((), now_ms)
+            promise.fulfil(None)
+            self._release_readers()
+
+        if self.group is None:
+            left()
+        else:
+            self.group.leave(reason, now_ms).then(left)
+        return promise
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, now_ms: float) -> Promise[None]:
+        """These, or else what was handed out."""
+        group = self.the_group("commit")
+        asked = self.positions() if offsets is None else dict(offsets)
+        promise = group.commit(asked, now_ms)
+        promise.then(lambda settled: self.settled(asked) if settled.error is None else None)
+        return promise
+
+    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed: on the way back, no further than here."""
+        if self.group is not None:
+            self.group.settled(offsets)
+        self._beginnings.settled(offsets)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
+        return self.the_group("committed").committed(partitions)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each partition was handed out, where that is known."""
+        return {
+            position.topic_partition: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
+            for position in self._positions
+            if position.offset is not None
+        }
+
+    def rewind(self) -> None:
+        """Back to what was committed last: what came after it was not done."""
+        self._beginnings.rewind()
+
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        self._positions[topic_partition].seek(offset)
-        self._fetcher.errors.pop(topic_partition, None)  # What was wrong was wrong with another position.
+        self._beginnings.seek(self._positions[topic_partition], offset)
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Go to the first record that is as late as this; EARLIEST and LATEST are times, too."""
-        self._positions[topic_partition].reset(timestamp)
-        self._fetcher.errors.pop(topic_partition, None)
+        self._beginnings.seek_to_time(self._positions[topic_partition], timestamp)
 
     def pause(self, topic_partition: TopicPartition, *, paused: bool) -> None:
         self._positions[topic_partition].is_paused = paused
 
     def position(self, topic_partition: TopicPartition) -> Promise[int]:
         position = self._positions[topic_partition]
-        if position.offset is None and position.reset_to is None:
-            raise _no_position(topic_partition)
+        self._beginnings.require_way(position)
         return position.known()
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         return self._positions[topic_partition].high_watermark
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """``None`` before anything is known of the partition's end."""
+        committed_only = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+        return self._positions[topic_partition].lag(committed_only=committed_only)
+
+    def metrics(self) -> dict[str, float]:
+        lags = [
+            max(0, position.high_watermark - position.offset)
+            for position in self._positions
+            if position.high_watermark is not None and position.offset is not None
+        ]
+        return {
+            **self._connections.metrics(),
+            "records-consumed-total": self._records_consumed,
+            "records-lag-max": max(lags, default=0),
+            "assigned-partitions": len(self._positions.partitions),
+        }
 
     def find_offsets(
         self, timestamps: Mapping[TopicPartition, int], now_ms: float
@@ -97,14 +199,20 @@ class ConsumerMachine:
         """Records that are here. Raises what went wrong with a partition, once, if there are none."""
         if self.error is not None:
             raise type(self.error)(self.error.code, self.error.message) from self.error
+        if self.group is not None:
+            self.group.raise_error()
+            if self.group.holds_records:
+                return []
         records = self._fetcher.take(count)
         if not records and self._fetcher.errors:
             raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
+        self._records_consumed += len(records)
         return records
 
     def readable(self) -> Promise[None]:
         """Kept when ``take`` has something to give, or to raise."""
         promise: Promise[None] = Promise()
+        self._readable = [waiting for waiting in self._readable if not waiting.settled]
         self._readable.append(promise)
         self._tell_readers()
         return promise
@@ -119,13 +227,19 @@ class ConsumerMachine:
     def poll(self, now_ms: float) -> list[Action]:
         try:
             self._connections.poll(now_ms)
-            self._metadata.poll(now_ms)
             self._look_at_metadata()
+            if self.group is not None:
+                self.group.poll(now_ms)
+                if self._group_topics != self.group.topics:
+                    self._want_topics(now_ms)
             self._out_of_range()
-            self._begin()
+            self._beginnings.poll()
+            if self.group is not None:
+                self.group.poll_offsets(now_ms)
             self._lookup.poll(now_ms)
             self._fetcher.poll(now_ms)
-        except UnsupportedVersion as error:
+            self._metadata.poll(now_ms)  # Last, because all the others say what they miss.
+        except (AuthorizationFailed, UnsupportedVersion) as error:
             self.error = error
             self._fail_all(error)
         self._tell_readers()
@@ -134,6 +248,7 @@ class ConsumerMachine:
             self._metadata.next_deadline_ms(now_ms),
             self._lookup.next_deadline_ms(now_ms),
             self._fetcher.next_deadline_ms(now_ms),
+            _NEVER if self.group is None else self.group.next_deadline_ms(now_ms),
         )
         return self._connections.take_actions()
 
@@ -146,65 +261,42 @@ class ConsumerMachine:
     def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
         self._connections.disconnected(connection, reason, now_ms)
 
+    def refused(self, reason: str) -> None:
+        self._connections.refused(reason)
+
     def next_deadline_ms(self) -> float:
         return self._deadline_ms
 
+    # What the group calls
+
+    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        self._beginnings.withhold(partitions)
+        self._assign((*self._positions.partitions, *partitions), now_ms)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        self._beginnings.release(partitions)
+
+    def remove(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        gone = set(partitions)
+        self._assign((kept for kept in self._positions.partitions if kept not in gone), now_ms)
+
     # Inside
+
+    def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        self._beginnings.assign(partitions)
+        self._want_topics(now_ms)
 
     def _want_topics(self, now_ms: float) -> None:
         assigned = [topic for topic, _ in self._positions.partitions]
-        self._metadata.retain((*assigned, *self._lookup.topics(), *self._asked_topics), now_ms)
-
-    def _begin(self) -> None:
-        """Look up where to begin, for partitions that have no position."""
-        missing: dict[TopicPartition, int] = {}
-        for position in self._positions:
-            if position.offset is not None:
-                continue
-            if position.reset_to is None:
-                self._fetcher.errors[position.topic_partition] = _no_position(position.topic_partition)
-            elif self._looking.get(position.topic_partition) != position.generation:
-                missing[position.topic_partition] = position.reset_to
-                self._looking[position.topic_partition] = position.generation
-        for topic_partition, timestamp in missing.items():
-            generation = self._looking[topic_partition]
-            self._lookup.find({topic_partition: timestamp}).then(
-                lambda promise, tp=topic_partition, at=generation: self._found(tp, at, promise)  # type: ignore[misc]
-            )
-
-    def _found(
-        self,
-        topic_partition: TopicPartition,
-        generation: int,
-        promise: Promise[dict[TopicPartition, OffsetAndTimestamp | None]],
-    ) -> None:
-        self._looking.pop(topic_partition, None)
-        position = self._positions.get(topic_partition)
-        if position is None or position.generation != generation:
-            return
-        if promise.error is not None:
-            self._fetcher.errors[topic_partition] = promise.error
-            position.fail(promise.error)
-            return
-        found = promise.value[topic_partition]
-        if found is None:
-            position.reset(LATEST)  # No record is as late as that: the next one will be.
-        else:
-            position.seek(found.offset)
+        if self.group is not None:
+            self._group_topics = self.group.topics
+            self._metadata.want_all(wanted=self.group.wants_all_topics)
+        self._metadata.retain((*assigned, *self._group_topics, *self._lookup.topics(), *self._asked_topics), now_ms)
 
     def _out_of_range(self) -> None:
-        """The log no longer has what was asked for, or has never had it."""
         positions, self._fetcher.out_of_range = self._fetcher.out_of_range, []
         for position in positions:
-            reset_to = _RESETS[self._config.auto_offset_reset]
-            if reset_to is not None:
-                position.reset(reset_to)
-            else:
-                self._fetcher.errors[position.topic_partition] = client_error(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{position.topic_partition} has no record at offset {position.offset}, and auto.offset.reset is "
-                    "none: seek to one that it has",
-                )
+            self._beginnings.out_of_range(position)
 
     def _look_at_metadata(self) -> None:
         if self._metadata_seen == self._metadata.updates:
@@ -220,17 +312,29 @@ class ConsumerMachine:
                         self._fetcher.errors[topic_partition] = error
                 if topic in self._asked_topics:
                     self._asked_topics.pop(topic).fail(error)
+                if topic in self._group_topics:
+                    self._fetcher.errors[TopicPartition(topic, 0)] = error
             elif view.partitions and topic in self._asked_topics:
                 self._asked_topics.pop(topic).fulfil(view)
 
     def _tell_readers(self) -> None:
-        if self._readable and (self._fetcher.has_records or self._fetcher.errors or self.error is not None):
-            readers, self._readable = self._readable, []
-            for promise in readers:
-                promise.fulfil(None)
+        if not self._readable:
+            return
+        group = self.group
+        is_held = group is not None and group.holds_records
+        is_news = self.error is not None or (group is not None and (group.is_callback_due or group.has_error))
+        if is_news or (not is_held and (self._fetcher.has_records or self._fetcher.errors)):
+            self._release_readers()
+
+    def _release_readers(self) -> None:
+        readers, self._readable = self._readable, []
+        for promise in readers:
+            promise.fulfil(None)
 
     def _fail_all(self, error: Exception) -> None:
         self._lookup.fail(error)
+        if self.group is not None:
+            self.group.fail(error)
         for position in self._positions:
             position.fail(error)
         for asked in self._asked_topics.values():
@@ -239,9 +343,3 @@ class ConsumerMachine:
             reader.fail(error)
         self._asked_topics.clear()
         self._readable.clear()
-
-
-def _no_position(topic_partition: TopicPartition) -> KafkaError:
-    return client_error(
-        ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} has no position, and auto.offset.reset is none: seek to one"
-    )

@@ -56,14 +56,20 @@ class Coordinators:
         self._failures: dict[CoordinatorKey, int] = {}
         self._retry_ms: dict[CoordinatorKey, float] = {}
 
-    def route(self, key: CoordinatorKey, now_ms: float) -> Route | None:
+    def route(self, key: CoordinatorKey, now_ms: float, *, lane: int | None = None) -> Route | None:
         """Where to ask, once that broker can be asked. Asking for it is what looks for it."""
         node_id = self._known.get(key)
         if node_id is None:
             self._look_up(key, now_ms)
             return None
-        route = Route(node_id, self._lane)
-        return route if self._connections.ready(route, now_ms) else None
+        route = Route(node_id, self._lane if lane is None else lane)
+        if self._connections.ready(route, now_ms):
+            return route
+        if self._connections.is_unreachable(route):
+            # Another one may have taken over while nobody was asked, so that nobody noticed.
+            self.forget(key)
+            self._failed(key, now_ms)
+        return None
 
     def forget(self, key: CoordinatorKey) -> None:
         """It is not there any more."""

@@ -112,7 +112,10 @@ class OffsetLookup:
         def build(version: int) -> ListOffsetsRequest:
             topics: dict[str, ListOffsetsTopic] = {}
             for topic, index in partitions:
-                asked = ListOffsetsPartition(index, timestamp=search.wanted[TopicPartition(topic, index)])
+                topic_partition = TopicPartition(topic, index)
+                partition = self._metadata.view.partition(topic_partition)
+                epoch = None if partition is None else partition.leader_epoch
+                asked = ListOffsetsPartition(index, _ABSENT if epoch is None else epoch, search.wanted[topic_partition])
                 topics.setdefault(topic, ListOffsetsTopic(topic, [])).partitions.append(asked)
             return ListOffsetsRequest(_CONSUMER, self._isolation_level, list(topics.values()), self._timeout_ms)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -50,6 +51,7 @@ class Metadata:
         self._may_create_topics = may_create_topics
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._wanted: dict[str, float] = {}
+        self._wants_all = False
         self._asking = False
         self._asked: tuple[str, ...] = ()
         self._outdated = True
@@ -77,10 +79,18 @@ class Metadata:
         for name in names:
             self.want(name, now_ms)
 
+    def want_all(self, *, wanted: bool) -> None:
+        """Whether every topic there is has to be known; those that are asked for by name are then not created."""
+        if wanted and not self._wants_all:
+            self.outdated()
+            self._retry_ms = 0.0
+        self._wants_all = wanted
+
     def forget(self, topic: str) -> None:
         """Nobody needs this topic any more."""
         self._wanted.pop(topic, None)
-        self.view = self.view.without(topic)
+        if not self._wants_all:
+            self.view = self.view.without(topic)
 
     def outdated(self) -> None:
         """Something that the view says was found wrong or missing: ask again as soon as allowed."""
@@ -103,7 +113,7 @@ class Metadata:
     def broker_found(self, node_id: int, address: Address, now_ms: float) -> None:
         """A broker told where another one is."""
         if self.view.brokers.get(node_id) != address:
-            self.view = ClusterView({**self.view.brokers, node_id: address}, self.view.topics, self.view.topic_names)
+            self.view = replace(self.view, brokers={**self.view.brokers, node_id: address})
             self._connections.set_addresses(self.view.brokers, now_ms)
 
     def poll(self, now_ms: float) -> None:
@@ -137,22 +147,23 @@ class Metadata:
 
     def _ask(self, route: Route, now_ms: float) -> None:
         topics = self._asked = tuple(self._wanted)
+        wants_all = self._wants_all
         self._asking, self._outdated = True, False
         self._connections.send(
             route,
             Call(
                 ApiKey.METADATA,
                 build=lambda version: MetadataRequest(
-                    topics=[MetadataRequestTopic(name=name) for name in topics],
+                    topics=None if wants_all else [MetadataRequestTopic(name=name) for name in topics],
                     allow_auto_topic_creation=self._may_create_topics,
                 ),
-                answered=self._answered,
+                answered=lambda response, version, at_ms: self._answered(response, wants_all, at_ms),
                 lost=self._lost,
             ),
             now_ms,
         )
 
-    def _answered(self, response: Any, version: int, now_ms: float) -> None:
+    def _answered(self, response: Any, is_all: bool, now_ms: float) -> None:
         assert isinstance(response, MetadataResponse)
         self._asking = False
         self._unanswered_since_ms = None
@@ -164,6 +175,10 @@ class Metadata:
             self._failed(now_ms)  # A broker that has just started may not know even itself.
             return
         self.view = self.view.updated(response)
+        if is_all:
+            present = {topic.name for topic in response.topics}
+            for gone in [name for name in self.view.topics if name not in present]:
+                self.view = self.view.without(gone)
         self.updates += 1
         self._updated_ms = now_ms
         self._connections.set_addresses(self.view.brokers, now_ms)

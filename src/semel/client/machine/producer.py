@@ -29,6 +29,7 @@ from semel.client.machine.waiting_room import WaitingRecord, WaitingRoom
 from semel.client.producer_config import ProducerConfig
 from semel.errors import (
     AbortableError,
+    AuthorizationFailed,
     ErrorCode,
     Family,
     FatalError,
@@ -146,6 +147,23 @@ class ProducerMachine:
             self._place(record, now_ms)
         return True
 
+    def add_batch(
+        self, topic: str, partition: int, records: bytes, record_count: int, delivery: Delivery, now_ms: float
+    ) -> None:
+        """Take a whole batch, encoded elsewhere, for a partition that is known (``know_topic``).
+
+        It waits for no room: who sends batches counts the bytes that are unsettled.
+        """
+        if self.transaction is not None:
+            self.transaction.check_may_send()
+        if self._refuses:
+            self._raise_why_not()
+        queue = self._queue_for(topic, None, None, partition, len(records))
+        if queue is None:
+            raise StateError(f"send_batch: partition {partition} of {topic} is not known")
+        self._accumulator.append_built(queue, records, record_count, delivery, now_ms)
+        self._metadata.want(topic, now_ms)
+
     @property
     def is_full(self) -> bool:
         """Whether records wait for room: time to slow down."""
@@ -195,6 +213,15 @@ class ProducerMachine:
             self.transaction.fatal(FatalError(closed.code, "the producer is closed"))
         self._connections.close("the producer was closed", now_ms)
 
+    def metrics(self) -> dict[str, float]:
+        return {
+            **self._connections.metrics(),
+            "record-send-total": self._sender.records_acknowledged,
+            "record-error-total": self._sender.records_failed,
+            "buffer-total-bytes": self._buffer_memory,
+            "buffer-available-bytes": max(0, self._buffer_memory - self._used_bytes),
+        }
+
     @property
     def waiting_for(self) -> str:
         """What keeps this producer from going on, for a person."""
@@ -207,7 +234,7 @@ class ProducerMachine:
     def poll(self, now_ms: float) -> list[Action]:
         try:
             self._poll(now_ms)
-        except UnsupportedVersion as error:
+        except (AuthorizationFailed, UnsupportedVersion) as error:
             self._fatal(error)
         urgent = self._is_urgent
         self._deadline_ms = min(
@@ -229,6 +256,9 @@ class ProducerMachine:
 
     def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
         self._connections.disconnected(connection, reason, now_ms)
+
+    def refused(self, reason: str) -> None:
+        self._connections.refused(reason)
 
     def next_deadline_ms(self) -> float:
         return self._deadline_ms
@@ -334,6 +364,7 @@ class ProducerMachine:
                 batch.flushes.append(flush)
 
     def _refuse(self, record: WaitingRecord, error: Exception) -> None:
+        self._sender.records_failed += 1
         self._sender.settled.append(
             Settlement(record.topic, record.partition, [record.delivery], [record.timestamp], error)
         )

@@ -60,6 +60,7 @@ class Sender:
         if numbering is not None:
             self._in_flight_max = min(self._in_flight_max, IDEMPOTENT_IN_FLIGHT_MAX)
         self.settled: list[Settlement] = []
+        self.records_acknowledged = self.records_failed = 0
 
     def poll(self, now_ms: float, *, urgent: bool) -> None:
         """Give up what is too old, then send what can be sent. ``urgent``: nothing lingers."""
@@ -169,7 +170,7 @@ class Sender:
             if self._numbering is None:
                 batch.seal(None)
             else:
-                numbers = queue.sequences.take(len(batch.deliveries))
+                numbers = queue.sequences.take(batch.record_count or len(batch.deliveries))
                 batch.seal(numbers, is_transactional=self._transaction_version is not None)
         if self._numbering is not None:
             self._numbering.sent()
@@ -278,6 +279,11 @@ class Sender:
         batch.outcome = outcome
         queue.remove(batch)
         self._accumulator.settled(queue, batch)
+        count = batch.record_count or len(batch.deliveries)
+        if isinstance(outcome, Acknowledged):
+            self.records_acknowledged += count
+        else:
+            self.records_failed += count
         self.settled.append(Settlement(*batch.topic_partition, batch.deliveries, batch.timestamps, outcome))
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: float) -> None:

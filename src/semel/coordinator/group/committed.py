@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -33,6 +33,9 @@ class CommittedOffsets:
     def get(self, key: OffsetKey) -> StoredOffset | None:
         offsets = self._topics.get(key.group_id, _NO_TOPICS).get(key.topic)
         return None if offsets is None else offsets.get(key.partition)
+
+    def group_ids(self) -> Iterable[str]:
+        return self._topics
 
     def has_group(self, group_id: str) -> bool:
         return group_id in self._topics

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final, Never, TypeAlias, TypeVar
+from typing import Final
 from uuid import UUID
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group import removal
-from semel.coordinator.group.membership import Groups
-from semel.coordinator.group.recorded_groups import SIMPLE_GROUP, RecordedGroups
+from semel.coordinator.group.classic.group import SIMPLE_GROUP
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import GroupDirectory
+from semel.coordinator.group.membership import Groups, Membership
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetKey, OffsetTombstone
 from semel.coordinator.group.results import (
     CommitResult,
@@ -37,10 +39,6 @@ from semel.coordinator.group.state import OffsetState
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX, TopicPartition
 
-Result = TypeVar("Result")
-
-GroupDecision: TypeAlias = Decision[Result, GroupRecord, Never]
-
 # From this version of OffsetCommit on, clients can tell an unknown group from a wrong generation.
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 
@@ -49,7 +47,7 @@ class OffsetShard:
     def __init__(self, *, partition: int, settings: OffsetSettings | None = None, groups: Groups | None = None) -> None:
         self.partition = partition
         self._settings = OffsetSettings() if settings is None else settings
-        self._state = OffsetState(self._settings, RecordedGroups() if groups is None else groups)
+        self._state = OffsetState(self._settings, GroupDirectory() if groups is None else groups)
 
     # -- committing
 
@@ -126,6 +124,16 @@ class OffsetShard:
     def open_transactions(self, group_id: str) -> tuple[OpenTransaction, ...]:
         """The transactions that make offsets of the group unstable, by producer id."""
         return self._state.pending.describe(group_id)
+
+    def group(self, group_id: str) -> Membership | None:
+        """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
+        return self._state.membership(group_id)
+
+    def simple_groups(self) -> list[str]:
+        """The groups that are known by their offsets only."""
+        state = self._state
+        ids = dict.fromkeys((*state.committed.group_ids(), *state.pending.group_ids()))
+        return [group_id for group_id in ids if state.groups.membership(group_id) is None]
 
     # -- removing
 

@@ -22,6 +22,9 @@ class PendingOffsets:
     def __contains__(self, key: OffsetKey) -> bool:
         return key in self._producers.get(key.group_id, ())
 
+    def group_ids(self) -> Iterable[str]:
+        return self._producers
+
     def has_group(self, group_id: str) -> bool:
         return group_id in self._producers
 

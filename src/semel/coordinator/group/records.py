@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache
-from struct import Struct
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from semel.coordinator.group.consumer import records as consumer_records
+from semel.coordinator.group.consumer.records import ConsumerGroupRecord, ConsumerGroupTombstone
 from semel.coordinator.group.formats import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -22,10 +23,10 @@ from semel.coordinator.group.formats import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from semel.coordinator.group.versioned import VERSION_SIZE_BYTES, read_value, read_version, versioned
 from semel.errors import DecodeError
 from semel.types import ZERO_UUID, Buffer
-from semel.wire.codec import decoder, encoder
-from semel.wire.schema import versions_of
+from semel.wire.codec import decoder
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,6 @@ logger = logging.getLogger(__name__)
 _VALUE_WITH_EXPIRY: Final = 1
 _VALUE: Final = 4
 _GROUP_METADATA_VALUE: Final = 3
-
-_VERSION: Final = Struct(">h")
-
-T = TypeVar("T")
 
 
 class OffsetKey(NamedTuple):
@@ -106,7 +103,9 @@ class GroupTombstone:
     group_id: str
 
 
-GroupRecord: TypeAlias = OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone
+GroupRecord: TypeAlias = (
+    OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone | ConsumerGroupRecord | ConsumerGroupTombstone
+)
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -114,30 +113,34 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     match record:
         case OffsetCommit():
             version = _VALUE if record.expires_ms is None else _VALUE_WITH_EXPIRY
-            return _offset_key(record.key), _versioned(_offset_value(record), version)
+            return _offset_key(record.key), versioned(_offset_value(record), version)
         case OffsetTombstone():
             return _offset_key(record.key), None
         case GroupMetadata():
-            return _group_key(record.group_id), _versioned(_group_value(record), _GROUP_METADATA_VALUE)
+            return _group_key(record.group_id), versioned(_group_value(record), _GROUP_METADATA_VALUE)
         case GroupTombstone():
             return _group_key(record.group_id), None
+        case _:
+            return consumer_records.encode(record)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
     """The record, or ``None`` if it is of a kind that is not served here. Raises ``DecodeError`` if it is malformed."""
     if key is None:
         raise DecodeError("a record of __consumer_offsets without a key; every kind has one")
-    kind = _version(key, "key")
+    kind = read_version(key, "key")
     if kind in (Kind.LEGACY_OFFSET_COMMIT, Kind.OFFSET_COMMIT):
-        offset_key = _offset_key_from(decoder(OffsetCommitKey, kind)(key, _VERSION.size))
+        offset_key = _offset_key_from(decoder(OffsetCommitKey, kind)(key, VERSION_SIZE_BYTES))
         if value is None:
             return OffsetTombstone(offset_key)
-        return _offset_commit_from(offset_key, _value(OffsetCommitValue, value))
+        return _offset_commit_from(offset_key, read_value(OffsetCommitValue, value))
     if kind == Kind.GROUP_METADATA:
-        group_id = decoder(GroupMetadataKey, kind)(key, _VERSION.size).group
+        group_id = decoder(GroupMetadataKey, kind)(key, VERSION_SIZE_BYTES).group
         if value is None:
             return GroupTombstone(group_id)
-        return _group_metadata_from(group_id, _value(GroupMetadataValue, value))
+        return _group_metadata_from(group_id, read_value(GroupMetadataValue, value))
+    if kind in consumer_records.KINDS:
+        return consumer_records.decode(Kind(kind), key, value)
     _passed_over(kind)
     return None
 
@@ -146,7 +149,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
 
 
 def _offset_key(key: OffsetKey) -> bytes:
-    return _versioned(OffsetCommitKey(key.group_id, key.topic, key.partition), Kind.OFFSET_COMMIT)
+    return versioned(OffsetCommitKey(key.group_id, key.topic, key.partition), Kind.OFFSET_COMMIT)
 
 
 def _offset_value(record: OffsetCommit) -> OffsetCommitValue:
@@ -161,7 +164,7 @@ def _offset_value(record: OffsetCommit) -> OffsetCommitValue:
 
 
 def _group_key(group_id: str) -> bytes:
-    return _versioned(GroupMetadataKey(group_id), Kind.GROUP_METADATA)
+    return versioned(GroupMetadataKey(group_id), Kind.GROUP_METADATA)
 
 
 def _group_value(record: GroupMetadata) -> GroupMetadataValue:
@@ -185,10 +188,6 @@ def _group_value(record: GroupMetadata) -> GroupMetadataValue:
             for member in record.members
         ],
     )
-
-
-def _versioned(message: object, version: int) -> bytes:
-    return bytes(encoder(type(message), version)(message, bytearray(_VERSION.pack(version)), None))
 
 
 def _or_minus_one(number: int | None) -> int:
@@ -236,23 +235,6 @@ def _group_metadata_from(group_id: str, value: GroupMetadataValue) -> GroupMetad
             for member in value.members
         ),
     )
-
-
-def _value(value_class: type[T], value: Buffer) -> T:
-    version = _version(value, value_class.__name__)
-    versions = versions_of(value_class)
-    if not versions.first <= version <= versions.last:
-        raise DecodeError(
-            f"{value_class.__name__} of version {version}; {versions.first} to {versions.last} can be read"
-        )
-    return decoder(value_class, version)(value, _VERSION.size)
-
-
-def _version(data: Buffer, name: str) -> int:
-    if len(data) < _VERSION.size:
-        raise DecodeError(f"{name} of {len(data)} bytes in __consumer_offsets; it begins with a version of two bytes")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
 
 
 def _or_none(number: int) -> int | None:

@@ -1,8 +1,28 @@
-"""The settings an offset shard decides by, with Kafka's defaults."""
+"""The settings a group shard decides by, with Kafka's defaults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+from semel.types import INT32_MAX
+
+
+class MigrationPolicy(StrEnum):
+    """Which conversions of a group that has members are open: classic to consumer, and back."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +33,36 @@ class OffsetSettings:
 
     metadata_size_max: int = 4096
     """``offset.metadata.max.bytes``. Kafka counts characters of UTF-16 and calls them bytes, and so do we."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSettings:
+    initial_rebalance_delay_ms: int = 3000
+    """``group.initial.rebalance.delay.ms``"""
+    session_timeout_ms_min: int = 6000
+    """``group.min.session.timeout.ms``"""
+    session_timeout_ms_max: int = 30 * 60 * 1000
+    """``group.max.session.timeout.ms``"""
+    size_max: int = INT32_MAX
+    """``group.max.size``"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    heartbeat_interval_ms: int = 5000
+    """``group.consumer.heartbeat.interval.ms``"""
+    session_timeout_ms: int = 45_000
+    """``group.consumer.session.timeout.ms``"""
+    size_max: int = INT32_MAX
+    """``group.consumer.max.size``"""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """``group.consumer.assignors``; the first one counts where members name none."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    """``group.consumer.migration.policy``"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    offsets: OffsetSettings = OffsetSettings()
+    classic: ClassicSettings = ClassicSettings()
+    consumer: ConsumerSettings = ConsumerSettings()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from semel.coordinator.group.classic.group import SIMPLE_GROUP
 from semel.coordinator.group.committed import CommittedOffsets, StoredOffset
 from semel.coordinator.group.expiry import GroupsToLookAt, expires_ms
 from semel.coordinator.group.membership import Groups, Membership, Retention
 from semel.coordinator.group.pending import PendingOffsets
-from semel.coordinator.group.recorded_groups import SIMPLE_GROUP
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
 

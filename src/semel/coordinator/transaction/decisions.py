@@ -7,14 +7,16 @@ to wait for: PREPARE and COMPLETE are then one batch, and nobody ever meets the 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-from semel.coordinator.decision import Decision, Response
+from semel.coordinator.decision import Decision
 from semel.coordinator.transaction import transitions
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction, TransactionRecord
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.errors import ErrorCode
+
+Response = TypeVar("Response")
 
 TransactionDecision: TypeAlias = Decision[Response, TransactionRecord, WriteMarkers]
 

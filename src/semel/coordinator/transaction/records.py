@@ -3,11 +3,15 @@
 A ``Transaction`` is at once the record in the log and the state in memory: replay puts the one in the place of the
 other. The law: what a restart decodes equals what was in memory. (At ``transaction.version`` 0 the format, Kafka's, has
 no room for the producer ids and epochs before and after: a retry that spans a restart is then fenced.)
+
+Three records are written for every transaction, and a start reads one for every id that is known. So what nearly all of
+them look like is packed and unpacked here directly; ``log_messages`` says what the format is, and does the rest.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -36,6 +40,27 @@ EPOCH_MAX: Final = 2**15 - 1
 _log: Final = logging.getLogger(__name__)
 _VERSION: Final = Struct(">h")
 _ABSENT: Final = -1
+
+# The usual value, around its partitions. It ends with a tagged field or two: the previous producer id (tag 0, 8 bytes)
+# and, unless that is 0, the version of transactions (tag 2, 2 bytes).
+_VALUE_HEAD: Final = Struct(">hqhib")
+_VALUE_TAIL_V1: Final = Struct(">qq3sq")
+_VALUE_TAIL_V2: Final = Struct(">qq3sq2sh")
+_ONE_TAG: Final = bytes((1, 0, 8))
+_TWO_TAGS: Final = bytes((2, 0, 8))
+_SECOND_TAG: Final = bytes((2, 2))
+_TIMES_AND_NO_TAGS_BYTES: Final = 8 + 8 + 1
+# The same as a whole, of an id that has nothing open: no partitions.
+_IDLE_V1: Final = Struct(">hqhibBqq3sq")
+_IDLE_V2: Final = Struct(">hqhibBqq3sq2sh")
+
+# Such a value in an idle state: version, producer id and epoch, timeout, state, no partitions, two times, the tags.
+_AT_REST: Final = re.compile(
+    rb"\x00\x01 .{8} .{2} .{4} [\x00\x04\x05] [\x00\x01] .{16} (?: \x01\x00\x08.{8} | \x02\x00\x08.{8} \x02\x02.{2} )",
+    re.DOTALL | re.VERBOSE,
+)
+_KEY_VERSION_BYTES: Final = _VERSION.pack(KEY_VERSION)
+_KEY_HEAD_BYTES: Final = 4
 _WRITTEN: Final = {int(state): state for state in IDLE | ENDED | {TxnState.ONGOING}}
 
 
@@ -46,8 +71,7 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -93,14 +117,28 @@ class Tombstone:
     transactional_id: str
 
 
-TransactionRecord: TypeAlias = Transaction | Tombstone
+class AtRest(NamedTuple):
+    """A ``Transaction`` that has nothing open and owes nothing, as it stands in the log."""
+
+    transactional_id: str
+    value: bytes
+
+    def transaction(self) -> Transaction:
+        transaction = _usual_transaction(self.transactional_id, self.value)
+        assert transaction is not None, self
+        return transaction
+
+
+TransactionRecord: TypeAlias = Transaction | Tombstone | AtRest
 
 
 def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[bytes, bytes | None]:
     """Key and value in the log. The cluster's ``transaction.version`` decides on the version of the value."""
-    key = _VERSION.pack(KEY_VERSION) + codec.encode(TransactionLogKey(record.transactional_id), KEY_VERSION)
+    key = _key(record.transactional_id)
     if isinstance(record, Tombstone):
         return key, None
+    if isinstance(record, AtRest):
+        return key, record.value
     # What V2 recorded needs the fields of V2, whatever the cluster has agreed on.
     version = VALUE_VERSION_MAX if max(transaction_version, record.client_transaction_version) >= 1 else 0
     derived = record.last_producer_epoch == _derived_last_epoch(
@@ -110,6 +148,8 @@ def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[
         record.last_producer_id,
         record.client_transaction_version,
     )
+    if derived and version and record.next_producer_id is None and record.last_producer_id is not None:
+        return key, _usual_value(record)
     value = TransactionLogValue(
         producer_id=record.producer_id,
         previous_producer_id=_or_absent(record.last_producer_id),
@@ -126,7 +166,31 @@ def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[
     return key, _VERSION.pack(version) + codec.encode(value, version)
 
 
-def decode(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
+def _usual_value(record: Transaction) -> bytes:
+    partitions = b"\0" if record.state is TxnState.EMPTY else _encoded_partitions(record.partitions)
+    head = _VALUE_HEAD.pack(
+        VALUE_VERSION_MAX, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
+    )
+    times = record.updated_ms, _or_absent(record.started_ms)
+    version = record.client_transaction_version
+    if version == 0:
+        return head + partitions + _VALUE_TAIL_V1.pack(*times, _ONE_TAG, record.last_producer_id)
+    return head + partitions + _VALUE_TAIL_V2.pack(*times, _TWO_TAGS, record.last_producer_id, _SECOND_TAG, version)
+
+
+# A producer writes to the same partitions again and again.
+@lru_cache(maxsize=1024)
+def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    encoded = codec.encode(TransactionLogValue(transaction_partitions=_by_topic(partitions)), VALUE_VERSION_MAX)
+    return bytes(encoded[_VALUE_HEAD.size - _VERSION.size : -_TIMES_AND_NO_TAGS_BYTES])
+
+
+@lru_cache(maxsize=4096)
+def _key(transactional_id: str) -> bytes:
+    return _VERSION.pack(KEY_VERSION) + codec.encode(TransactionLogKey(transactional_id), KEY_VERSION)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone | None:
     """The record, or ``None``, with a line in the log, if it is of a kind that this version of Semel does not know.
 
     A newer broker may have written it, and what it says cannot be guessed. Raises ``DecodeError`` for bytes that are
@@ -137,9 +201,11 @@ def decode(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None
     if (version := _version(key, "key")) != KEY_VERSION:
         _log.warning("a record of __transaction_state is skipped: key version %d is not known, only 0 is", version)
         return None
-    transactional_id = codec.decode(TransactionLogKey, key, KEY_VERSION, _VERSION.size).transactional_id
+    transactional_id = _transactional_id(key)
     if value is None:
         return Tombstone(transactional_id)
+    if (usual := _usual_transaction(transactional_id, value)) is not None:
+        return usual
     if not 0 <= (version := _version(value, "value")) <= VALUE_VERSION_MAX:
         _log.warning(
             "a record of __transaction_state for %r is skipped: value version %d is not known, only 0 to %d are",
@@ -151,11 +217,67 @@ def decode(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None
     return _transaction(transactional_id, codec.decode(TransactionLogValue, value, version, _VERSION.size))
 
 
+def decode_to_load(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
+    """As ``decode``, but what can be left for later is: most of what a start reads, nobody asks for."""
+    if (
+        key is not None
+        and value is not None
+        and _AT_REST.fullmatch(value)
+        and key[: _VERSION.size] == _KEY_VERSION_BYTES
+    ):
+        return AtRest(_transactional_id(key), bytes(value))
+    return decode(key, value)
+
+
+def _transactional_id(key: Buffer) -> str:
+    if int.from_bytes(key[_VERSION.size : _KEY_HEAD_BYTES], "big") == len(key) - _KEY_HEAD_BYTES:
+        try:
+            return str(key[_KEY_HEAD_BYTES:], "utf-8")
+        except UnicodeDecodeError:
+            pass  # It is said below, as of any other field.
+    return codec.decode(TransactionLogKey, key, KEY_VERSION, _VERSION.size).transactional_id
+
+
+def _usual_transaction(transactional_id: str, value: Buffer) -> Transaction | None:
+    """What a value without partitions and with the usual tags says. ``None`` for any other, however it looks."""
+    if len(value) == _IDLE_V2.size:
+        fields = _IDLE_V2.unpack(value)
+        if fields[8] != _TWO_TAGS or fields[10] != _SECOND_TAG:
+            return None
+        client_transaction_version = fields[11]
+    elif len(value) == _IDLE_V1.size:
+        fields = _IDLE_V1.unpack(value)
+        if fields[8] != _ONE_TAG:
+            return None
+        client_transaction_version = 0
+    else:
+        return None
+    version, producer_id, producer_epoch, timeout_ms, status, count, updated_ms, started_ms = fields[:8]
+    last_producer_id = fields[9]
+    state = _WRITTEN.get(status)
+    # An array's count is written as one more than it is, and 0 for none at all.
+    if version != VALUE_VERSION_MAX or count > 1 or state is None:
+        return None
+    return Transaction(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        producer_id if last_producer_id == producer_id else _or_none(last_producer_id),
+        _derived_last_epoch(state, producer_id, producer_epoch, last_producer_id, client_transaction_version),
+        None,
+        state,
+        NO_PARTITIONS,
+        _the_same(timeout_ms),
+        None if started_ms == _ABSENT else started_ms,
+        updated_ms,
+        client_transaction_version,
+    )
+
+
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
     state = _WRITTEN.get(value.transaction_status)
     if state is None:
         raise DecodeError(f"transaction {transactional_id!r} has status {value.transaction_status}: no such is written")
-    # A million ids share what they can: the one number here, the few timeouts that there are below.
     producer_id = value.producer_id
     last_producer_id = (
         producer_id if value.previous_producer_id == producer_id else _or_none(value.previous_producer_id)

@@ -13,6 +13,7 @@ from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecis
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.ending import end_v1, end_v2
 from semel.coordinator.transaction.initializing import init_known, init_new
+from semel.coordinator.transaction.known import KnownTransactions
 from semel.coordinator.transaction.listing import ListFilters, listing
 from semel.coordinator.transaction.older_versions import error_for_version
 from semel.coordinator.transaction.records import ProducerIdentity, Tombstone, Transaction, TransactionRecord
@@ -46,7 +47,7 @@ class TransactionShard:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self._settings = settings
-        self._transactions: dict[str, Transaction] = {}
+        self._transactions = KnownTransactions()
         self._ongoing = Deadlines()
         self._prepared: dict[str, None] = {}
         # How far the search for expired ids has got: what is left of its present round. No answer depends on it.
@@ -248,7 +249,11 @@ class TransactionShard:
         )
 
     def list(self, filters: ListFilters, *, now_ms: int) -> TransactionListing:
-        candidates = self.open_transactions() if filters.only_open() else self._transactions.values()
+        candidates = self._transactions.values()
+        if filters.only_open():
+            candidates = self.open_transactions()
+        elif filters.producer_ids:
+            candidates = self._transactions.of_producers(filters.producer_ids)
         return listing(candidates, filters, now_ms=now_ms)
 
     def get(self, transactional_id: str) -> Transaction | None:
@@ -267,11 +272,13 @@ class TransactionShard:
     def replay(self, record: TransactionRecord) -> None:
         transactional_id = record.transactional_id
         if isinstance(record, Tombstone):
-            self._transactions.pop(transactional_id, None)
+            self._transactions.pop(transactional_id)
+        else:
+            self._transactions.put(record)
+        if not isinstance(record, Transaction):
             self._ongoing.discard(transactional_id)
             self._prepared.pop(transactional_id, None)
             return
-        self._transactions[transactional_id] = record
         if record.state is TxnState.ONGOING:
             self._ongoing.set(transactional_id, _deadline_ms(record))
         else:

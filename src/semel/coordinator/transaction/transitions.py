@@ -6,7 +6,6 @@ carried over.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from semel.coordinator.transaction.effects import WriteMarkers
@@ -151,4 +150,4 @@ def _decision(committed: bool) -> TxnState:
 
 def _moved(transaction: Transaction, state: TxnState, now_ms: int, **changes: Any) -> Transaction:
     assert transaction.state in LEGAL_SOURCES[state], f"{transaction} may not become {state.name}"
-    return replace(transaction, state=state, last_producer_id=transaction.producer_id, updated_ms=now_ms, **changes)
+    return transaction._replace(state=state, last_producer_id=transaction.producer_id, updated_ms=now_ms, **changes)

@@ -5,7 +5,7 @@ records and back. The broker's produce and fetch paths need the header only.
 """
 
 from semel.wire.compression import Codec, UnsupportedCodec
-from semel.wire.records.builder import BatchBuilder, build_batch
+from semel.wire.records.builder import BatchBuilder, build_batch, build_single
 from semel.wire.records.header import (
     ATTRIBUTES_POSITION,
     BASE_SEQUENCE_POSITION,
@@ -42,7 +42,13 @@ from semel.wire.records.header import (
     patch_offset_and_epoch,
     verify_crc,
 )
-from semel.wire.records.reader import DECOMPRESSED_SIZE_BYTES_MAX, iterate_records, validate_records
+from semel.wire.records.reader import (
+    DECOMPRESSED_SIZE_BYTES_MAX,
+    RecordBlock,
+    iterate_records,
+    read_single,
+    validate_records,
+)
 from semel.wire.records.record import Headers, Record
 
 __all__ = [
@@ -77,16 +83,19 @@ __all__ = [
     "Codec",
     "Headers",
     "Record",
+    "RecordBlock",
     "TimestampType",
     "UnsupportedCodec",
     "UnsupportedMagic",
     "build_batch",
+    "build_single",
     "iterate_headers",
     "iterate_records",
     "parse_header",
     "patch_codec",
     "patch_log_append_time",
     "patch_offset_and_epoch",
+    "read_single",
     "validate_records",
     "verify_crc",
 ]

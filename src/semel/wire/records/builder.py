@@ -88,7 +88,7 @@ def build_batch(
         | (is_control and CONTROL_BIT)
         | (delete_horizon_ms is not None and DELETE_HORIZON_BIT)
     )
-    return _seal(
+    return seal_batch(
         encoded,
         codec,
         compression_level,
@@ -96,6 +96,30 @@ def build_batch(
         attributes,
         (last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(encoded)),
     )
+
+
+def build_single(
+    key: bytes,
+    value: bytes | None,
+    *,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """What ``build_batch`` makes of one record with a key and without headers, in half the time.
+
+    Coordinators write one record at a time, and four or more for every transaction.
+    """
+    record = _encode_record(0, 0, key, value, ())
+    attributes = (is_transactional and TRANSACTIONAL_BIT) | (is_control and CONTROL_BIT)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(record)
+    inside = _INSIDE_CRC.pack(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1)
+    crc = crc32c(record, crc32c(inside))
+    return _OUTSIDE_CRC.pack(base_offset, length, partition_leader_epoch, MAGIC_V2, crc) + inside + record
 
 
 class BatchBuilder:
@@ -154,7 +178,7 @@ class BatchBuilder:
         count = len(self._encoded)
         if count == 0:
             raise ValueError("a producer's batch holds at least one record")
-        return _seal(
+        return seal_batch(
             self._encoded,
             self._codec,
             self._compression_level,
@@ -164,7 +188,7 @@ class BatchBuilder:
         )
 
 
-def _seal(
+def seal_batch(
     encoded: list[bytes],
     codec: Codec,
     compression_level: int | None,

@@ -7,14 +7,17 @@ used. The checksum is not looked at here; ``verify_crc`` is for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar, overload
 
 from semel.errors import DecodeError
 from semel.types import INT64_MAX, Buffer
 from semel.wire.compression import Codec, decompress
 from semel.wire.records.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     parse_header,
@@ -27,36 +30,225 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 128 * 2**20
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each at least.
 _RECORD_SIZE_MIN: Final = 7
 _INT64_MIN: Final = -INT64_MAX - 1
+_NOT_PLAIN: Final = CODEC_MASK | CONTROL_BIT | TIMESTAMP_TYPE_BIT
+_ATTRIBUTES_AND_DELTAS: Final = bytes(3)
+
+# So many are decoded where they are asked for one by one: enough that a call for them is lost among them.
+_RECORDS_AT_ONCE: Final = 64
+
+T = TypeVar("T")
+
+
+class RecordBlock:
+    """The records of one batch, decoded as they are asked for: the header is read and the block decompressed at once.
+
+    Offsets grow from record to record and stay within the header's range; compaction leaves gaps, so they need not be
+    consecutive.
+    """
+
+    __slots__ = ("_delta", "_error", "_payload", "_position", "_remaining", "header")
+
+    def __init__(self, buffer: Buffer, position: int = 0, *, size_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> None:
+        self.header = parse_header(buffer, position)
+        self._payload = _payload(self.header, buffer, position, size_max)
+        self._position, self._remaining, self._delta = 0, self.header.record_count, -1
+        self._error: DecodeError | None = None
+
+    @overload
+    def read(self, count: int) -> list[Record]: ...
+    @overload
+    def read(self, count: int, record_class: type[T], topic: str, partition: int) -> list[T]: ...
+    def read(
+        self, count: int, record_class: type[Any] = Record, topic: str | None = None, partition: int = 0
+    ) -> list[Any]:
+        """Up to so many of the next records; none when the batch is over. ``DecodeError`` where the next one is bad.
+
+        With a topic and partition they are of ``record_class``, a tuple that has these two before a record's fields.
+        """
+        if self._error is not None:
+            raise self._error
+        records: list[Any] = []
+        try:
+            self._read(min(count, self._remaining), records.append, record_class, topic, partition)
+        except IndexError:
+            self._error = _bad_record(self._delta, f"the {len(self._payload)} bytes end in the middle of it")
+        except DecodeError as error:
+            self._error = error
+        self._remaining -= len(records)
+        if self._remaining == 0 and self._position != len(self._payload):
+            behind = len(self._payload) - self._position
+            self._error = DecodeError(f"{behind} bytes behind the last of {self.header.record_count} records")
+        if self._error is not None and not records:
+            raise self._error
+        return records
+
+    def _read(
+        self,
+        count: int,
+        append: Callable[[Any], None],
+        record_class: type[Any],
+        topic: str | None,
+        partition: int,
+    ) -> None:
+        """The hot loop: one-byte and two-byte integers are read in line, a call for each would double the time."""
+        payload, header = self._payload, self.header
+        base_offset, base_timestamp = header.base_offset, header.base_timestamp
+        log_append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+        last_offset_delta = header.last_offset_delta
+        new, int64_min, int64_max = tuple.__new__, -INT64_MAX - 1, INT64_MAX
+        size = len(payload)
+        position, previous_delta = self._position, self._delta
+        try:
+            for _ in range(count):
+                number = payload[position]
+                position += 1
+                if number >= 0x80:
+                    if (more := payload[position]) < 0x80:
+                        number += (more << 7) - 0x80
+                        position += 1
+                    else:
+                        number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
+                end = position + (number >> 1)
+                if number & 1 or end > size:
+                    raise _bad_record(previous_delta, f"length {_signed(number)}; {size - position} bytes are left")
+
+                # The attributes of a record have no meaning yet and are passed over.
+                number = payload[position + 1]
+                position += 2
+                if number >= 0x80:
+                    if (more := payload[position]) < 0x80:
+                        number += (more << 7) - 0x80
+                        position += 1
+                    else:
+                        number, position = decode_unsigned(payload, position - 1, VARLONG_BITS)
+                if log_append_time is not None:
+                    timestamp = log_append_time
+                elif number & 1:
+                    timestamp = base_timestamp - (number >> 1) - 1
+                else:
+                    timestamp = base_timestamp + (number >> 1)
+                if not int64_min <= timestamp <= int64_max:
+                    timestamp = wrap_int64(timestamp)
+
+                number = payload[position]
+                position += 1
+                if number >= 0x80:
+                    if (more := payload[position]) < 0x80:
+                        number += (more << 7) - 0x80
+                        position += 1
+                    else:
+                        number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
+                delta = number >> 1
+                if number & 1 or not previous_delta < delta <= last_offset_delta:
+                    raise _bad_record(
+                        previous_delta, f"offset delta {_signed(number)}; the batch ends at {last_offset_delta}"
+                    )
+                previous_delta = delta
+
+                number = payload[position]
+                position += 1
+                if number == 1:
+                    key = None
+                else:
+                    if number >= 0x80:
+                        if (more := payload[position]) < 0x80:
+                            number += (more << 7) - 0x80
+                            position += 1
+                        else:
+                            number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
+                    if number & 1:
+                        raise _bad_record(delta, f"key length {_signed(number)}")
+                    start = position
+                    position += number >> 1
+                    key = payload[start:position]
+
+                number = payload[position]
+                position += 1
+                if number == 1:
+                    value = None
+                else:
+                    if number >= 0x80:
+                        if (more := payload[position]) < 0x80:
+                            number += (more << 7) - 0x80
+                            position += 1
+                        else:
+                            number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
+                    if number & 1:
+                        raise _bad_record(delta, f"value length {_signed(number)}")
+                    start = position
+                    position += number >> 1
+                    value = payload[start:position]
+
+                if payload[position]:
+                    headers, position = _decode_headers(payload, position, end, delta)
+                else:
+                    headers = ()
+                    position += 1
+                # This is also what catches a key or value that was cut short by the end of the payload.
+                if position != end:
+                    raise _bad_record(delta, f"its fields end at byte {position}, its length says {end}")
+                if topic is None:
+                    append(new(record_class, (base_offset + delta, timestamp, key, value, headers)))
+                else:
+                    append(new(record_class, (topic, partition, base_offset + delta, timestamp, key, value, headers)))
+        finally:
+            self._position, self._delta = position, previous_delta
 
 
 def iterate_records(
     buffer: Buffer, position: int = 0, *, size_max: int = DECOMPRESSED_SIZE_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of the batch at ``position``, in order.
+    """The records of the batch at ``position``, in order: see ``RecordBlock``.
 
-    The call reads the header and decompresses to at most ``size_max`` bytes; a record is decoded when it is asked for.
-    Offsets grow from record to record and stay within the header's range; compaction leaves gaps, so they need not be
-    consecutive.
+    The call reads the header and decompresses to at most ``size_max`` bytes. ``DecodeError`` comes where the first bad
+    record stands, after those before it.
     """
-    header = parse_header(buffer, position)
-    if header.size_bytes > len(buffer) - position:
-        raise DecodeError(
-            f"batch at position {position} is {header.size_bytes} bytes long; {len(buffer) - position} are left"
-        )
-    block = memoryview(buffer)[position + HEADER_SIZE : position + header.size_bytes]
-    codec = header.compression
-    # A batch that compaction emptied has no block to decompress, whatever codec its attributes still name.
-    if codec is Codec.NONE or (not block and header.record_count == 0):
-        payload = bytes(block)
-    else:
-        payload = decompress(codec, block, size_max=size_max)
-    if header.last_offset > INT64_MAX:
-        raise DecodeError(f"base offset {header.base_offset} and last offset delta {header.last_offset_delta} overflow")
-    if header.record_count * _RECORD_SIZE_MIN > len(payload):
-        raise DecodeError(
-            f"{header.record_count} records in {len(payload)} bytes; a record takes at least {_RECORD_SIZE_MIN}"
-        )
-    return _decode_all(payload, header)
+    return _each(RecordBlock(buffer, position, size_max=size_max))
+
+
+def read_single(buffer: bytes, position: int, header: BatchHeader) -> tuple[bytes, bytes] | None:
+    """Key and value of the only record, where a quick look does: what ``build_single`` makes, up to 8191 bytes long.
+
+    ``None`` otherwise; then ``iterate_records`` knows, or raises.
+    """
+    end = position + header.batch_length + LOG_OVERHEAD
+    if header.record_count != 1 or header.last_offset_delta or header.attributes & _NOT_PLAIN or end > len(buffer):
+        return None
+    position += HEADER_SIZE
+    try:
+        number = buffer[position]
+        position += 1
+        if number >= 0x80:
+            if buffer[position] >= 0x80:
+                return None
+            number += (buffer[position] << 7) - 0x80
+            position += 1
+        if number & 1 or position + (number >> 1) != end or buffer[position : position + 3] != _ATTRIBUTES_AND_DELTAS:
+            return None
+        number = buffer[position + 3]
+        position += 4
+        if number >= 0x80:
+            if buffer[position] >= 0x80:
+                return None
+            number += (buffer[position] << 7) - 0x80
+            position += 1
+        if number & 1:
+            return None
+        start = position
+        position += number >> 1
+        key = buffer[start:position]
+        number = buffer[position]
+        position += 1
+        if number >= 0x80:
+            if buffer[position] >= 0x80:
+                return None
+            number += (buffer[position] << 7) - 0x80
+            position += 1
+        if number & 1 or position + (number >> 1) != end - 1 or buffer[end - 1]:
+            return None
+    except IndexError:
+        return None
+    return key, buffer[position : end - 1]
 
 
 def validate_records(
@@ -85,105 +277,30 @@ def validate_records(
         )
 
 
-def _decode_all(payload: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The hot loop: one-byte and two-byte integers are read in line, a call for each would double the time."""
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    log_append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-    last_offset_delta = header.last_offset_delta
-    new = tuple.__new__
-    size = len(payload)
-    position, previous_delta = 0, -1
-    try:
-        for _ in range(header.record_count):
-            number = payload[position]
-            position += 1
-            if number >= 0x80:
-                if payload[position] < 0x80:
-                    number += (payload[position] << 7) - 0x80
-                    position += 1
-                else:
-                    number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
-            end = position + (number >> 1)
-            if number & 1 or end > size:
-                raise _bad_record(previous_delta, f"length {_signed(number)}; {size - position} bytes are left")
+def _each(block: RecordBlock) -> Iterator[Record]:
+    while records := block.read(_RECORDS_AT_ONCE):
+        yield from records
 
-            # The attributes of a record have no meaning yet and are passed over.
-            number = payload[position + 1]
-            position += 2
-            if number >= 0x80:
-                if payload[position] < 0x80:
-                    number += (payload[position] << 7) - 0x80
-                    position += 1
-                else:
-                    number, position = decode_unsigned(payload, position - 1, VARLONG_BITS)
-            timestamp = base_timestamp + ((number >> 1) ^ -(number & 1))
-            if not _INT64_MIN <= timestamp <= INT64_MAX:
-                timestamp = wrap_int64(timestamp)
 
-            number = payload[position]
-            position += 1
-            if number >= 0x80:
-                if payload[position] < 0x80:
-                    number += (payload[position] << 7) - 0x80
-                    position += 1
-                else:
-                    number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
-            delta = number >> 1
-            if number & 1 or not previous_delta < delta <= last_offset_delta:
-                raise _bad_record(
-                    previous_delta, f"offset delta {_signed(number)}; the batch ends at {last_offset_delta}"
-                )
-            previous_delta = delta
-
-            number = payload[position]
-            position += 1
-            if number == 1:
-                key = None
-            else:
-                if number >= 0x80:
-                    if payload[position] < 0x80:
-                        number += (payload[position] << 7) - 0x80
-                        position += 1
-                    else:
-                        number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
-                if number & 1:
-                    raise _bad_record(delta, f"key length {_signed(number)}")
-                start = position
-                position += number >> 1
-                key = payload[start:position]
-
-            number = payload[position]
-            position += 1
-            if number == 1:
-                value = None
-            else:
-                if number >= 0x80:
-                    if payload[position] < 0x80:
-                        number += (payload[position] << 7) - 0x80
-                        position += 1
-                    else:
-                        number, position = decode_unsigned(payload, position - 1, VARINT_BITS)
-                if number & 1:
-                    raise _bad_record(delta, f"value length {_signed(number)}")
-                start = position
-                position += number >> 1
-                value = payload[start:position]
-
-            if payload[position]:
-                headers, position = _decode_headers(payload, position, end, delta)
-            else:
-                headers = ()
-                position += 1
-            # This is also what catches a key or value that was cut short by the end of the payload.
-            if position != end:
-                raise _bad_record(delta, f"its fields end at byte {position}, its length says {end}")
-            if log_append_time is not None:
-                timestamp = log_append_time
-            yield new(Record, (base_offset + delta, timestamp, key, value, headers))
-    except IndexError:
-        raise _bad_record(previous_delta, f"the {size} bytes end in the middle of it") from None
-    if position != size:
-        raise DecodeError(f"{size - position} bytes behind the last of {header.record_count} records")
+def _payload(header: BatchHeader, buffer: Buffer, position: int, size_max: int) -> bytes:
+    if header.size_bytes > len(buffer) - position:
+        raise DecodeError(
+            f"batch at position {position} is {header.size_bytes} bytes long; {len(buffer) - position} are left"
+        )
+    block = memoryview(buffer)[position + HEADER_SIZE : position + header.size_bytes]
+    codec = header.compression
+    # A batch that compaction emptied has no block to decompress, whatever codec its attributes still name.
+    if codec is Codec.NONE or (not block and header.record_count == 0):
+        payload = bytes(block)
+    else:
+        payload = decompress(codec, block, size_max=size_max)
+    if header.last_offset > INT64_MAX:
+        raise DecodeError(f"base offset {header.base_offset} and last offset delta {header.last_offset_delta} overflow")
+    if header.record_count * _RECORD_SIZE_MIN > len(payload):
+        raise DecodeError(
+            f"{header.record_count} records in {len(payload)} bytes; a record takes at least {_RECORD_SIZE_MIN}"
+        )
+    return payload
 
 
 def _decode_headers(payload: bytes, position: int, end: int, delta: int) -> tuple[Headers, int]:

@@ -68,9 +68,9 @@ class TestOffsetDelete:
     def test_refuses_a_group_that_is_not_there(self, log: OffsetLog, group_id: str, error: ErrorCode) -> None:
         assert log.shard.delete_offsets(group_id, [TopicPartition("orders", 0)]) == Decision(DeleteOffsetsResult(error))
 
-    def test_refuses_a_group_with_members(self, log: OffsetLog) -> None:
+    def test_refuses_a_group_with_members_of_whom_nobody_can_say_what_they_read(self, log: OffsetLog) -> None:
         log.commit(5)
-        log.write(GroupMetadata("payments", "consumer", 1, "range", "m-1", 0, (MEMBER,)))
+        log.write(GroupMetadata("payments", "connect", 1, "range", "m-1", 0, (MEMBER,)))
 
         decision = log.shard.delete_offsets("payments", [TopicPartition("orders", 0)])
 

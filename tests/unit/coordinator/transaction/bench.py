@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from semel.coordinator.transaction.decisions import TransactionDecision
@@ -182,7 +182,7 @@ class Bench:
         """The producer as it is after that many bumps."""
         transaction = self.shard.get(transactional_id)
         assert transaction is not None
-        self.commit(replace(transaction, producer_epoch=producer_epoch, last_producer_epoch=None))
+        self.commit(transaction._replace(producer_epoch=producer_epoch, last_producer_epoch=None))
         return ProducerIdentity(transaction.producer_id, producer_epoch)
 
     def _given_out(self, producer_id: int) -> int:

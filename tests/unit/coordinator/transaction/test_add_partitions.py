@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -25,8 +23,7 @@ def test_the_first_partition_begins_the_transaction(bench: Bench) -> None:
     assert decision == Decision(
         AddPartitionsResult(),
         records=(
-            replace(
-                empty,
+            empty._replace(
                 state=TxnState.ONGOING,
                 partitions=frozenset({P0}),
                 started_ms=bench.now_ms,
@@ -43,7 +40,7 @@ def test_further_partitions_join_it_and_the_start_stays(bench: Bench) -> None:
     begun = bench.transaction
     bench.now_ms += 5
     bench.add(identity, P1, OFFSETS)
-    assert bench.transaction == replace(begun, partitions=frozenset({P0, P1, OFFSETS}), updated_ms=bench.now_ms)
+    assert bench.transaction == begun._replace(partitions=frozenset({P0, P1, OFFSETS}), updated_ms=bench.now_ms)
 
 
 def test_partitions_that_are_in_it_already_cost_no_record(bench: Bench) -> None:

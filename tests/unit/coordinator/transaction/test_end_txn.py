@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -29,8 +27,7 @@ def test_an_end_is_one_record_and_the_markers_that_follow_from_it(bench: Bench, 
     assert decision == Decision(
         EndTxnResult(producer_id=identity.producer_id, producer_epoch=1),
         records=(
-            replace(
-                ongoing,
+            ongoing._replace(
                 state=PREPARE[committed],
                 producer_epoch=1,
                 last_producer_epoch=0,
@@ -60,8 +57,8 @@ def test_the_transaction_is_complete_when_the_markers_are_written(bench: Bench, 
     prepared = bench.transaction
     bench.now_ms += 5
     bench.write_markers()
-    assert bench.transaction == replace(
-        prepared, state=COMPLETE[committed], partitions=NO_PARTITIONS, updated_ms=bench.now_ms
+    assert bench.transaction == prepared._replace(
+        state=COMPLETE[committed], partitions=NO_PARTITIONS, updated_ms=bench.now_ms
     )
 
 

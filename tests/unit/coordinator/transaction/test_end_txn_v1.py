@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -21,7 +19,7 @@ def test_the_epoch_stays_and_the_answer_carries_none(bench: Bench, committed: bo
     ongoing = bench.transaction
     decision = bench.decide_end(identity, committed=committed, version=0)
     assert decision.response == EndTxnResult()
-    assert decision.records == (replace(ongoing, state=PREPARE[committed], client_transaction_version=0),)
+    assert decision.records == (ongoing._replace(state=PREPARE[committed], client_transaction_version=0),)
     (marker,) = decision.effects
     assert (marker.producer_epoch, marker.transaction_version) == (identity.producer_epoch, 0)
 

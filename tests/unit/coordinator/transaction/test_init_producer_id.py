@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -322,6 +320,6 @@ def test_a_new_timeout_holds_from_the_next_transaction_on(bench: Bench) -> None:
     bench.init()
     before = bench.transaction
     bench.init(timeout_ms=5_000)
-    assert bench.transaction == replace(
-        before, timeout_ms=5_000, producer_epoch=before.producer_epoch + 1, updated_ms=bench.now_ms
+    assert bench.transaction == before._replace(
+        timeout_ms=5_000, producer_epoch=before.producer_epoch + 1, updated_ms=bench.now_ms
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -36,8 +35,7 @@ EMPTY = Transaction(
     updated_ms=NOW_MS,
     client_transaction_version=0,
 )
-ONGOING = replace(
-    EMPTY,
+ONGOING = EMPTY._replace(
     producer_epoch=3,
     state=TxnState.ONGOING,
     partitions=frozenset({TopicPartition("orders", 1), TopicPartition("audit", 3), TopicPartition("orders", 0)}),
@@ -45,16 +43,14 @@ ONGOING = replace(
     updated_ms=NOW_MS + 5,
     client_transaction_version=2,
 )
-PREPARED = replace(
-    ONGOING,
+PREPARED = ONGOING._replace(
     producer_epoch=EPOCH_MAX,
     last_producer_epoch=EPOCH_MAX - 1,
     next_producer_id=2000,
     state=TxnState.PREPARE_COMMIT,
     updated_ms=NOW_MS + 9,
 )
-COMPLETE = replace(
-    PREPARED,
+COMPLETE = PREPARED._replace(
     producer_id=2000,
     producer_epoch=0,
     next_producer_id=None,
@@ -69,7 +65,7 @@ COMPLETE = replace(
     [
         (EMPTY, 0, "000000000000000003e800000000ea6000ffffffff0000018bcfe56800ffffffffffffffff"),
         (
-            replace(ONGOING, client_transaction_version=0),
+            ONGOING._replace(client_transaction_version=0),
             0,
             (
                 "000000000000000003e800030000ea60010000000200056175646974000000010000000300066f726465727300000002"
@@ -112,13 +108,13 @@ def test_the_bytes_are_those_that_kafka_writes(record: Transaction, transaction_
         ONGOING,
         PREPARED,
         COMPLETE,
-        replace(EMPTY, last_producer_epoch=0, producer_epoch=1),
-        replace(ONGOING, last_producer_epoch=2),
-        replace(PREPARED, last_producer_epoch=None),
-        replace(COMPLETE, last_producer_epoch=None),
-        replace(COMPLETE, client_transaction_version=0, last_producer_epoch=7),
-        replace(COMPLETE, producer_id=1000, producer_epoch=9, last_producer_epoch=8),
-        replace(COMPLETE, producer_id=1000, producer_epoch=9, last_producer_epoch=9),
+        EMPTY._replace(last_producer_epoch=0, producer_epoch=1),
+        ONGOING._replace(last_producer_epoch=2),
+        PREPARED._replace(last_producer_epoch=None),
+        COMPLETE._replace(last_producer_epoch=None),
+        COMPLETE._replace(client_transaction_version=0, last_producer_epoch=7),
+        COMPLETE._replace(producer_id=1000, producer_epoch=9, last_producer_epoch=8),
+        COMPLETE._replace(producer_id=1000, producer_epoch=9, last_producer_epoch=9),
         Tombstone("payments"),
         Tombstone("grüße, 世界"),
     ],
@@ -130,7 +126,7 @@ def test_what_is_written_is_what_is_read(record: TransactionRecord) -> None:
 
 
 def test_the_last_epoch_is_written_only_where_kafkas_fields_do_not_tell_it() -> None:
-    usual, told = (encode(replace(COMPLETE, last_producer_epoch=epoch))[1] for epoch in (EPOCH_MAX - 1, None))
+    usual, told = (encode(COMPLETE._replace(last_producer_epoch=epoch))[1] for epoch in (EPOCH_MAX - 1, None))
     assert usual is not None
     assert told is not None
     assert len(told) == len(usual) + 5
@@ -138,9 +134,9 @@ def test_the_last_epoch_is_written_only_where_kafkas_fields_do_not_tell_it() -> 
 
 def test_the_oldest_format_keeps_what_it_has_room_for() -> None:
     """Scenario 18: at ``transaction.version`` 0 the last identity is lost, in Kafka as here."""
-    written = replace(ONGOING, client_transaction_version=0, last_producer_epoch=2)
-    assert decode(*encode(written, transaction_version=0)) == replace(
-        written, last_producer_id=None, last_producer_epoch=None
+    written = ONGOING._replace(client_transaction_version=0, last_producer_epoch=2)
+    assert decode(*encode(written, transaction_version=0)) == written._replace(
+        last_producer_id=None, last_producer_epoch=None
     )
 
 

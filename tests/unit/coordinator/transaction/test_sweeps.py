@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -211,7 +209,7 @@ def test_a_transaction_that_somebody_else_decides_on_never_times_out(bench: Benc
     """KIP-939, in a log of Kafka's: the sign of it is the longest timeout there is."""
     identity = bench.init()
     bench.add(identity, P0)
-    bench.commit(replace(bench.transaction, timeout_ms=INT32_MAX))
+    bench.commit(bench.transaction._replace(timeout_ms=INT32_MAX))
     bench.now_ms += 2**32
     assert time_out(bench) == []
     assert [transaction.transactional_id for transaction in bench.shard.open_transactions()] == [ID]

@@ -1,0 +1,67 @@
+"""What goes into ``semel.Admin`` and comes out of it.
+
+from semel.admin import AclBinding, ConfigResource, NewTopic, OffsetSpec, QuotaEntity
+"""
+
+from __future__ import annotations
+
+from semel.client.admin.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
+from semel.client.admin.admin import Admin
+from semel.client.admin.batches import RawBatches
+from semel.client.admin.cluster import BrokerDescription, ClusterDescription, Features, LogDir, ReplicaSize
+from semel.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
+from semel.client.admin.group_descriptions import GroupDescription, GroupMember
+from semel.client.admin.groups import GroupListing
+from semel.client.admin.hanging import HangingTransaction
+from semel.client.admin.partitions import ListedOffset, OffsetSpec, ProducerState
+from semel.client.admin.quotas import QuotaEntity, Quoted
+from semel.client.admin.results import Results
+from semel.client.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription, TopicListing
+from semel.client.admin.transactions import TransactionDescription, TransactionListing
+from semel.client.admin.users import ScramMechanism
+
+__all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
+    "Admin",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "CreatedTopic",
+    "Features",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "HangingTransaction",
+    "ListedOffset",
+    "LogDir",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionDescription",
+    "ProducerState",
+    "QuotaEntity",
+    "Quoted",
+    "RawBatches",
+    "ReplicaSize",
+    "Results",
+    "ScramMechanism",
+    "TopicDescription",
+    "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
+]

@@ -1,0 +1,222 @@
+"""``semel group``: list, describe with lag, reset offsets, delete."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.cli.exits import Exit, UsageError
+from semel.cli.output import print_facts, print_rows
+from semel.cli.parsing import (
+    Subcommands,
+    add_command,
+    add_connection,
+    add_family,
+    add_json,
+    client_settings,
+    partition_of,
+)
+from semel.cli.times import timestamp_of
+
+if TYPE_CHECKING:
+    from semel.blocking import Admin
+    from semel.client.admin.group_descriptions import GroupDescription
+    from semel.types import TopicPartition
+
+
+def add_parser(commands: Subcommands) -> None:
+    family = add_family(
+        commands,
+        "group",
+        "look at consumer groups and change them",
+        "  semel group list\n"
+        "  semel group describe billing\n"
+        "  semel group reset-offsets billing --topic orders --to-earliest --dry-run",
+    )
+    listing = add_command(family, "list", "list the groups", "  semel group list --state Stable", _list)
+    listing.add_argument("--state", action="append", default=[], help="only those in this state; may be repeated")
+    describe = add_command(
+        family,
+        "describe",
+        "show members, offsets and lag",
+        "  semel group describe billing\n"
+        "  semel group describe billing --json | jq '[.offsets[].lag] | add'\n\n"
+        "lag counts what a read_committed reader could still read: it is 0 when only control or\n"
+        "aborted records remain.",
+        _describe,
+    )
+    describe.add_argument("group")
+    reset = add_command(
+        family,
+        "reset-offsets",
+        "move a group that has no members",
+        "  semel group reset-offsets billing --topic orders --to-earliest --dry-run\n"
+        "  semel group reset-offsets billing --partition orders:3 --to-offset 1200\n"
+        "  semel group reset-offsets billing --all-topics --to-datetime 2026-01-31T12:00:00Z",
+        _reset,
+    )
+    reset.add_argument("group")
+    reset.add_argument("--topic", action="append", default=[], help="all its partitions; may be repeated")
+    reset.add_argument("--partition", action="append", default=[], metavar="TOPIC:PARTITION", help="may be repeated")
+    reset.add_argument("--all-topics", action="store_true", help="every partition that the group has an offset of")
+    to = reset.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true")
+    to.add_argument("--to-latest", action="store_true")
+    to.add_argument("--to-current", action="store_true", help="where it is: shows it, or commits it anew")
+    to.add_argument("--to-offset", type=int, metavar="OFFSET")
+    to.add_argument("--shift-by", type=int, metavar="N", help="forward, or back with a negative number")
+    to.add_argument("--to-datetime", metavar="TIME", help="the first record that is as late as 2026-01-31T12:00:00Z")
+    reset.add_argument("--dry-run", action="store_true", help="show what would be, and change nothing")
+    delete = add_command(
+        family, "delete", "delete groups that have no members", "  semel group delete billing", _delete
+    )
+    delete.add_argument("groups", nargs="+", metavar="group")
+    for parser in (listing, describe, reset, delete):
+        add_connection(parser)
+        add_json(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        groups = admin.groups.list(states=options.state)
+    rows = [
+        {"group": group.group_id, "state": group.state, "type": group.type, "protocol": group.protocol_type}
+        for group in groups
+    ]
+    print_rows(rows, ("group", "state", "type", "protocol"), as_json=options.json, empty="no groups")
+    return Exit.OK
+
+
+def _describe(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        group = admin.groups.describe(options.group)
+        offsets = _offset_rows(admin, group)
+    members = [
+        {
+            "member": member.member_id,
+            "instance": member.group_instance_id,
+            "client": member.client_id,
+            "host": member.client_host,
+            "partitions": [f"{topic}:{index}" for topic, index in member.assignment],
+        }
+        for member in group.members
+    ]
+    facts = {"group": group.group_id, "state": group.state, "type": group.type, "assignor": group.assignor or None}
+    if options.json:
+        print_facts({**facts, "members": members, "offsets": offsets}, as_json=True)
+        return Exit.OK
+    print_facts(facts, as_json=False)
+    print()
+    print_rows(members, ("member", "instance", "client", "host", "partitions"), as_json=False, empty="no members")
+    print()
+    print_rows(offsets, ("partition", "committed", "end", "lag", "member"), as_json=False, empty="no offsets")
+    return Exit.OK
+
+
+def _offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
+    from semel.cli.lag import readable_after
+    from semel.client.admin.partitions import OffsetSpec
+
+    committed = admin.groups.list_offsets(group.group_id)
+    owners = {partition: member.member_id for member in group.members for partition in member.assignment}
+    partitions = sorted({*committed, *owners})
+    ends = admin.partitions.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+    rows: list[dict[str, Any]] = []
+    for partition in partitions:
+        offset = committed.get(partition)
+        rows.append(
+            {
+                "partition": f"{partition.topic}:{partition.partition}",
+                "committed": None if offset is None else offset.offset,
+                "end": ends[partition].offset,
+                "lag": None if offset is None else readable_after(admin, partition, offset.offset),
+                "member": owners.get(partition),
+            }
+        )
+    return rows
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        current = admin.groups.list_offsets(options.group)
+        partitions = _chosen(admin, options, current)
+        wanted = _destinations(admin, options, partitions, current)
+        if not options.dry_run:
+            admin.groups.alter_offsets(options.group, wanted).all()
+    rows = [
+        {
+            "partition": f"{partition.topic}:{partition.partition}",
+            "from": current[partition].offset if partition in current else None,
+            "to": offset,
+        }
+        for partition, offset in sorted(wanted.items())
+    ]
+    print_rows(rows, ("partition", "from", "to"), as_json=options.json, empty="nothing to reset")
+    if options.dry_run and not options.json:
+        print("\nnothing was changed (--dry-run)")
+    return Exit.OK
+
+
+def _chosen(admin: Admin, options: argparse.Namespace, current: Mapping[TopicPartition, Any]) -> list[TopicPartition]:
+    from semel.types import TopicPartition
+
+    if not (options.topic or options.partition or options.all_topics):
+        raise UsageError("which partitions? Name them with --topic, --partition or --all-topics")
+    chosen = set(current) if options.all_topics else set()
+    for topic in options.topic:
+        description = admin.topics.describe(topic)
+        chosen.update(TopicPartition(topic, partition.partition) for partition in description.partitions)
+    chosen.update(TopicPartition(*partition_of("--partition", text)) for text in options.partition)
+    return sorted(chosen)
+
+
+def _destinations(
+    admin: Admin, options: argparse.Namespace, partitions: list[TopicPartition], current: Mapping[TopicPartition, Any]
+) -> dict[TopicPartition, int]:
+    """Where each partition is to go, never before its first record nor behind its end."""
+    from semel.client.admin.partitions import OffsetSpec
+
+    def listed(time: int) -> dict[TopicPartition, int | None]:
+        if not partitions:
+            return {}
+        results = admin.partitions.list_offsets(dict.fromkeys(partitions, time)).all()
+        return {partition: found.offset for partition, found in results.items()}
+
+    starts, ends = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)
+    at_time = listed(timestamp_of(options.to_datetime)) if options.to_datetime is not None else {}
+    destinations: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        start, end = starts[partition] or 0, ends[partition] or 0
+        here = current[partition].offset if partition in current else None
+        if options.to_earliest:
+            wanted: int | None = start
+        elif options.to_latest:
+            wanted = end
+        elif options.to_offset is not None:
+            wanted = options.to_offset
+        elif options.to_datetime is not None:
+            found = at_time[partition]
+            wanted = end if found is None else found
+        else:
+            wanted = here if here is None or options.to_current else here + options.shift_by
+        if wanted is not None:
+            destinations[partition] = max(start, min(wanted, end))
+    return destinations
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        results = admin.groups.delete_many(options.groups)
+    print_facts({"deleted": sorted(results.succeeded)}, as_json=options.json)
+    for error in results.failed.values():
+        raise error
+    return Exit.OK

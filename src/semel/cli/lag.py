@@ -1,0 +1,30 @@
+"""How much a read_committed reader of a group could still read.
+
+The distance between two offsets is not it: markers and aborted records take offsets, and nobody is ever shown them. So
+the batches in between are looked at, by their headers alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from semel.cli.log_reading import fetches
+from semel.client.machine.fetched import visible_batches
+from semel.wire.messages.fetch import AbortedTransaction
+from semel.wire.records import iterate_headers
+
+if TYPE_CHECKING:
+    from semel.blocking import Admin
+    from semel.types import TopicPartition
+
+
+def readable_after(admin: Admin, partition: TopicPartition, offset: int) -> int:
+    """Records from ``offset`` up to the last stable offset that a read_committed reader would be shown."""
+    count = 0
+    for asked, raw in fetches(admin, partition, offset, stable_only=True):
+        headers = list(iterate_headers(raw.records, allow_partial_tail=True))
+        aborted = [AbortedTransaction(*transaction) for transaction in raw.aborted]
+        for _, header in visible_batches(raw.records, headers, aborted):
+            # Of a batch that begins before the offset, a part has been read.
+            count += min(header.record_count, header.last_offset - max(header.base_offset, asked) + 1)
+    return count

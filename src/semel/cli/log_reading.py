@@ -1,0 +1,51 @@
+"""A partition from one end to the other, batch by batch, as it is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semel.client.admin.batches import RawBatches
+from semel.types import Buffer, TopicPartition
+from semel.wire.records import BatchHeader, Record, iterate_headers, iterate_records
+
+if TYPE_CHECKING:
+    from semel.blocking import Admin
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    header: BatchHeader
+    buffer: Buffer
+    position: int
+
+    def records(self) -> Iterator[Record]:
+        return iterate_records(self.buffer, self.position)
+
+
+def fetches(
+    admin: Admin, partition: TopicPartition, offset: int, *, end: int | None = None, stable_only: bool = False
+) -> Iterator[tuple[int, RawBatches]]:
+    """What one Fetch after the other brings, with the offset asked for, up to ``end`` or to what is there now."""
+    while end is None or offset < end:
+        raw = admin.partitions.read_batches(partition, offset, stable_only=stable_only)
+        if end is None:
+            end = raw.last_stable_offset if stable_only else raw.high_watermark
+        yield offset, raw
+        next_offset = offset
+        for _, header in iterate_headers(raw.records, allow_partial_tail=True):
+            next_offset = header.next_offset
+        if next_offset <= offset:
+            return  # Compaction has left nothing up to the end.
+        offset = next_offset
+
+
+def batches(admin: Admin, partition: TopicPartition) -> Iterator[RawBatch]:
+    """Every batch of a partition, from its first record to its present end."""
+    from semel.client.admin.partitions import OffsetSpec
+
+    (start,) = admin.partitions.list_offsets({partition: OffsetSpec.EARLIEST}).all().values()
+    for _, raw in fetches(admin, partition, start.offset or 0):
+        for position, header in iterate_headers(raw.records, allow_partial_tail=True):
+            yield RawBatch(header, raw.records, position)

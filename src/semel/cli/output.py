@@ -1,0 +1,104 @@
+"""What a command prints: tables for people, JSON for scripts.
+
+Colour is for terminals only, and not where ``NO_COLOR`` is set. Numbers are right-aligned; times are shown in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+from uuid import UUID
+
+_BOLD: Final = "\033[1m"
+_PLAIN: Final = "\033[0m"
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "none"
+) -> None:
+    """A table with these columns, or the rows as a JSON array, whole. ``empty`` is what an empty table says."""
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        print(empty)
+    else:
+        print(
+            table([[row.get(column) for column in columns] for row in rows], columns, colour=is_colourful(sys.stdout))
+        )
+
+
+def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """One thing: a line for each fact."""
+    if as_json:
+        print_json(facts)
+        return
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        print(f"{name.replace('_', ' '):<{width}}  {shown(value)}")
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def table(rows: Sequence[Sequence[Any]], columns: Sequence[str], *, colour: bool = False) -> str:
+    texts = [[shown(cell) for cell in row] for row in rows]
+    titles = [column.replace("_", " ").upper() for column in columns]
+    widths = [max(len(title), *(len(row[at]) for row in texts)) for at, title in enumerate(titles)]
+    numeric = [
+        all(isinstance(row[at], int | float) or row[at] is None for row in rows)
+        and any(row[at] is not None for row in rows)
+        for at in range(len(columns))
+    ]
+
+    def line(cells: Iterable[str]) -> str:
+        aligned = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    head = line(titles)
+    return "\n".join([f"{_BOLD}{head}{_PLAIN}" if colour else head, *map(line, texts)])
+
+
+def shown(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case list() | tuple():
+            return ", ".join(map(shown, value)) or "-"
+        case _:
+            return str(value)
+
+
+def time_text(timestamp_ms: int | None) -> str | None:
+    """``2026-01-31T12:00:00.250Z``"""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_colourful(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case UUID():
+            return str(value)
+        case set() | frozenset():
+            return sorted(value)
+        case _:
+            return str(value)

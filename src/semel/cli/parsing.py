@@ -1,0 +1,91 @@
+"""How commands are declared: every one has examples, and those that talk to brokers share their options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from semel.cli.exits import UsageError
+
+DEFAULT_SERVERS: Final = "127.0.0.1:9092"
+SERVERS_VARIABLE: Final = "SEMEL_BOOTSTRAP_SERVERS"
+
+Subcommands = Any
+"""What ``add_subparsers`` returns; its type is private."""
+
+
+def add_command(
+    commands: Subcommands, name: str, summary: str, examples: str, run: Callable[[argparse.Namespace], int] | None
+) -> argparse.ArgumentParser:
+    """One command, with ``examples`` under its ``--help``. ``run`` is ``None`` for a family of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_family(commands: Subcommands, name: str, summary: str, examples: str) -> Subcommands:
+    """A command that has commands of its own."""
+    return add_command(commands, name, summary, examples, None).add_subparsers(metavar="COMMAND", required=True)
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Where the brokers are, and how to talk to them. Named as in Kafka's own tools."""
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default=os.environ.get(SERVERS_VARIABLE, DEFAULT_SERVERS),
+        help=f"brokers to ask, with commas (default: ${SERVERS_VARIABLE}, else {DEFAULT_SERVERS})",
+    )
+    group.add_argument("--command-config", metavar="FILE", help="settings of the client, as a .properties file")
+    group.add_argument(
+        "--command-property",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting of the client; wins over the file; may be repeated",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+
+
+def client_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The keywords for ``Producer``, ``Consumer`` and ``Admin``."""
+    from semel.settings import parse_properties
+
+    texts: dict[str, str] = {}
+    if options.command_config is not None:
+        try:
+            with open(options.command_config, encoding="utf-8") as file:
+                texts.update(parse_properties(file.read()))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--command-config {options.command_config} cannot be read: {error}") from None
+    texts.update(key_and_value("--command-property", text) for text in options.command_property)
+    texts.setdefault("bootstrap.servers", options.bootstrap_server)
+    return {name.replace(".", "_"): value for name, value in texts.items()}
+
+
+def key_and_value(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"{option} {text}: it takes the form KEY=VALUE")
+    return name.strip(), value
+
+
+def partition_of(option: str, text: str) -> tuple[str, int]:
+    """``topic:partition``, as Kafka's tools write it."""
+    topic, colon, index = text.rpartition(":")
+    if not colon or not topic or not (index.isascii() and index.isdigit()):
+        raise UsageError(f"{option} {text}: it takes the form TOPIC:PARTITION")
+    return topic, int(index)

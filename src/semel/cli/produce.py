@@ -1,0 +1,149 @@
+"""``semel produce``: records from standard input or a file, plainly or in transactions."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from semel.cli.exits import Exit, UsageError
+from semel.cli.inputs import FORMATS, InputRecord, format_of, read_records
+from semel.cli.parsing import Subcommands, add_command, add_connection, add_json, client_settings, key_and_value
+from semel.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from semel.blocking import Producer
+    from semel.client.values import RecordMetadata
+
+# Without transactions, what is under way is bounded by buffer.memory; in one, by this.
+_SEND_AT_ONCE = 10_000
+
+
+def add_parser(commands: Subcommands) -> None:
+    parser = add_command(
+        commands,
+        "produce",
+        "write records to a topic",
+        "  echo 'three apples' | semel produce orders\n"
+        "  semel produce orders --key-separator : < pairs.txt\n"
+        "  semel produce orders --file orders.csv --key-field customer\n"
+        "  semel produce orders --file orders.parquet --transaction 1000\n"
+        "  semel produce orders --transaction --transactional-id nightly < orders.jsonl --format json\n\n"
+        "CSV and Parquet rows become JSON objects. With --transaction, readers see all records of a\n"
+        "transaction or none of them; if something goes wrong, the open one is aborted.",
+        _run,
+    )
+    parser.add_argument("topic")
+    parser.add_argument("--file", metavar="FILE", help="read from there instead of standard input")
+    parser.add_argument("--format", choices=FORMATS, help="what the input is (default: by the file's name, else lines)")
+    key = parser.add_mutually_exclusive_group()
+    key.add_argument("--key-separator", metavar="TEXT", help="lines are key, this, value")
+    key.add_argument("--key-field", metavar="NAME", help="the column or member that is the key")
+    key.add_argument("--key", metavar="TEXT", help="one key for all")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="on all; may be repeated")
+    parser.add_argument("--partition", type=int, metavar="N", help="write there (default: by the key)")
+    parser.add_argument(
+        "--transaction",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="N",
+        help="commit every N records; all of them at once without a number",
+    )
+    parser.add_argument(
+        "--transactional-id", metavar="ID", help="with --transaction (default: semel-produce and the process number)"
+    )
+    add_connection(parser)
+    add_json(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from semel.blocking import Producer
+    from semel.cli.output import print_facts
+
+    settings = client_settings(options)
+    if options.transaction is not None:
+        if options.transaction < 0:
+            raise UsageError(f"--transaction {options.transaction}: a transaction has at least one record")
+        settings["transactional_id"] = options.transactional_id or f"semel-produce-{os.getpid()}"
+    elif options.transactional_id is not None:
+        raise UsageError("--transactional-id takes --transaction, too")
+    format_name = options.format or (format_of(options.file) if options.file else "lines")
+    if options.key_separator is not None and format_name != "lines":
+        raise UsageError(f"--key-separator is for lines; for {format_name} there is --key-field")
+    if options.key_field is not None and format_name == "lines":
+        raise UsageError("--key-field is for csv, json and parquet; lines have --key-separator")
+    with _opened(options.file) as file, Producer(**settings) as producer, Progress("records written") as progress:
+        records = read_records(file, format_name, key_separator=options.key_separator, key_field=options.key_field)
+        sender = _Sender(producer, options, progress)
+        commits = 0
+        if options.transaction is None:
+            sender.send_all(records)
+        else:
+            for part in _parts(records, options.transaction):
+                with producer.transaction():
+                    sender.send_all(part)
+                commits += 1
+    facts = {"topic": options.topic, "records": sender.count}
+    if options.transaction is not None:
+        facts["transactions"] = commits
+    print_facts(facts, as_json=options.json)
+    return Exit.OK
+
+
+class _Sender:
+    """Sends, and waits for what was sent, so that the first refusal ends the command."""
+
+    def __init__(self, producer: Producer, options: argparse.Namespace, progress: Progress) -> None:
+        self._producer = producer
+        self._topic = options.topic
+        self._partition = options.partition
+        self._key = None if options.key is None else options.key.encode()
+        self._headers = [
+            (name, value.encode()) for name, value in (key_and_value("--header", text) for text in options.header)
+        ]
+        self._progress = progress
+        self.count = 0
+
+    def send_all(self, records: Iterable[InputRecord]) -> None:
+        source = iter(records)
+        while sent := [self._send(record) for record in itertools.islice(source, _SEND_AT_ONCE)]:
+            for future in sent:
+                future.result()
+            self.count += len(sent)
+            self._progress.advance(len(sent))
+
+    def _send(self, record: InputRecord) -> Future[RecordMetadata]:
+        return self._producer.send(
+            self._topic,
+            record.value,
+            key=record.key if self._key is None else self._key,
+            partition=self._partition,
+            headers=[*record.headers, *self._headers],
+        )
+
+
+def _parts(records: Iterator[InputRecord], size: int) -> Iterator[Iterator[InputRecord]]:
+    """One after the other, of so many records; of all of them, for 0. None is empty."""
+    for first in records:
+        rest = records if size == 0 else itertools.islice(records, size - 1)
+        yield itertools.chain((first,), rest)
+
+
+@contextlib.contextmanager
+def _opened(path: str | None) -> Iterator[BinaryIO]:
+    if path is None or path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115 (it is closed below)
+    except OSError as error:
+        raise UsageError(f"--file {path} cannot be read: {error.strerror}") from None
+    with file:
+        yield file

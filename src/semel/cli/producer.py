@@ -1,0 +1,54 @@
+"""``semel producer list``: who writes to a partition with numbers, and where open transactions begin."""
+
+from __future__ import annotations
+
+import argparse
+
+from semel.cli.exits import Exit
+from semel.cli.output import print_rows, time_text
+from semel.cli.parsing import (
+    Subcommands,
+    add_command,
+    add_connection,
+    add_family,
+    add_json,
+    client_settings,
+    partition_of,
+)
+
+
+def add_parser(commands: Subcommands) -> None:
+    family = add_family(commands, "producer", "look at idempotent producers", "  semel producer list orders:0")
+    listing = add_command(
+        family,
+        "list",
+        "show the producers that partitions remember",
+        "  semel producer list orders:0 orders:1",
+        _list,
+    )
+    listing.add_argument("partitions", nargs="+", metavar="TOPIC:PARTITION")
+    add_connection(listing)
+    add_json(listing)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    partitions = [partition_of("TOPIC:PARTITION", text) for text in options.partitions]
+    with Admin(**client_settings(options)) as admin:
+        described = admin.partitions.describe_producers(partitions).all()
+    rows = [
+        {
+            "partition": f"{topic}:{index}",
+            "producer_id": state.producer_id,
+            "epoch": state.producer_epoch,
+            "last_sequence": state.last_sequence,
+            "last_write": time_text(state.last_timestamp),
+            "open_since_offset": state.transaction_start_offset,
+        }
+        for (topic, index), states in described.items()
+        for state in states
+    ]
+    columns = ("partition", "producer_id", "epoch", "last_sequence", "last_write", "open_since_offset")
+    print_rows(rows, columns, as_json=options.json, empty="no producers")
+    return Exit.OK

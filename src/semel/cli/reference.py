@@ -1,0 +1,75 @@
+"""docs/cli.md, made from the commands' own declarations."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from semel.cli.exits import Exit
+from semel.cli.main import make_parser
+
+_INTRODUCTION = """\
+# The command line
+
+<!-- Made by `make docs` from the commands themselves. A test keeps it true. -->
+
+`semel` works against Semel and any Kafka broker. Tables are for people; `--json` is for scripts; colour only on a
+terminal. `--bootstrap-server` may be left out where `SEMEL_BOOTSTRAP_SERVERS` is set. Settings of the client (TLS,
+SASL, timeouts) go into `--command-config`, with Kafka's names. `semel completion bash` teaches a shell all of this.
+
+| exit code | means |
+|---|---|
+"""
+
+_MEANINGS = {
+    Exit.OK: "it went well",
+    Exit.FAILED: "it was tried, and something went wrong; standard error says what, in one sentence",
+    Exit.USAGE: "wrong usage; nothing was done",
+    Exit.NOT_FOUND: "the topic, group, transactional id or setting that was named is not there",
+    Exit.UNREACHABLE: "no broker answered in time",
+    Exit.FOUND: "`semel txn find-hanging` has found something",
+}
+
+# The same for every command: said once, above.
+_SHARED = frozenset({"--help", "--bootstrap-server", "--command-config", "--command-property"})
+
+
+def reference() -> str:
+    codes = "".join(f"| {int(code)} | {_MEANINGS[code]} |\n" for code in Exit)
+    return _INTRODUCTION + codes + "".join(_sections(make_parser(), ("semel",)))
+
+
+def _sections(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[str]:
+    families = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if len(path) > 1:
+        yield f"\n{'#' * len(path)} {' '.join(path)}\n\n{parser.description}\n"
+    if len(path) > 1 and not families:
+        yield f"\n```console\n{_examples(parser)}\n```\n{_arguments(parser)}"
+    for family in families:
+        for name, child in family.choices.items():
+            yield from _sections(child, (*path, name))
+
+
+def _examples(parser: argparse.ArgumentParser) -> str:
+    text = (parser.epilog or "").removeprefix("examples:\n")
+    return "\n".join(line[2:] if line.startswith("  ") else line for line in text.strip("\n").splitlines())
+
+
+def _arguments(parser: argparse.ArgumentParser) -> str:
+    rows = []
+    for action in parser._actions:
+        names = [name for name in action.option_strings if name.startswith("--")]
+        if _SHARED.intersection(names):
+            continue
+        shown = names[0] if names else str(action.metavar or action.dest)
+        if names and action.nargs != 0:
+            shown += f" {action.metavar or (action.dest.upper() if not action.choices else '|'.join(action.choices))}"
+        default = str(action.default) if action.default not in (None, argparse.SUPPRESS) else ""
+        text = re.sub(r"%\(default\)s", default, action.help or "")
+        rows.append(f"| `{shown.replace('|', '/')}` | {text} |\n")
+    return f"\n| option | |\n|---|---|\n{''.join(rows)}" if rows else ""
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

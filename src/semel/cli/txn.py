@@ -1,0 +1,176 @@
+"""``semel txn``: list, describe, trace, find what hangs, abort it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from semel.cli.exits import Exit, UsageError
+from semel.cli.output import print_facts, print_rows, time_text
+from semel.cli.parsing import (
+    Subcommands,
+    add_command,
+    add_connection,
+    add_family,
+    add_json,
+    client_settings,
+    partition_of,
+)
+
+
+def add_parser(commands: Subcommands) -> None:
+    family = add_family(
+        commands,
+        "txn",
+        "look at transactions, and end those that hang",
+        "  semel txn list --state Ongoing\n"
+        "  semel txn describe payments\n"
+        "  semel txn trace payments\n"
+        "  semel txn find-hanging",
+    )
+    listing = add_command(
+        family,
+        "list",
+        "list the transactional ids",
+        "  semel txn list\n  semel txn list --state Ongoing --longer-than 60000",
+        _list,
+    )
+    listing.add_argument("--state", action="append", default=[], help="only those in this state; may be repeated")
+    listing.add_argument("--longer-than", type=int, metavar="MS", help="only those that have been open for longer")
+    describe = add_command(family, "describe", "show one transactional id", "  semel txn describe payments", _describe)
+    describe.add_argument("transactional_id", metavar="ID")
+    trace = add_command(
+        family,
+        "trace",
+        "tell the life of a transactional id from the log",
+        "  semel txn trace payments\n"
+        "  semel txn trace payments --json | jq '.events[-1]'\n\n"
+        "Every state with its time and epoch, the partitions with their first offsets, the markers, and\n"
+        "what it holds up now. Compaction shortens the history: the first line says from when it is whole.",
+        _trace,
+    )
+    trace.add_argument("transactional_id", metavar="ID")
+    hanging = add_command(
+        family,
+        "find-hanging",
+        "find open transactions that nobody will ever end",
+        "  semel txn find-hanging || echo 'somebody must look'\n  semel txn find-hanging --topic orders",
+        _find_hanging,
+    )
+    hanging.add_argument("--topic", action="append", default=None, help="look only there; may be repeated")
+    hanging.add_argument(
+        "--max-transaction-timeout",
+        type=int,
+        metavar="MS",
+        default=None,
+        help="the brokers' transaction.max.timeout.ms, if it is not the default (900000)",
+    )
+    abort = add_command(
+        family,
+        "abort",
+        "abort a transaction that hangs, in one partition",
+        "  semel txn abort orders:0 --start-offset 1234\n\n"
+        "This goes past the coordinator. Only for what find-hanging has found.",
+        _abort,
+    )
+    abort.add_argument("partition", metavar="TOPIC:PARTITION")
+    abort.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the transaction begins")
+    abort.add_argument("--producer-id", type=int, metavar="ID")
+    abort.add_argument("--producer-epoch", type=int, metavar="EPOCH")
+    for parser in (listing, describe, trace, hanging, abort):
+        add_connection(parser)
+        add_json(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        transactions = admin.transactions.list(states=options.state, running_longer_than_ms=options.longer_than)
+    rows = [
+        {
+            "transactional_id": transaction.transactional_id,
+            "state": transaction.state,
+            "producer_id": transaction.producer_id,
+            "coordinator": transaction.broker_id,
+        }
+        for transaction in transactions
+    ]
+    columns = ("transactional_id", "state", "producer_id", "coordinator")
+    print_rows(rows, columns, as_json=options.json, empty="no transactional ids")
+    return Exit.OK
+
+
+def _describe(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    with Admin(**client_settings(options)) as admin:
+        found = admin.transactions.describe(options.transactional_id)
+    age_ms = None if found.start_time_ms is None else max(0, int(time.time() * 1000) - found.start_time_ms)
+    print_facts(
+        {
+            "transactional_id": found.transactional_id,
+            "state": found.state,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "timeout_ms": found.timeout_ms,
+            "started": time_text(found.start_time_ms),
+            "age_ms": age_ms,
+            "partitions": [f"{topic}:{index}" for topic, index in found.partitions],
+        },
+        as_json=options.json,
+    )
+    return Exit.OK
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+    from semel.cli.trace import print_trace, trace
+
+    with Admin(**client_settings(options)) as admin:
+        print_trace(trace(admin, options.transactional_id), as_json=options.json)
+    return Exit.OK
+
+
+def _find_hanging(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+    from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS
+
+    timeout_ms = options.max_transaction_timeout
+    with Admin(**client_settings(options)) as admin:
+        found = admin.transactions.find_hanging(
+            topics=options.topic,
+            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+        )
+    rows = [
+        {
+            "partition": f"{hanging.partition.topic}:{hanging.partition.partition}",
+            "start_offset": hanging.start_offset,
+            "producer_id": hanging.producer_id,
+            "producer_epoch": hanging.producer_epoch,
+            "last_write": time_text(hanging.last_timestamp),
+            "transactional_id": hanging.transactional_id,
+        }
+        for hanging in found
+    ]
+    columns = ("partition", "start_offset", "producer_id", "producer_epoch", "last_write", "transactional_id")
+    print_rows(rows, columns, as_json=options.json, empty="nothing hangs")
+    return Exit.FOUND if found else Exit.OK
+
+
+def _abort(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+
+    partition = partition_of("TOPIC:PARTITION", options.partition)
+    has_producer = options.producer_id is not None and options.producer_epoch is not None
+    if (options.start_offset is None) is not has_producer:
+        raise UsageError("which transaction? Give --start-offset, or --producer-id and --producer-epoch")
+    with Admin(**client_settings(options)) as admin:
+        admin.transactions.abort(
+            partition,
+            start_offset=options.start_offset,
+            producer_id=options.producer_id,
+            producer_epoch=options.producer_epoch,
+        )
+    print_facts({"aborted": options.partition}, as_json=options.json)
+    return Exit.OK

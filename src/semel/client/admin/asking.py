@@ -1,0 +1,137 @@
+"""How the parts of ``Admin`` ask: a machine, a driver, and one deadline for everything that a call does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any, TypeVar
+
+from semel.client.admin.config import AdminConfig
+from semel.client.admin.results import Results
+from semel.client.driver import Driver
+from semel.client.machine.admin import AdminMachine
+from semel.client.machine.admin_ask import AnyBroker, Ask, Node, outcome
+from semel.clock import Clock
+from semel.errors import StateError
+from semel.net.network import Network
+from semel.wire.apis import ApiKey
+from semel.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Asker:
+    """What every part of ``Admin`` shares."""
+
+    def __init__(
+        self,
+        config: AdminConfig,
+        machine: AdminMachine,
+        *,
+        network: Network,
+        clock: Clock,
+        random: Random,
+        guard: AbstractContextManager[Any] | None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.random = random
+        self._machine = machine
+        self._network = network
+        self._lock = guard
+        self._guard = nullcontext() if guard is None else guard
+        self._driver: Driver | None = None
+        self.is_closed = False
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """What brokers are told: how long they may take."""
+        return self.config.client.request_timeout_ms
+
+    @property
+    def open_calls(self) -> list[str]:
+        with self._guard:
+            return self._machine.open_calls
+
+    def metrics(self) -> dict[str, float]:
+        with self._guard:
+            return self._machine.metrics()
+
+    def begin(self) -> Asking:
+        """A call begins, and with it its time."""
+        return Asking(self, self.clock.monotonic_ms() + self.config.default_api_timeout_ms)
+
+    async def many(self, ask: Ask[K, V], keys: Iterable[K]) -> Results[K, V]:
+        return await self.begin().many(ask, keys)
+
+    async def one(self, ask: Ask[K, V], key: K) -> V:
+        return await self.begin().one(ask, key)
+
+    async def ask(self, ask: Ask[K, V], keys: Iterable[K], deadline_ms: float) -> Results[K, V]:
+        driver = self.running()
+        with self._guard:
+            promise = self._machine.ask(ask, keys, self.clock.monotonic_ms(), deadline_ms)
+        return await driver.wait(promise)
+
+    def running(self) -> Driver:
+        if self.is_closed:
+            raise StateError("the admin client is closed")
+        if self._driver is None:
+            self._driver = Driver(
+                self._machine, network=self._network, clock=self.clock, guard=self._lock, turned=lambda: None
+            )
+            self._driver.wake()
+        return self._driver
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        with self._guard:
+            self._machine.shut(self.clock.monotonic_ms())
+        if self._driver is not None:
+            self._driver.turn()
+            await self._driver.close()
+
+
+class Asking:
+    """One call: however many requests it takes, they share its deadline."""
+
+    def __init__(self, asker: Asker, deadline_ms: float) -> None:
+        self._asker = asker
+        self._deadline_ms = deadline_ms
+
+    async def many(self, ask: Ask[K, V], keys: Iterable[K]) -> Results[K, V]:
+        return await self._asker.ask(ask, keys, self._deadline_ms)
+
+    async def one(self, ask: Ask[K, V], key: K) -> V:
+        """The value for one thing; raises its error."""
+        return (await self.many(ask, (key,)))[key]
+
+    async def of_each_broker(self, ask: Ask[int, V]) -> dict[int, V]:
+        """What every broker answers, by its id. Raises if one does not: an answer with a hole is none."""
+        brokers = await self.one(_BROKERS, "who the brokers are")
+        return (await self.many(ask, brokers)).all()
+
+
+def this_broker(broker_id: int) -> Node:
+    return Node(broker_id)
+
+
+def named_broker(broker_id: int) -> str:
+    return f"broker {broker_id}"
+
+
+def _brokers(response: MetadataResponse) -> tuple[int, ...]:
+    return tuple(sorted(broker.node_id for broker in response.brokers))
+
+
+_BROKERS: Ask[str, tuple[int, ...]] = Ask(
+    ApiKey.METADATA,
+    target=lambda key: AnyBroker(),
+    build=lambda keys, version: MetadataRequest(topics=[], allow_auto_topic_creation=False),
+    read=lambda response, keys, version: [(keys[0], outcome(_brokers(response), response.error_code))],
+    version_min=1,  # Version 0 would answer with every topic.
+)

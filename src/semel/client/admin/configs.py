@@ -1,0 +1,254 @@
+"""Configs: what topics, brokers and groups are set to, and single settings changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from semel.client.admin.asking import Asker
+from semel.client.admin.results import Results
+from semel.client.config import as_text
+from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, Node, Target, outcome
+from semel.wire.apis import ApiKey
+from semel.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+
+class ConfigResourceType(IntEnum):
+    """What can be configured. Numbered as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+_ASKED_OF_THEMSELVES: Final = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Something that has settings. The functions below make the usual ones."""
+
+    type: ConfigResourceType
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.broker_id is None and self.name and self.type in _ASKED_OF_THEMSELVES:
+            raise ValueError(f"{self}: a broker is named by its number")
+
+    @property
+    def broker_id(self) -> int | None:
+        """The broker that must be asked, where no other knows: about its own settings."""
+        is_broker = self.type in _ASKED_OF_THEMSELVES and self.name.isdecimal()
+        return int(self.name) if is_broker else None
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ConfigResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int) -> ConfigResource:
+        return cls(ConfigResourceType.BROKER, str(broker_id))
+
+    @classmethod
+    def all_brokers(cls) -> ConfigResource:
+        """What holds for every broker that has no value of its own."""
+        return cls(ConfigResourceType.BROKER, "")
+
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(ConfigResourceType.GROUP, group_id)
+
+    def __str__(self) -> str:
+        kind = self.type.name.lower().replace("_", " ")
+        return f"{kind} {self.name!r}" if self.name else f"every {kind}"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from. Numbered as on the wire."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    """Set while it runs, for this broker."""
+    ALL_BROKERS = 3
+    """Set while they run, for all."""
+    STATIC_BROKER = 4
+    """The broker's file or command line."""
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN  # Newer than this client.
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting. ``value`` is ``None`` where there is none, and where it is a secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """What to change in one resource: see ``Configs.alter``."""
+
+    values: Mapping[str, object] = field(default_factory=dict)
+    append: Mapping[str, object] = field(default_factory=dict)
+    subtract: Mapping[str, object] = field(default_factory=dict)
+
+
+class Configs:
+    """``admin.configs``."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def describe(
+        self, resource: ConfigResource, *, include_documentation: bool = False
+    ) -> dict[str, ConfigEntry]:
+        """Every setting of something, by name, and where its value comes from.
+
+        entries = await admin.configs.describe(ConfigResource.topic("orders"))
+        print(entries["retention.ms"].value)
+        """
+        return await self._asker.one(_describe(include_documentation), resource)
+
+    async def describe_many(
+        self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """The same for many.
+
+        await admin.configs.describe_many([ConfigResource.topic("orders"), ConfigResource.broker(1)])
+        """
+        return await self._asker.many(_describe(include_documentation), resources)
+
+    async def alter(
+        self,
+        resource: ConfigResource,
+        values: Mapping[str, object] | None = None,
+        *,
+        append: Mapping[str, object] | None = None,
+        subtract: Mapping[str, object] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Change single settings and leave the others alone. A value of ``None`` goes back to the default.
+
+        ``append`` and ``subtract`` put in and take out members of settings that are lists.
+
+        await admin.configs.alter(ConfigResource.topic("orders"), {"retention.ms": 60_000, "segment.ms": None})
+        """
+        change = ConfigChange(values or {}, append or {}, subtract or {})
+        await self._asker.one(_alter({resource: change}, validate_only), resource)
+
+    async def alter_many(
+        self, changes: Mapping[ConfigResource, ConfigChange], *, validate_only: bool = False
+    ) -> Results[ConfigResource, None]:
+        """The same for many: those of one resource are changed together or not at all.
+
+        await admin.configs.alter_many({ConfigResource.topic("orders"): ConfigChange({"retention.ms": 60_000})})
+        """
+        return await self._asker.many(_alter(changes, validate_only), changes)
+
+
+def _described_by(resource: ConfigResource) -> Target:
+    return AnyBroker() if resource.broker_id is None else Node(resource.broker_id)
+
+
+def _altered_by(resource: ConfigResource) -> Target:
+    return Controller() if resource.broker_id is None else Node(resource.broker_id)
+
+
+def _describe(include_documentation: bool) -> Ask[ConfigResource, dict[str, ConfigEntry]]:
+    return Ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        target=_described_by,
+        build=lambda resources, version: DescribeConfigsRequest(
+            [DescribeConfigsResource(resource.type, resource.name, None) for resource in resources],
+            include_documentation=include_documentation,
+        ),
+        read=lambda response, resources, version: [
+            (
+                ConfigResource(ConfigResourceType(result.resource_type), result.resource_name),
+                outcome(
+                    {config.name: _entry(config) for config in result.configs}, result.error_code, result.error_message
+                ),
+            )
+            for result in response.results
+        ],
+        version_min=3 if include_documentation else None,
+    )
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        config.value,
+        ConfigSource(config.config_source),
+        config.read_only,
+        config.is_sensitive,
+        config.documentation,
+    )
+
+
+class _Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def _alter(changes: Mapping[ConfigResource, ConfigChange], validate_only: bool) -> Ask[ConfigResource, None]:
+    return Ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        target=_altered_by,
+        build=lambda resources, version: IncrementalAlterConfigsRequest(
+            [
+                AlterConfigsResource(resource.type, resource.name, list(_operations(changes[resource])))
+                for resource in resources
+            ],
+            validate_only,
+        ),
+        read=lambda response, resources, version: [
+            (
+                ConfigResource(ConfigResourceType(result.resource_type), result.resource_name),
+                outcome(None, result.error_code, result.error_message),
+            )
+            for result in response.responses
+        ],
+    )
+
+
+def _operations(change: ConfigChange) -> Iterator[AlterableConfig]:
+    for name, value in change.values.items():
+        if value is None:
+            yield AlterableConfig(name, _Operation.DELETE, None)
+        else:
+            yield AlterableConfig(name, _Operation.SET, as_text(value))
+    for operation, values in ((_Operation.APPEND, change.append), (_Operation.SUBTRACT, change.subtract)):
+        for name, value in values.items():
+            yield AlterableConfig(name, operation, as_text(value))

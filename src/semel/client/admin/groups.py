@@ -1,0 +1,153 @@
+"""Groups: list, describe, delete, and their committed offsets. Each is asked of its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from semel.client.admin.asking import Asker, named_broker, this_broker
+from semel.client.admin.group_descriptions import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, GroupDescription
+from semel.client.admin.group_offsets import commit_offsets, delete_offsets, fetch_offsets, named_group
+from semel.client.admin.results import Results
+from semel.client.machine.admin_ask import Ask, coordinator_of_group, outcome
+from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
+from semel.client.values import OffsetAndMetadata
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.delete_groups import DeleteGroupsRequest
+from semel.wire.messages.list_groups import ListGroupsRequest
+
+_STATES_SINCE: Final = 4
+_TYPES_SINCE: Final = 5
+
+_NOT_OF_THIS_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group by name. State and type are ``None`` where the broker is too old to say them."""
+
+    group_id: str
+    protocol_type: str
+    state: str | None
+    type: str | None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it has offsets only, and never had members."""
+        return not self.protocol_type
+
+
+class Groups:
+    """``admin.groups``."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def list(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
+        """Every group, of all coordinators, by name; only those in some states or of some types, if they are named.
+
+        for group in await admin.groups.list(states=["Stable"], types=["consumer"]): print(group.group_id)
+        """
+        answers = await self._asker.begin().of_each_broker(_list(list(states), list(types)))
+        # While a coordinator moves, two brokers may name the same group.
+        groups = {group.group_id: group for listed in answers.values() for group in listed}
+        return tuple(groups[group_id] for group_id in sorted(groups))
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """A group's state and members, of either protocol; raises GROUP_ID_NOT_FOUND if there is none.
+
+        for member in (await admin.groups.describe("billing")).members: print(member.client_id, member.assignment)
+        """
+        return (await self.describe_many([group_id]))[group_id]
+
+    async def describe_many(self, group_ids: Iterable[str]) -> Results[str, GroupDescription]:
+        """The same for many groups.
+
+        results = await admin.groups.describe_many(["billing", "reports"])
+        """
+        asking = self._asker.begin()
+        first = await asking.many(DESCRIBE_CONSUMER, group_ids)
+        # What is not a group of the newer protocol, or has a broker without it, may be one of the older.
+        others = [group_id for group_id, error in first.failed.items() if error.code in _NOT_OF_THIS_PROTOCOL]
+        second = await asking.many(DESCRIBE_CLASSIC, others)
+        return first.updated(second)
+
+    async def delete(self, group_id: str) -> None:
+        """Delete a group and its offsets; raises NON_EMPTY_GROUP while it has members.
+
+        await admin.groups.delete("billing")
+        """
+        await self._asker.one(_DELETE, group_id)
+
+    async def delete_many(self, group_ids: Iterable[str]) -> Results[str, None]:
+        """The same for many groups.
+
+        (await admin.groups.delete_many(["billing", "reports"])).all()
+        """
+        return await self._asker.many(_DELETE, group_ids)
+
+    async def list_offsets(
+        self, group_id: str, partitions: Iterable[PartitionLike] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far a group has read, by partition; those without a committed offset are left out.
+
+        ``require_stable`` waits for transactions that may still change an offset.
+
+        committed = await admin.groups.list_offsets("billing")
+        """
+        wanted = None if partitions is None else [as_partition(partition) for partition in partitions]
+        return await self._asker.one(fetch_offsets(wanted, require_stable), group_id)
+
+    async def alter_offsets(self, group_id: str, offsets: OffsetsLike) -> Results[TopicPartition, None]:
+        """Set how far a group has read; refused (UNKNOWN_MEMBER_ID) while the group has members.
+
+        (await admin.groups.alter_offsets("billing", {("orders", 0): 0})).all()
+        """
+        wanted = as_offsets(offsets)
+        return await self._asker.many(commit_offsets(group_id, wanted), wanted)
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, None]:
+        """Forget how far a group has read; refused (GROUP_SUBSCRIBED_TO_TOPIC) while members read the topic.
+
+        (await admin.groups.delete_offsets("billing", [("orders", 0)])).all()
+        """
+        return await self._asker.many(delete_offsets(group_id), map(as_partition, partitions))
+
+
+def _list(states: list[str], types: list[str]) -> Ask[int, list[GroupListing]]:
+    return Ask(
+        ApiKey.LIST_GROUPS,
+        target=this_broker,
+        build=lambda brokers, version: ListGroupsRequest(states, types),
+        read=lambda response, brokers, version: [
+            (
+                brokers[0],
+                outcome(
+                    [
+                        GroupListing(
+                            group.group_id, group.protocol_type, group.group_state or None, group.group_type or None
+                        )
+                        for group in response.groups
+                    ],
+                    response.error_code,
+                ),
+            )
+        ],
+        name=named_broker,
+        is_single=True,
+        version_min=_TYPES_SINCE if types else _STATES_SINCE if states else None,
+    )
+
+
+_DELETE: Ask[str, None] = Ask(
+    ApiKey.DELETE_GROUPS,
+    target=coordinator_of_group,
+    build=lambda group_ids, version: DeleteGroupsRequest(list(group_ids)),
+    read=lambda response, group_ids, version: [
+        (result.group_id, outcome(None, result.error_code)) for result in response.results
+    ],
+    name=named_group,
+)

@@ -1,0 +1,225 @@
+"""Partitions: offsets by time, records deleted from the beginning, and who writes. Each is asked of its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from semel.client.admin.asking import Asker
+from semel.client.admin.batches import RawBatches, read_batches
+from semel.client.admin.results import Results
+from semel.client.consumer_config import IsolationLevel
+from semel.client.machine.admin_ask import Ask, Leader, outcome
+from semel.client.offsets import PartitionLike, as_partition
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from semel.wire.messages.describe_producers import ProducerState as WireProducerState
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+_ABSENT: Final = -1
+_CONSUMER: Final = -1
+_HIGH_WATERMARK: Final = -1
+
+BATCHES_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+# A mapping's keys are of one type to a type checker, so each way to write a partition is named.
+TimesLike: TypeAlias = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int] | Mapping[PartitionLike, int]
+OffsetsBeforeLike: TypeAlias = (
+    Mapping[TopicPartition, int | None] | Mapping[tuple[str, int], int | None] | Mapping[PartitionLike, int | None]
+)
+
+
+class OffsetSpec(IntEnum):
+    """Times that are none. Numbered as on the wire."""
+
+    LATEST = -1
+    """Behind the last record; behind the last stable one, for read_committed."""
+    EARLIEST = -2
+    """The first record that is left."""
+    MAX_TIMESTAMP = -3
+    """The record with the latest time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """``offset`` is ``None`` where no record is as late as what was asked for."""
+
+    offset: int | None
+    timestamp: int | None
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition remembers of a producer. ``transaction_start_offset``: where its open transaction begins."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp: int | None
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
+class Partitions:
+    """``admin.partitions``. A partition is written as ``("orders", 0)``."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def list_offsets(
+        self, times: TimesLike, *, isolation_level: str = "read_uncommitted"
+    ) -> Results[TopicPartition, ListedOffset]:
+        """The first offset of each partition that is as late as a time, or one of ``OffsetSpec``.
+
+        ends = await admin.partitions.list_offsets({("orders", 0): OffsetSpec.LATEST, ("orders", 1): 1_700_000_000_000})
+        """
+        wanted = {as_partition(partition): int(time) for partition, time in times.items()}
+        level = _isolation_level(isolation_level)
+        return await self._asker.many(list_offsets(wanted, level, self._asker.request_timeout_ms), wanted)
+
+    async def delete_records(self, before: OffsetsBeforeLike) -> Results[TopicPartition, int]:
+        """Delete the records before an offset; ``None``: all that can be read. The value is the first offset left.
+
+        (await admin.partitions.delete_records({("orders", 0): 1000})).all()
+        """
+        offsets = {as_partition(partition): offset for partition, offset in before.items()}
+        return await self._asker.many(_delete_records(offsets, self._asker.request_timeout_ms), offsets)
+
+    async def describe_producers(
+        self, partitions: Iterable[PartitionLike]
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """Who writes to each partition with numbers, and where the open transactions begin.
+
+        results = await admin.partitions.describe_producers([("orders", 0)])
+        """
+        return await self._asker.many(DESCRIBE_PRODUCERS, map(as_partition, partitions))
+
+    async def read_batches(
+        self, partition: PartitionLike, offset: int, *, stable_only: bool = False, max_bytes: int = BATCHES_BYTES_MAX
+    ) -> RawBatches:
+        """A partition's record batches from an offset on, control batches and aborted ones included.
+
+        ``stable_only`` reads up to the last stable offset only, and says which transactions were aborted.
+
+        raw = await admin.partitions.read_batches(("orders", 0), 0)
+        """
+        ask = read_batches(offset, stable_only=stable_only, max_bytes=max_bytes)
+        return await self._asker.one(ask, as_partition(partition))
+
+
+def _isolation_level(name: str) -> IsolationLevel:
+    try:
+        return IsolationLevel[name.upper()]
+    except KeyError:
+        levels = " or ".join(level.name.lower() for level in IsolationLevel)
+        raise ValueError(f"isolation_level {name!r}: it is {levels}") from None
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as requests have them."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def list_offsets(
+    times: Mapping[TopicPartition, int], isolation_level: IsolationLevel, timeout_ms: int
+) -> Ask[TopicPartition, ListedOffset]:
+    def build(partitions: Sequence[TopicPartition], version: int) -> ListOffsetsRequest:
+        topics = [
+            ListOffsetsTopic(
+                topic,
+                [ListOffsetsPartition(index, timestamp=times[TopicPartition(topic, index)]) for index in indexes],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ]
+        return ListOffsetsRequest(_CONSUMER, isolation_level, topics, timeout_ms)
+
+    return Ask(
+        ApiKey.LIST_OFFSETS,
+        target=Leader,
+        build=build,
+        read=lambda response, partitions, version: [
+            (TopicPartition(topic.name, answer.partition_index), outcome(_listed(answer), answer.error_code))
+            for topic in response.topics
+            for answer in topic.partitions
+        ],
+        version_min=7 if OffsetSpec.MAX_TIMESTAMP in times.values() else 2 if isolation_level else None,
+    )
+
+
+def _listed(answer: ListOffsetsPartitionResponse) -> ListedOffset:
+    return ListedOffset(known(answer.offset), known(answer.timestamp), known(answer.leader_epoch))
+
+
+def known(number: int) -> int | None:
+    """A number from the wire, where -1 means that there is none."""
+    return None if number == _ABSENT else number
+
+
+def _delete_records(offsets: Mapping[TopicPartition, int | None], timeout_ms: int) -> Ask[TopicPartition, int]:
+    def before(partition: TopicPartition) -> int:
+        offset = offsets[partition]
+        return _HIGH_WATERMARK if offset is None else offset
+
+    return Ask(
+        ApiKey.DELETE_RECORDS,
+        target=Leader,
+        build=lambda partitions, version: DeleteRecordsRequest(
+            [
+                DeleteRecordsTopic(
+                    topic, [DeleteRecordsPartition(index, before(TopicPartition(topic, index))) for index in indexes]
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ],
+            timeout_ms,
+        ),
+        read=lambda response, partitions, version: [
+            (TopicPartition(topic.name, answer.partition_index), outcome(answer.low_watermark, answer.error_code))
+            for topic in response.topics
+            for answer in topic.partitions
+        ],
+    )
+
+
+def _producers(states: Iterable[WireProducerState]) -> tuple[ProducerState, ...]:
+    return tuple(
+        ProducerState(
+            state.producer_id,
+            state.producer_epoch,
+            known(state.last_sequence),
+            known(state.last_timestamp),
+            known(state.coordinator_epoch),
+            known(state.current_txn_start_offset),
+        )
+        for state in states
+    )
+
+
+DESCRIBE_PRODUCERS: Ask[TopicPartition, tuple[ProducerState, ...]] = Ask(
+    ApiKey.DESCRIBE_PRODUCERS,
+    target=Leader,
+    build=lambda partitions, version: DescribeProducersRequest(
+        [TopicRequest(topic, indexes) for topic, indexes in by_topic(partitions).items()]
+    ),
+    read=lambda response, partitions, version: [
+        (
+            TopicPartition(topic.name, answer.partition_index),
+            outcome(_producers(answer.active_producers), answer.error_code, answer.error_message),
+        )
+        for topic in response.topics
+        for answer in topic.partitions
+    ],
+)

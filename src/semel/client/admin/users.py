@@ -1,0 +1,171 @@
+"""Users with SCRAM passwords. A password never leaves this client: what goes over the wire is salted and hashed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from semel.client.admin.asking import Asker
+from semel.client.admin.results import Results
+from semel.client.machine.admin_ask import CLUSTER, AnyBroker, Ask, Controller, Refusal, outcome
+from semel.errors import ErrorCode, named
+from semel.wire.apis import ApiKey
+from semel.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from semel.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+    UserName,
+)
+
+ITERATIONS_MIN: Final = 4096
+_SALT_BYTES: Final = 32
+
+
+class ScramMechanism(IntEnum):
+    """Numbered as on the wire."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> ScramMechanism:
+        return cls.UNKNOWN  # Newer than this client.
+
+
+Credentials: TypeAlias = Mapping[ScramMechanism, int]
+"""With which mechanisms a user can log in, and how many iterations the password was hashed with."""
+
+
+class Users:
+    """``admin.users``."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def list(self) -> dict[str, Credentials]:
+        """Every user that has a SCRAM password, and for which mechanisms.
+
+        for user, mechanisms in (await admin.users.list()).items(): print(user, list(mechanisms))
+        """
+        return await self._asker.one(_LIST, CLUSTER)
+
+    async def describe(self, user: str) -> Credentials:
+        """For which mechanisms a user has a password; raises RESOURCE_NOT_FOUND if for none.
+
+        iterations = (await admin.users.describe("alice"))[ScramMechanism.SCRAM_SHA_512]
+        """
+        return await self._asker.one(_DESCRIBE, user)
+
+    async def describe_many(self, users: Iterable[str]) -> Results[str, Credentials]:
+        """The same for many users.
+
+        results = await admin.users.describe_many(["alice", "bob"])
+        """
+        return await self._asker.many(_DESCRIBE, users)
+
+    async def upsert(
+        self,
+        user: str,
+        password: str | bytes,
+        *,
+        mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
+        iterations: int = 8192,
+        salt: bytes | None = None,
+    ) -> None:
+        """Give a user a password, or another one. For both mechanisms, call it twice.
+
+        await admin.users.upsert("alice", "secret", mechanism=ScramMechanism.SCRAM_SHA_256)
+        """
+        if iterations < ITERATIONS_MIN:
+            raise ValueError(f"{iterations} iterations for user {user!r}: Kafka takes {ITERATIONS_MIN} or more")
+        salt = self._asker.random.randbytes(_SALT_BYTES) if salt is None else salt
+        secret = password.encode() if isinstance(password, str) else password
+        salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], secret, salt, iterations)
+        await self._asker.one(_upsert(mechanism, iterations, salt, salted), user)
+
+    async def delete(self, user: str, *, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512) -> None:
+        """Take a user's password for one mechanism away; raises RESOURCE_NOT_FOUND if there is none.
+
+        await admin.users.delete("alice")
+        """
+        await self._asker.one(_delete(mechanism), user)
+
+
+_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
+
+
+def _user(name: str) -> str:
+    return f"user {name!r}"
+
+
+def _credentials(result: DescribeUserScramCredentialsResult) -> Credentials:
+    return {ScramMechanism(entry.mechanism): entry.iterations for entry in result.credential_infos}
+
+
+def _read(
+    response: DescribeUserScramCredentialsResponse, users: Sequence[str], version: int
+) -> list[tuple[str, Credentials | Refusal]]:
+    if response.error_code != ErrorCode.NONE:
+        return [(user, Refusal(named(response.error_code), response.error_message or "")) for user in users]
+    return [
+        (result.user, outcome(_credentials(result), result.error_code, result.error_message))
+        for result in response.results
+    ]
+
+
+_DESCRIBE: Ask[str, Credentials] = Ask(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    target=lambda user: AnyBroker(),
+    build=lambda users, version: DescribeUserScramCredentialsRequest([UserName(user) for user in users]),
+    read=_read,
+    name=_user,
+)
+
+_LIST: Ask[str, dict[str, Credentials]] = Ask(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    target=lambda key: AnyBroker(),
+    build=lambda keys, version: DescribeUserScramCredentialsRequest(None),
+    read=lambda response, keys, version: [
+        (
+            keys[0],
+            outcome(
+                {result.user: _credentials(result) for result in response.results},
+                response.error_code,
+                response.error_message,
+            ),
+        )
+    ],
+)
+
+
+def _upsert(mechanism: ScramMechanism, iterations: int, salt: bytes, salted_password: bytes) -> Ask[str, None]:
+    return _alter(
+        lambda user: AlterUserScramCredentialsRequest(
+            upsertions=[ScramCredentialUpsertion(user, mechanism, iterations, salt, salted_password)]
+        )
+    )
+
+
+def _delete(mechanism: ScramMechanism) -> Ask[str, None]:
+    return _alter(lambda user: AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(user, mechanism)]))
+
+
+def _alter(build: Callable[[str], AlterUserScramCredentialsRequest]) -> Ask[str, None]:
+    return Ask(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        target=lambda user: Controller(),
+        build=lambda users, version: build(users[0]),
+        read=lambda response, users, version: [
+            (result.user, outcome(None, result.error_code, result.error_message)) for result in response.results
+        ],
+        name=_user,
+        is_single=True,
+    )

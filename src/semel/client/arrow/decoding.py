@@ -1,0 +1,275 @@
+"""From record batches to Arrow columns.
+
+The law: the rows are the records that ``iterate_records`` gives, or the ``DecodeError`` that it raises. What the quick
+way finds odd in any respect is handed to it.
+
+Records stand one behind the other, and each says how long it is: to know where the last one begins one has to have read
+all before it. Here all places where a record could begin are found at once (a length, then the zero byte of the
+attributes), with the place behind each; then the chain from the first byte is followed by doubling: who comes after me,
+after two, after four. A place that only looked like a beginning is on no chain that starts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semel.client.arrow.varints import Bytes, Int64s, read_varints
+from semel.errors import DecodeError
+from semel.types import Buffer
+from semel.wire.compression import Codec, decompress
+from semel.wire.records import DECOMPRESSED_SIZE_BYTES_MAX, HEADER_SIZE, BatchHeader, Record, iterate_records
+from semel.wire.records.header import TIMESTAMP_TYPE_BIT
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+_CHUNK_BYTES: Final = 4 * 2**20
+_LENGTH_WIDTH_MAX: Final = 5
+# So much is read ahead of a position at most; it is filled with zeros.
+_MARGIN_BYTES: Final = 64
+
+
+def decode(
+    buffer: Buffer,
+    batches: Iterable[tuple[int, BatchHeader]],
+    *,
+    include_headers: bool = False,
+    chunk_bytes: int = _CHUNK_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the batches at these positions, in chunks of whole batches of about ``chunk_bytes``.
+
+    Columns: ``key``, ``value``, ``offset``, ``timestamp`` (milliseconds), ``timestamp_type`` (0 create, 1 log append),
+    and ``headers`` if asked for. Checksums are not looked at.
+    """
+    blocks: list[_Block] = []
+    size = 0
+    for position, header in batches:
+        if header.record_count == 0:
+            continue
+        payload = _payload(buffer, position, header)
+        if blocks and size + len(payload) > chunk_bytes:
+            yield _decode(buffer, blocks, include_headers)
+            blocks, size = [], 0
+        blocks.append(_Block(position, header, payload))
+        size += len(payload)
+    if blocks:
+        yield _decode(buffer, blocks, include_headers)
+
+
+class _Block(NamedTuple):
+    position: int
+    header: BatchHeader
+    payload: Buffer
+
+
+class _Odd(Exception):
+    """Not what the quick way understands. The other way says whether it is wrong."""
+
+
+def _payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
+    if header.size_bytes > len(buffer) - position:
+        raise DecodeError(
+            f"batch at position {position} is {header.size_bytes} bytes long; {len(buffer) - position} are left"
+        )
+    block = memoryview(buffer)[position + HEADER_SIZE : position + header.size_bytes]
+    codec = header.compression
+    return block if codec is Codec.NONE else decompress(codec, block, size_max=DECOMPRESSED_SIZE_BYTES_MAX)
+
+
+def _decode(buffer: Buffer, blocks: list[_Block], include_headers: bool) -> pa.RecordBatch:
+    try:
+        return _Chunk(blocks).rows(include_headers)
+    except _Odd:
+        records = [
+            (record, block.header.attributes & TIMESTAMP_TYPE_BIT != 0)
+            for block in blocks
+            for record in iterate_records(buffer, block.position)
+        ]
+        return _one_by_one(records, include_headers)
+
+
+class _Chunk:
+    """Several batches' records as one block of bytes."""
+
+    def __init__(self, blocks: list[_Block]) -> None:
+        self._headers = [block.header for block in blocks]
+        self._sizes = np.array([len(block.payload) for block in blocks], dtype=np.int64)
+        self._counts = np.array([block.header.record_count for block in blocks], dtype=np.int64)
+        self._size = int(self._sizes.sum())
+        self._buffer = pa.py_buffer(b"".join([*(block.payload for block in blocks), bytes(_MARGIN_BYTES)]))
+        self._data: Bytes = np.frombuffer(self._buffer, dtype=np.uint8)
+
+    def rows(self, include_headers: bool) -> pa.RecordBatch:
+        starts, ends = self._records()
+        # Behind the length, whose end is where the body of that length begins, and the attributes.
+        length, body = read_varints(self._data, starts)
+        _require(body + length == ends)
+        timestamp_deltas, position = read_varints(self._data, body + 1)
+        offset_deltas, position = read_varints(self._data, position)
+        keys, position = self._field(position)
+        values, position = self._field(position)
+        header_counts, position = read_varints(self._data, position)
+        headers = None
+        if header_counts.any():
+            headers, position = self._header_fields(header_counts, position)
+        _require(position == ends)
+        columns = {
+            "key": self._slices(*keys),
+            "value": self._slices(*values),
+            "offset": pa.array(self._offsets(offset_deltas)),
+            **self._times(timestamp_deltas),
+        }
+        if include_headers:
+            columns["headers"] = self._header_lists(header_counts, headers)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _records(self) -> tuple[Int64s, Int64s]:
+        """Where each record begins and ends."""
+        starts, ends = _candidates(self._data, self._size)
+        nowhere = len(starts)
+        number_at = np.full(self._size + 1, nowhere, dtype=np.int64)
+        number_at[starts] = np.arange(nowhere)
+        successor = np.append(number_at[ends], nowhere)
+        count = int(self._counts.sum())
+        chain = number_at[:1]
+        while len(chain) < count:
+            chain = np.concatenate((chain, successor[chain]))
+            if len(chain) < count:
+                successor = successor[successor]
+        chain = chain[:count]
+        _require(chain != nowhere)
+        starts, ends = starts[chain], ends[chain]
+        firsts = np.cumsum(self._counts) - self._counts
+        _require(starts[firsts] == np.cumsum(self._sizes) - self._sizes)
+        _require(ends[-1:] == self._size)
+        return starts, ends
+
+    def _field(self, position: Int64s) -> tuple[tuple[Int64s, Int64s, npt.NDArray[np.bool_]], Int64s]:
+        """Bytes behind their length: where they start and end, which of them are null, and what is behind them."""
+        length, start = read_varints(self._data, position)
+        is_null = length == -1
+        _require((length >= -1) & (length <= self._size))
+        end = start + np.where(is_null, 0, length)
+        _require(end <= self._size)
+        return (start, end, is_null), end
+
+    def _header_fields(self, counts: Int64s, position: Int64s) -> tuple[list[Int64s], Int64s]:
+        """Where keys and values of all headers stand: the first header of every record at once, then the second."""
+        _require((counts >= 0) & (counts <= self._size))
+        position = position.copy()
+        found: list[tuple[Int64s, Int64s, Int64s, Int64s, npt.NDArray[np.bool_]]] = []
+        row = np.flatnonzero(counts)
+        place = 0
+        while len(row):
+            (key_start, key_end, no_key), behind = self._field(position[row])
+            _require(~no_key)
+            (start, end, is_null), behind = self._field(behind)
+            found.append((key_start, key_end, start, end, is_null))
+            position[row] = behind
+            place += 1
+            row = row[counts[row] > place]
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return [column[order] for column in columns], position
+
+    def _header_lists(self, counts: Int64s, fields: list[Int64s] | None) -> pa.ListArray:
+        offsets = np.zeros(len(counts) + 1, dtype=np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        if fields is None:
+            keys, values = pa.array([], pa.string()), pa.array([], pa.binary())
+        else:
+            key_start, key_end, start, end, is_null = fields
+            keys = _text(self._slices(key_start, key_end, np.zeros(len(key_start), dtype=np.bool_)))
+            values = self._slices(start, end, is_null.astype(np.bool_))
+        elements = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+        return pa.ListArray.from_arrays(pa.array(offsets), elements, type=HEADERS_TYPE)
+
+    def _slices(self, start: Int64s, end: Int64s, is_null: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+        """The bytes between: an array of them and of what lies between them, of which every second one is taken."""
+        offsets = np.empty(2 * len(start), dtype=np.int32)
+        offsets[0::2], offsets[1::2] = start, end
+        both = pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._buffer])
+        return both.take(
+            pa.array(np.arange(0, len(offsets), 2, dtype=np.int32), mask=is_null if is_null.any() else None)
+        )
+
+    def _offsets(self, deltas: Int64s) -> Int64s:
+        lasts = np.cumsum(self._counts) - 1
+        firsts = lasts - self._counts + 1
+        grows = np.empty(len(deltas), dtype=np.bool_)
+        grows[1:] = deltas[1:] > deltas[:-1]
+        grows[firsts] = deltas[firsts] >= 0
+        _require(grows)
+        _require(deltas[lasts] <= [header.last_offset_delta for header in self._headers])
+        offsets: Int64s = deltas + np.repeat([header.base_offset for header in self._headers], self._counts)
+        return offsets
+
+    def _times(self, deltas: Int64s) -> dict[str, pa.Array]:
+        timestamps = deltas + np.repeat([header.base_timestamp for header in self._headers], self._counts)
+        by_leader = np.array([header.attributes & TIMESTAMP_TYPE_BIT != 0 for header in self._headers])
+        types = np.repeat(by_leader.astype(np.int32), self._counts)
+        if by_leader.any():
+            newest = np.repeat([header.max_timestamp for header in self._headers], self._counts)
+            timestamps = np.where(types, newest, timestamps)
+        return {"timestamp": pa.array(timestamps), "timestamp_type": pa.array(types)}
+
+
+def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
+    """Every place where a length that fits is followed by a zero byte, and the place where that length ends."""
+    zeros = np.flatnonzero(data[:size] == 0)
+    starts: list[Int64s] = []
+    ends: list[Int64s] = []
+    zeros = zeros[zeros > 0]
+    zeros = zeros[data[zeros - 1] < 0x80]
+    length = data[zeros - 1].astype(np.int64)
+    for width in range(1, _LENGTH_WIDTH_MAX + 1):
+        end = zeros + (length >> 1)
+        fits = (length & 1 == 0) & (end <= size) & (length >> 1 > 0)
+        starts.append(zeros[fits] - width)
+        ends.append(end[fits])
+        # The same zero with a length that is a byte longer, where the byte before says that more follow.
+        longer = zeros > width
+        zeros, length = zeros[longer], length[longer]
+        byte = data[zeros - width - 1]
+        longer = byte >= 0x80
+        zeros, length = zeros[longer], (length[longer] << 7) | (byte[longer] & 0x7F)
+        if not len(zeros):
+            break
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def _require(conditions: npt.NDArray[np.bool_]) -> None:
+    if not conditions.all():
+        raise _Odd
+
+
+def _text(names: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:  # Kafka checks no header's key; Arrow has no room for what is not UTF-8.
+        return pa.array([name.as_py().decode("utf-8", "replace") for name in names], pa.string())
+
+
+def _one_by_one(records: list[tuple[Record, bool]], include_headers: bool) -> pa.RecordBatch:
+    columns = {
+        "key": pa.array([record.key for record, _ in records], pa.binary()),
+        "value": pa.array([record.value for record, _ in records], pa.binary()),
+        "offset": pa.array([record.offset for record, _ in records], pa.int64()),
+        "timestamp": pa.array([record.timestamp for record, _ in records], pa.int64()),
+        "timestamp_type": pa.array([int(by_leader) for _, by_leader in records], pa.int32()),
+    }
+    if include_headers:
+        columns["headers"] = pa.array(
+            [[(_replaced(name), value) for name, value in record.headers] for record, _ in records], HEADERS_TYPE
+        )
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _replaced(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

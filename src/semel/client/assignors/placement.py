@@ -1,0 +1,104 @@
+"""Partitions placed on members so that the load is even and as few as possible move.
+
+Topics that have the same subscribers are one pool: where a partition of it may go depends on nothing else. First
+everybody keeps what it had; then what nobody had goes to whoever has least; then, as long as somebody has at least two
+more than another one who could take one of them, the one that has most gives one up.
+
+The laws, Kafka's for its sticky assignors: at the end nobody has two more than somebody who could take one. Where all
+subscribe to the same topics that means even within one, and that no placement as even as this moves less: whoever has
+most gives to whoever has least, so no move can be spared.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from semel.client.assignors.assignor import Subscription, in_order
+from semel.types import TopicPartition
+
+
+def place(
+    partition_counts: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+    owners: Mapping[TopicPartition, str],
+) -> dict[str, list[TopicPartition]]:
+    """The partitions of every member. ``owners`` says who had what; what can no longer be had is passed over."""
+    members = in_order(subscriptions)
+    pools = _pools(partition_counts, subscriptions, members)
+    load = dict.fromkeys(members, 0)
+    for pool in pools:
+        for member_id in pool.keep(owners):
+            load[member_id] += 1
+    for pool in pools:
+        pool.fill(load)
+    _balance(pools, load)
+    return {
+        member_id: [partition for pool in pools for partition in pool.held.get(member_id, ())] for member_id in members
+    }
+
+
+class _Pool:
+    """Topics with the same subscribers, and who holds what of them: first what it had, behind that what it got."""
+
+    def __init__(self, subscribers: tuple[str, ...]) -> None:
+        self.subscribers = subscribers
+        self.free: list[TopicPartition] = []
+        self.held: dict[str, list[TopicPartition]] = {member_id: [] for member_id in subscribers}
+
+    def keep(self, owners: Mapping[TopicPartition, str]) -> list[str]:
+        """Leave partitions with who had them, and tell who that is, once for each."""
+        kept: list[str] = []
+        free: list[TopicPartition] = []
+        for partition in self.free:
+            owner = owners.get(partition)
+            if owner in self.held:
+                self.held[owner].append(partition)
+                kept.append(owner)
+            else:
+                free.append(partition)
+        self.free = free
+        return kept
+
+    def fill(self, load: dict[str, int]) -> None:
+        least = [(load[member_id], rank, member_id) for rank, member_id in enumerate(self.subscribers)]
+        heapq.heapify(least)
+        for partition in self.free:
+            count, rank, member_id = least[0]
+            self.held[member_id].append(partition)
+            load[member_id] = count + 1
+            heapq.heapreplace(least, (count + 1, rank, member_id))
+        self.free = []
+
+
+def _pools(
+    partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription], members: list[str]
+) -> list[_Pool]:
+    """Those with few subscribers first: the others can still even out what they must take."""
+    subscribers: dict[str, list[str]] = {}
+    for member_id in members:
+        for topic in dict.fromkeys(subscriptions[member_id].topics):
+            subscribers.setdefault(topic, []).append(member_id)
+    pools: dict[tuple[str, ...], _Pool] = {}
+    for topic in sorted(subscribers):
+        audience = tuple(subscribers[topic])
+        pool = pools.setdefault(audience, _Pool(audience))
+        pool.free += (TopicPartition(topic, partition) for partition in range(partition_counts.get(topic, 0)))
+    return sorted(pools.values(), key=lambda pool: len(pool.subscribers))
+
+
+def _balance(pools: list[_Pool], load: dict[str, int]) -> None:
+    # Ends: every move makes the sum of the squares of all loads smaller.
+    while load and max(load.values()) - min(load.values()) > 1:
+        for giver in sorted(load, key=load.__getitem__, reverse=True):
+            takers = [(min(pool.subscribers, key=load.__getitem__), pool) for pool in pools if pool.held.get(giver)]
+            if not takers:
+                continue
+            taker, pool = min(takers, key=lambda pair: load[pair[0]])
+            if load[giver] - load[taker] > 1:
+                pool.held[taker].append(pool.held[giver].pop())
+                load[giver] -= 1
+                load[taker] += 1
+                break
+        else:
+            return

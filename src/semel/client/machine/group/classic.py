@@ -1,0 +1,445 @@
+"""A member of a group of the classic protocol: it joins, one member assigns for all, every member hears its part.
+
+    OUT --prepared--> JOINING --JoinGroup answered--> (leader: ASSIGNING -->) SYNCING --SyncGroup answered--> STABLE
+     ^                   ^                                                                                      |
+     |                   +--prepared-- PREPARING <--- the group rebalances, or what is wanted has changed ------+
+     +--- the group went on without this member, it left, or its application stayed away for too long
+
+To be prepared is to have given up what has to be given up before joining: in the eager protocol everything, in the
+cooperative one what is not wanted any more. The laws: nothing is assigned to us that we hear of under another
+generation than the one we are in; and JoinGroup is sent only while the application polls, because nobody else would
+read what we get.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum
+from random import Random
+from typing import Any, Final
+
+from semel.client.assignors import Assignment, Assignor, RebalanceProtocol, common_protocol
+from semel.client.consumer_config import ConsumerConfig
+from semel.client.machine.backoff import Backoff
+from semel.client.machine.calls import Call
+from semel.client.machine.connections import MEMBERSHIP
+from semel.client.machine.group.classic_requests import Build, join_request, leave_request, sync_request
+from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.handover import Handover
+from semel.client.machine.group.heartbeats import Heartbeats
+from semel.client.machine.group.leadership import Leadership
+from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.reactions import Reaction, reaction_to
+from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.machine.metadata import Metadata
+from semel.client.machine.promise import Promise
+from semel.client.values import GroupMetadata
+from semel.errors import DecodeError, ErrorCode, Family, KafkaError, client_error, named
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.join_group import JoinGroupResponse
+from semel.wire.messages.sync_group import SyncGroupRequestAssignment
+
+log = logging.getLogger(__name__)
+
+_NEVER: Final = float("inf")
+_INSTANCE_IDS_SINCE: Final = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3}
+_JOIN_GRACE_MS: Final = 5_000
+
+
+class MemberState(Enum):
+    OUT = "out"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    STABLE = "stable"
+
+
+_HEARTBEATS: Final = frozenset({MemberState.STABLE, MemberState.PREPARING})
+
+
+class ClassicMembership:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        assignors: Sequence[Assignor],
+        coordinator: GroupCoordinator,
+        metadata: Metadata,
+        handover: Handover,
+        presence: Presence,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._is_cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._handover = handover
+        self._presence = presence
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._subscription: TopicSubscription | None = None
+        self._matched: tuple[object, tuple[str, ...]] = None, ()
+        """The topics that the subscription means, with the metadata for which that was found out."""
+        self._joined_topics: tuple[str, ...] = ()
+        self.state = MemberState.OUT
+        self.error: KafkaError | None = None
+        self._member_id = ""
+        self._generation_id: int | None = None
+        self._assignor_name = ""
+        self._attempt = 0
+        """Counts what makes earlier answers meaningless: every request remembers it."""
+        self._asking = False
+        self._failures = 0
+        self._retry_ms = 0.0
+        self._is_prepared = False
+        self._join_reason: str | None = None
+        self._leadership: Leadership | None = None
+        self._assignments: list[SyncGroupRequestAssignment] = []
+        self._heartbeats = Heartbeats(config, coordinator, random, refused=self._heartbeat_refused)
+
+    # What the consumer calls
+
+    def subscribe(self, subscription: TopicSubscription) -> None:
+        changed = self._subscription != subscription
+        self._subscription = subscription
+        if changed and self.state is not MemberState.OUT:
+            self._join_again("the subscription was changed")
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self._subscription is not None
+
+    @property
+    def is_member(self) -> bool:
+        return self._generation_id is not None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._wanted_topics() + (() if self._leadership is None else self._leadership.topics)
+
+    @property
+    def wants_all_topics(self) -> bool:
+        return self._subscription is not None and self._subscription.pattern is not None
+
+    def metadata(self) -> GroupMetadata:
+        return GroupMetadata(
+            self._coordinator.group_id, self._generation_id, self._member_id, self._config.group_instance_id
+        )
+
+    def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
+        """The next generation, for what this member has kept; what it has not, it does not ask for any more."""
+        if member.generation_id is None:
+            return member
+        return self.metadata() if self._generation_id is not None else None
+
+    def leave(self, reason: str, now_ms: float) -> Promise[None]:
+        self._subscription = None
+        promise: Promise[None] = Promise()
+        self._leave(reason, promise, now_ms)
+        return promise
+
+    def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
+        match reaction:
+            case Reaction.JOIN:
+                self._join_again("a commit met a rebalance")
+            case Reaction.LOSE_GENERATION:
+                self._lost(str(error), now_ms)
+            case Reaction.LOSE_MEMBERSHIP:
+                self._member_id = ""
+                self._lost(str(error), now_ms)
+            case Reaction.FATAL:
+                self._fail(error, now_ms)
+            case _:
+                pass
+
+    def told_error(self) -> None:
+        """The application knows. Unless it is for good, the next poll tries again."""
+        if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self.error = None
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> None:
+        if self.state is not MemberState.OUT and self._presence.is_overdue(now_ms):
+            self._stayed_away(now_ms)
+        if self._subscription is None or self.error is not None:
+            return
+        self._look_at_metadata()
+        if self.state is MemberState.STABLE and self._join_reason is not None:
+            self.state = MemberState.PREPARING
+        if self.state in (MemberState.OUT, MemberState.PREPARING):
+            self._prepare()
+            is_ready = self._is_prepared and not self._handover.is_busy
+            if is_ready and self._may_ask(now_ms) and self._presence.is_alive(now_ms):
+                self._join(now_ms)
+        if self.state is MemberState.ASSIGNING:
+            self._assign(now_ms)
+        if self.state is MemberState.SYNCING and self._may_ask(now_ms):
+            self._sync(now_ms)
+        if self.state in _HEARTBEATS and self._generation_id is not None:
+            self._heartbeats.poll(self.metadata(), now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        deadlines = [self._presence.next_deadline_ms(now_ms)] if self.state is not MemberState.OUT else []
+        if self._retry_ms > now_ms and not self._asking:
+            deadlines.append(self._retry_ms)
+        if self.state in _HEARTBEATS:
+            deadlines.append(self._heartbeats.next_deadline_ms(now_ms))
+        return min(deadlines, default=_NEVER)
+
+    # Joining
+
+    def _wanted_topics(self) -> tuple[str, ...]:
+        seen = self._metadata.updates, self._subscription
+        if self._matched[0] != seen:
+            wanted = self._subscription or TopicSubscription()
+            view, exclude_internal = self._metadata.view, self._config.exclude_internal_topics
+            self._matched = seen, wanted.matching(view, exclude_internal=exclude_internal)
+        return self._matched[1]
+
+    def _look_at_metadata(self) -> None:
+        """What is wanted, or what there is, may have changed since we joined."""
+        if self.state is not MemberState.STABLE or self._join_reason is not None:
+            return
+        if self._wanted_topics() != self._joined_topics:
+            self._join_again("the topics that are subscribed to have changed")
+        elif self._leadership is not None and self._leadership.is_outdated(self._metadata.view):
+            self._join_again("topics of the group, or their partitions, have changed")
+
+    def _join_again(self, reason: str) -> None:
+        if self._join_reason is None:
+            log.info("group %r: %s joins again: %s", self._coordinator.group_id, self._member_id, reason)
+            self._join_reason = reason
+
+    def _prepare(self) -> None:
+        if self._is_prepared or self._handover.is_busy:
+            return
+        wanted = set(self._wanted_topics()) if self._is_cooperative else set()
+        unwanted = [partition for partition in self._handover.owned if partition.topic not in wanted]
+        if unwanted:
+            self._handover.give_up(unwanted, done=self._prepared)
+        else:
+            self._is_prepared = True
+
+    def _prepared(self, now_ms: float) -> None:
+        self._is_prepared = True
+
+    def _join(self, now_ms: float) -> None:
+        topics = self._wanted_topics()
+        assignors, owned = self._assignors.values(), self._handover.owned
+        build = join_request(self._config, self.metadata(), assignors, topics, owned, self._join_reason or "")
+        if self._ask(ApiKey.JOIN_GROUP, build, self._on_join, now_ms):
+            self.state = MemberState.JOINING
+            self._join_reason = None
+            self._joined_topics = topics
+
+    def _on_join(self, response: JoinGroupResponse, now_ms: float) -> None:
+        code = response.error_code
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = response.member_id
+            self.state = MemberState.OUT
+            return
+        if code != ErrorCode.NONE:
+            self._refused(ApiKey.JOIN_GROUP, code, now_ms)
+            return
+        self._failures = 0
+        self._member_id, self._generation_id = response.member_id, response.generation_id
+        self._assignor_name = response.protocol_name or ""
+        self._assignments, self._leadership = [], None
+        if self._assignor_name not in self._assignors:
+            text = f"the group uses the assignor {self._assignor_name!r}, which this member does not offer"
+            self._fail(client_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text, Family.FATAL), now_ms)
+            return
+        self.state = MemberState.SYNCING
+        if response.leader != response.member_id:
+            return
+        try:
+            self._leadership = Leadership.of(response)
+        except DecodeError as error:
+            text = f"the group {self._coordinator.group_id!r} has members whose subscription cannot be read: {error}"
+            self._fail(client_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text, Family.FATAL), now_ms)
+            return
+        if response.skip_assignment:
+            # A static leader that came back: the assignment stands, and is only to be watched from now on.
+            self._leadership.watch(self._metadata.view)
+        else:
+            self.state = MemberState.ASSIGNING
+
+    # The assignment
+
+    def _assign(self, now_ms: float) -> None:
+        """As leader, once every topic of the group is known."""
+        assert self._leadership is not None
+        view = self._metadata.view
+        if not self.wants_all_topics and not self._leadership.knows_topics(view):
+            return
+        try:
+            self._assignments = self._leadership.assign(self._assignors[self._assignor_name], view)
+        except Exception as error:  # An application's own assignor: whatever it raises must not end the driver.
+            self._assignor_failed(error, now_ms)
+            return
+        self.state = MemberState.SYNCING
+
+    def _assignor_failed(self, error: Exception, now_ms: float) -> None:
+        text = f"the assignor {self._assignor_name!r} of group {self._coordinator.group_id!r} failed: {error!r}"
+        failure = client_error(ErrorCode.UNKNOWN_SERVER_ERROR, text, Family.FATAL)
+        failure.__cause__ = error
+        self._leave("its assignor failed", Promise(), now_ms)
+        self._fail(failure, now_ms)
+
+    def _sync(self, now_ms: float) -> None:
+        build = sync_request(self.metadata(), self._assignor_name, self._assignments)
+        self._ask(ApiKey.SYNC_GROUP, build, self._on_sync, now_ms)
+
+    def _on_sync(self, response: Any, now_ms: float) -> None:
+        if response.error_code != ErrorCode.NONE:
+            self._refused(ApiKey.SYNC_GROUP, response.error_code, now_ms)
+            return
+        self._failures = 0
+        self._is_prepared = False
+        self.state = MemberState.STABLE
+        self._heartbeats.begin(now_ms)
+        assert self._generation_id is not None
+        try:
+            assignment = Assignment.from_bytes(response.assignment)
+            self._assignors[self._assignor_name].on_assignment(assignment, self._generation_id)
+        except Exception as error:
+            self._assignor_failed(error, now_ms)
+            return
+        log.info(
+            "group %r: generation %d assigns %d partitions to %s",
+            self._coordinator.group_id,
+            self._generation_id,
+            len(assignment.partitions),
+            self._member_id,
+        )
+        self._reconcile(assignment.partitions)
+
+    def _reconcile(self, assigned: Sequence[TopicPartition]) -> None:
+        owned = set(self._handover.owned)
+        withdrawn = owned.difference(assigned)
+        if withdrawn:
+            # They are for others, who can get them only when we have joined without them.
+            self._handover.give_up(withdrawn, done=lambda now_ms: self._join_again("partitions were given up"))
+        self._handover.take_over([p for p in assigned if p not in owned], done=lambda now_ms: None)
+
+    def _heartbeat_refused(self, member: GroupMetadata, code: int, now_ms: float) -> None:
+        if member != self.metadata() or self.state not in _HEARTBEATS:
+            return  # It was about a generation that is over.
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._join_again("the group rebalances")
+        else:
+            self._refused(ApiKey.HEARTBEAT, code, now_ms)
+
+    # Leaving
+
+    def _stayed_away(self, now_ms: float) -> None:
+        log.warning(
+            "group %r: %s leaves: the application did not poll for max.poll.interval.ms (%d ms). Its partitions go to "
+            "other members; the next poll joins again. Raise max.poll.interval.ms, or lower max.poll.records",
+            self._coordinator.group_id,
+            self._member_id,
+            self._config.max_poll_interval_ms,
+        )
+        self._leave("the application did not poll for max.poll.interval.ms", Promise(), now_ms)
+        self._handover.lose(now_ms)
+
+    def _leave(self, reason: str, promise: Promise[None], now_ms: float) -> None:
+        member = self.metadata()
+        self._reset()
+        self._member_id = ""
+        # A static member stays: its partitions wait for it to come back, until its session is over.
+        if not member.member_id or member.group_instance_id is not None:
+            promise.fulfil(None)
+            return
+        call = Call(
+            ApiKey.LEAVE_GROUP,
+            leave_request(member, reason),
+            answered=lambda response, version, at_ms: promise.fulfil(None),
+            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
+        )
+        if not self._coordinator.ask(call, now_ms):
+            promise.fulfil(None)
+
+    # What went wrong
+
+    def _refused(self, api_key: ApiKey, code: int, now_ms: float) -> None:
+        text = f"{api_key.name} of group {self._coordinator.group_id!r} was answered {named(code).name}"
+        log.info("%s", text)
+        match reaction_to(api_key, code):
+            case Reaction.FIND_COORDINATOR:
+                self._coordinator.forget()
+                self._later(now_ms)
+            case Reaction.JOIN:
+                self.state = MemberState.PREPARING
+                self._join_again(text)
+                if api_key is ApiKey.JOIN_GROUP:
+                    self._later(now_ms)
+            case Reaction.LOSE_GENERATION:
+                self._lost(text, now_ms)
+            case Reaction.LOSE_MEMBERSHIP:
+                self._member_id = ""
+                self._lost(text, now_ms)
+            case Reaction.FATAL:
+                self._fail(client_error(code, text, Family.FATAL), now_ms)
+            case _:
+                self._later(now_ms)
+
+    def _lost(self, reason: str, now_ms: float) -> None:
+        """The group went on without this member."""
+        if self._handover.owned:
+            log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
+        self._reset()
+        self._join_reason = reason
+        self._handover.lose(now_ms)
+
+    def _fail(self, error: KafkaError, now_ms: float) -> None:
+        self._lost(str(error), now_ms)
+        self.error = error
+
+    def _reset(self) -> None:
+        self._attempt += 1
+        self.state = MemberState.OUT
+        self._generation_id = None
+        self._asking = self._is_prepared = False
+        self._join_reason = None
+        self._leadership = None
+        self._failures, self._retry_ms = 0, 0.0
+
+    def _later(self, now_ms: float) -> None:
+        if self.state is MemberState.JOINING:
+            self.state = MemberState.OUT if self._generation_id is None else MemberState.PREPARING
+        self._failures += 1
+        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+
+    # Asking
+
+    def _may_ask(self, now_ms: float) -> bool:
+        return not self._asking and now_ms >= self._retry_ms
+
+    def _ask(self, api_key: ApiKey, build: Build, handle: Callable[[Any, float], None], now_ms: float) -> bool:
+        attempt = self._attempt
+
+        def answered(response: Any, version: int, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                handle(response, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                self._coordinator.forget()
+                self._later(at_ms)
+
+        # The coordinator answers when everybody has joined, or has had the time to; then it has to travel.
+        patience_ms = max(self._config.max_poll_interval_ms + _JOIN_GRACE_MS, self._config.client.request_timeout_ms)
+        is_static = self._config.group_instance_id is not None
+        version_min = _INSTANCE_IDS_SINCE[api_key] if is_static else None
+        call = Call(api_key, build, answered, lost, version_min=version_min, timeout_ms=patience_ms)
+        if not self._coordinator.ask(call, now_ms, lane=MEMBERSHIP):
+            return False
+        self._asking = True
+        return True

@@ -1,0 +1,341 @@
+"""A member of a group of the consumer protocol (KIP-848): one request says everything, and the broker assigns.
+
+    OUT --the application polls--> JOINING --answered--> MEMBER
+     ^                                                      |
+     +--- fenced, left, or the application stayed away -----+
+
+The broker answers a heartbeat with what this member is to own, and goes on when the member says that it does. The law
+is the broker's, and we keep our half: a partition is reported as owned until the application has given it up, so
+nobody else gets it before. Giving up comes first, and is acknowledged at once; only then is anything new taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from semel.client.consumer_config import ConsumerConfig
+from semel.client.machine.backoff import Backoff
+from semel.client.machine.calls import Call
+from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.handover import Handover
+from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.reactions import Reaction, reaction_to
+from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.machine.metadata import Metadata
+from semel.client.machine.promise import Promise
+from semel.client.values import GroupMetadata
+from semel.errors import ErrorCode, Family, KafkaError, client_error, named
+from semel.types import TopicPartition, kafka_uuid
+from semel.wire.apis import ApiKey
+from semel.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+log = logging.getLogger(__name__)
+
+_NEVER: Final = float("inf")
+_JOIN_EPOCH: Final = 0
+_LEAVE_EPOCH: Final = -1
+_LEAVE_FOR_A_WHILE_EPOCH: Final = -2
+_REGEX_SINCE: Final = 1
+
+
+class MemberState(Enum):
+    OUT = "out"
+    JOINING = "joining"
+    MEMBER = "member"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the coordinator was told last. It remembers, so only what has changed is said again."""
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    owned: frozenset[TopicPartition]
+
+
+class ConsumerMembership:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: GroupCoordinator,
+        metadata: Metadata,
+        handover: Handover,
+        presence: Presence,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._handover = handover
+        self._presence = presence
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._member_id = kafka_uuid(UUID(int=random.getrandbits(128), version=4))
+        self._subscription: TopicSubscription | None = None
+        self.state = MemberState.OUT
+        self.error: KafkaError | None = None
+        self._epoch = _JOIN_EPOCH
+        self._target: Mapping[UUID, tuple[int, ...]] = {}
+        self._is_reconciled = True
+        self._topic_ids: dict[str, UUID] = {}
+        self._said: _Said | None = None
+        """``None``: everything has to be said."""
+        self._attempt = 0
+        self._asking = False
+        self._failures = 0
+        self._retry_ms = 0.0
+        self._heartbeat_ms = 0.0
+
+    # What the consumer calls
+
+    def subscribe(self, subscription: TopicSubscription) -> None:
+        self._subscription = subscription
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self._subscription is not None
+
+    @property
+    def is_member(self) -> bool:
+        return self.state is MemberState.MEMBER
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return () if self._subscription is None else self._subscription.topics
+
+    @property
+    def wants_all_topics(self) -> bool:
+        """The broker finds what a pattern matches, and says it by topic ids that we must have names for."""
+        return self._subscription is not None and self._subscription.pattern is not None
+
+    def metadata(self) -> GroupMetadata:
+        epoch = self._epoch if self.state is MemberState.MEMBER else None
+        return GroupMetadata(self._coordinator.group_id, epoch, self._member_id, self._config.group_instance_id)
+
+    def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
+        """The epoch of a member that keeps its partitions moves on all the time."""
+        if member.generation_id is None:
+            return member
+        return self.metadata() if self.is_member else None
+
+    def leave(self, reason: str, now_ms: float) -> Promise[None]:
+        self._subscription = None
+        promise: Promise[None] = Promise()
+        self._leave(promise, now_ms)
+        return promise
+
+    def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
+        match reaction:
+            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
+                self._lost(str(error), now_ms)
+            case Reaction.AWAIT_EPOCH:
+                self._heartbeat_ms = min(self._heartbeat_ms, now_ms)
+            case Reaction.FATAL:
+                self._fail(error, now_ms)
+            case _:
+                pass
+
+    def told_error(self) -> None:
+        if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self.error = None
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> None:
+        if self.state is not MemberState.OUT and self._presence.is_overdue(now_ms):
+            self._stayed_away(now_ms)
+        if self._subscription is None or self.error is not None:
+            return
+        if self.state is MemberState.OUT and self._presence.is_alive(now_ms) and not self._handover.is_busy:
+            self.state = MemberState.JOINING
+        if self.state is MemberState.MEMBER:
+            self._reconcile()
+        if self.state is not MemberState.OUT and not self._asking and now_ms >= self._retry_ms:
+            said = self._to_say()
+            if now_ms >= self._heartbeat_ms or said != self._said:
+                self._heartbeat(said, now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        if self.state is MemberState.OUT:
+            return _NEVER
+        deadlines = [self._presence.next_deadline_ms(now_ms)]
+        if not self._asking:
+            deadlines += [moment for moment in (self._retry_ms, self._heartbeat_ms) if moment > now_ms]
+        return min(deadlines)
+
+    # Heartbeats
+
+    def _to_say(self) -> _Said:
+        wanted = self._subscription or TopicSubscription()
+        pattern = None if wanted.pattern is None else wanted.pattern.pattern
+        return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._handover.owned))
+
+    def _heartbeat(self, saying: _Said, now_ms: float) -> None:
+        attempt, epoch = self._attempt, self._epoch
+        said = None if epoch == _JOIN_EPOCH else self._said
+
+        def build(version: int) -> ConsumerGroupHeartbeatRequest:
+            request = ConsumerGroupHeartbeatRequest(
+                self._coordinator.group_id, self._member_id, epoch, self._config.group_instance_id
+            )
+            if said is None:
+                request.rack_id = self._config.client_rack or None
+                request.rebalance_timeout_ms = self._config.max_poll_interval_ms
+                request.server_assignor = self._config.group_remote_assignor
+            if said is None or said.topics != saying.topics:
+                request.subscribed_topic_names = list(saying.topics)
+            if (None if said is None else said.pattern) != saying.pattern:
+                request.subscribed_topic_regex = saying.pattern or ""
+            if said is None or said.owned != saying.owned:
+                request.topic_partitions = self._by_topic_id(saying.owned)
+            return request
+
+        def answered(response: ConsumerGroupHeartbeatResponse, version: int, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                self._answered(response, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                self._said = None  # It may have arrived or not.
+                self._coordinator.forget()
+                self._later(at_ms)
+
+        version_min = None if saying.pattern is None else _REGEX_SINCE
+        call = Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, build, answered, lost, version_min=version_min)
+        if self._coordinator.ask(call, now_ms):
+            self._asking = True
+            self._said = saying
+
+    def _answered(self, response: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
+        if response.error_code != ErrorCode.NONE:
+            self._refused(response, now_ms)
+            return
+        self._failures = 0
+        self._member_id = response.member_id or self._member_id
+        if response.member_epoch != self._epoch:
+            log.info("group %r: %s is in epoch %d", self._coordinator.group_id, self._member_id, response.member_epoch)
+        self._epoch = response.member_epoch
+        self.state = MemberState.MEMBER
+        self._heartbeat_ms = now_ms + response.heartbeat_interval_ms
+        if response.assignment is not None:
+            assigned = response.assignment.topic_partitions
+            self._target = {topic.topic_id: tuple(topic.partitions) for topic in assigned}
+            self._is_reconciled = False
+
+    def _by_topic_id(self, partitions: frozenset[TopicPartition]) -> list[TopicPartitions]:
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(partitions):
+            topics.setdefault(topic, []).append(index)
+        return [TopicPartitions(self._topic_ids[topic], indexes) for topic, indexes in topics.items()]
+
+    # The assignment
+
+    def _reconcile(self) -> None:
+        """Move one step towards what the broker wants us to own."""
+        if self._is_reconciled or self._handover.is_busy:
+            return
+        names = self._metadata.view.topic_names
+        known = {topic_id: names[topic_id] for topic_id in self._target if topic_id in names}
+        target = [TopicPartition(name, index) for topic_id, name in known.items() for index in self._target[topic_id]]
+        owned = set(self._handover.owned)
+        withdrawn = owned.difference(target)
+        if withdrawn:
+            self._handover.give_up(withdrawn, done=_heartbeat_follows)
+            return
+        self._topic_ids.update({name: topic_id for topic_id, name in known.items()})
+        self._is_reconciled = len(known) == len(self._target)
+        if not self._is_reconciled:
+            self._metadata.outdated()  # The broker knows topics that we have not heard of yet.
+        added = [partition for partition in target if partition not in owned]
+        if added or self._is_reconciled:
+            self._handover.take_over(added, done=_heartbeat_follows)
+
+    # Leaving
+
+    def _stayed_away(self, now_ms: float) -> None:
+        log.warning(
+            "group %r: %s leaves: the application did not poll for max.poll.interval.ms (%d ms). Its partitions go to "
+            "other members; the next poll joins again. Raise max.poll.interval.ms, or lower max.poll.records",
+            self._coordinator.group_id,
+            self._member_id,
+            self._config.max_poll_interval_ms,
+        )
+        self._leave(Promise(), now_ms)
+        self._handover.lose(now_ms)
+
+    def _leave(self, promise: Promise[None], now_ms: float) -> None:
+        if self.state is MemberState.OUT:
+            promise.fulfil(None)
+            return
+        self._reset()
+        instance_id = self._config.group_instance_id
+        epoch = _LEAVE_EPOCH if instance_id is None else _LEAVE_FOR_A_WHILE_EPOCH
+        request = ConsumerGroupHeartbeatRequest(self._coordinator.group_id, self._member_id, epoch, instance_id)
+        call = Call(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            build=lambda version: request,
+            answered=lambda response, version, at_ms: promise.fulfil(None),
+            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
+        )
+        if not self._coordinator.ask(call, now_ms):
+            promise.fulfil(None)
+
+    # What went wrong
+
+    def _refused(self, response: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
+        code = response.error_code
+        why = f" ({response.error_message})" if response.error_message else ""
+        group = f"group {self._coordinator.group_id!r}"
+        text = f"ConsumerGroupHeartbeat of {group} was answered {named(code).name}{why}"
+        log.info("%s", text)
+        self._said = None
+        match reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code):
+            case Reaction.FIND_COORDINATOR:
+                self._coordinator.forget()
+                self._later(now_ms)
+            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
+                self._lost(text, now_ms)
+            case Reaction.FATAL:
+                self._fail(client_error(code, text, Family.FATAL), now_ms)
+            case _:
+                self._later(now_ms)
+
+    def _lost(self, reason: str, now_ms: float) -> None:
+        """The broker has taken us out of the group: what we had belongs to others."""
+        if self._handover.owned:
+            log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
+        self._reset()
+        self._handover.lose(now_ms)
+
+    def _fail(self, error: KafkaError, now_ms: float) -> None:
+        self._lost(str(error), now_ms)
+        self.error = error
+
+    def _reset(self) -> None:
+        self._attempt += 1
+        self.state = MemberState.OUT
+        self._epoch = _JOIN_EPOCH
+        self._target, self._is_reconciled, self._said = {}, True, None
+        self._asking = False
+        self._failures, self._retry_ms, self._heartbeat_ms = 0, 0.0, 0.0
+
+    def _later(self, now_ms: float) -> None:
+        self._failures += 1
+        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._heartbeat_ms = 0.0
+
+
+def _heartbeat_follows(now_ms: float) -> None:
+    """What is owned has changed, so the next poll of the machine says so."""

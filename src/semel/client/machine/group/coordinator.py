@@ -1,0 +1,29 @@
+"""The broker that coordinates the group, as a place to ask."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.client.machine.calls import Call
+from semel.client.machine.connections import COORDINATION, Connections
+from semel.client.machine.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+
+
+class GroupCoordinator:
+    def __init__(self, group_id: str, connections: Connections, coordinators: Coordinators) -> None:
+        self.group_id: Final = group_id
+        self._key = CoordinatorKey(CoordinatorType.GROUP, group_id)
+        self._connections = connections
+        self._coordinators = coordinators
+
+    def ask(self, call: Call, now_ms: float, *, lane: int = COORDINATION) -> bool:
+        """Send it, if the coordinator can be asked now. If not, this is what looks for it."""
+        route = self._coordinators.route(self._key, now_ms, lane=lane)
+        if route is None:
+            return False
+        self._connections.send(route, call, now_ms)
+        return True
+
+    def forget(self) -> None:
+        """It is not there any more."""
+        self._coordinators.forget(self._key)

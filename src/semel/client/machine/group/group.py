@@ -1,0 +1,292 @@
+"""A consumer's group, put together: the membership, the offsets, and commits that nobody has to ask for.
+
+What was handed out counts as done when the application asks for more: so ``attend`` commits it, if it is time, before
+anything else is handed out. A commit at any other moment could cover records that are still being worked on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Final, Protocol
+
+from semel.client.assignors import Assignor
+from semel.client.consumer_config import ConsumerConfig, GroupProtocol
+from semel.client.machine.commits import Committed, GroupOffsets
+from semel.client.machine.connections import COORDINATION, Connections
+from semel.client.machine.coordinators import CoordinatorKey, Coordinators
+from semel.client.machine.group.classic import ClassicMembership
+from semel.client.machine.group.consumer import ConsumerMembership
+from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.handover import Callback, Handover
+from semel.client.machine.group.membership import Membership
+from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.machine.metadata import Metadata
+from semel.client.machine.promise import Promise
+from semel.client.values import GroupMetadata, OffsetAndMetadata
+from semel.errors import ErrorCode, KafkaError, client_error
+from semel.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_NEVER: Final = float("inf")
+
+
+class Partitions(Protocol):
+    """The partitions that are read, as their reader knows them."""
+
+    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        """These are ours; do not begin to read them yet."""
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application knows of these: read them."""
+
+    def remove(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        """These are no longer ours."""
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each of them was handed out."""
+        ...
+
+
+class Group:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        assignors: Sequence[Assignor],
+        partitions: Partitions,
+        connections: Connections,
+        metadata: Metadata,
+        random: Random,
+    ) -> None:
+        assert config.group_id is not None
+        self._config = config
+        self._partitions = partitions
+        self._presence = Presence(config.max_poll_interval_ms)
+        self._coordinators = Coordinators(
+            config.client, connections, metadata, random, lane=COORDINATION, refused=self._no_coordinator
+        )
+        coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
+        # Whoever waits for us to give partitions up waits no longer than max.poll.interval.ms.
+        patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
+        self._handover = Handover(self, commit_timeout_ms=patience_ms)
+        parts = coordinator, metadata, self._handover, self._presence, random
+        self._membership: Membership = (
+            ConsumerMembership(config, *parts)
+            if config.group_protocol is GroupProtocol.CONSUMER
+            else ClassicMembership(config, assignors, *parts)
+        )
+        self._offsets = GroupOffsets(
+            config.client,
+            coordinator,
+            random,
+            commit_timeout_ms=config.default_api_timeout_ms,
+            renewed=self._membership.renewed,
+            react=self._membership.react,
+        )
+        self._auto_commit_ms = _NEVER
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What is known to be committed of the partitions that are read."""
+        self._error: KafkaError | None = None
+
+    # What the application wants
+
+    def subscribe(self, subscription: TopicSubscription) -> None:
+        self._membership.subscribe(subscription)
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self._membership.is_subscribed
+
+    def leave(self, reason: str, now_ms: float) -> Promise[None]:
+        """Give up all partitions, as for a rebalance, and then the membership. ``due`` has to be served meanwhile."""
+        promise: Promise[None] = Promise()
+
+        def depart(at_ms: float) -> None:
+            self._membership.leave(reason, at_ms).then(lambda left: promise.fulfil(None))
+
+        self._handover.cancel()
+        if self._handover.owned:
+            self._handover.give_up(self._handover.owned, done=depart)
+        elif self._membership.is_subscribed:
+            depart(now_ms)
+        else:
+            committing = self.commit_all(now_ms)
+            if committing is None:
+                promise.fulfil(None)
+            else:
+                committing.then(lambda settled: promise.fulfil(None))
+        return promise
+
+    def metadata(self) -> GroupMetadata:
+        return self._membership.metadata()
+
+    @property
+    def withdrawals(self) -> int:
+        return self._handover.withdrawals
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._membership.topics
+
+    @property
+    def wants_all_topics(self) -> bool:
+        return self._membership.wants_all_topics
+
+    # Offsets
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: float) -> Promise[None]:
+        member = self._membership.metadata()
+        if self._membership.is_subscribed and member.generation_id is None:
+            promise: Promise[None] = Promise()
+            text = (
+                f"this consumer is not a member of group {member.group_id!r} now, so it cannot commit; whoever has its "
+                "partitions reads again from the last commit. Poll to join"
+            )
+            promise.fail(client_error(ErrorCode.ILLEGAL_GENERATION, text))
+            return promise
+        return self._offsets.commit(offsets, member, now_ms)
+
+    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed, whoever did it."""
+        self._committed.update(offsets)
+
+    def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far partitions were handed out, where that is not what is known to be committed."""
+        return {
+            partition: offset
+            for partition, offset in self._partitions.positions().items()
+            if self._committed.get(partition) != offset
+        }
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
+        is_modern = self._config.group_protocol is GroupProtocol.CONSUMER
+        member = self._membership.metadata()
+        return self._offsets.fetch(partitions, member if is_modern else GroupMetadata(member.group_id))
+
+    def commit_all(self, now_ms: float) -> Promise[None] | None:
+        """What was handed out, if the consumer commits by itself and there is news."""
+        if not self._config.commits_by_itself:
+            return None
+        self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
+        news = self.unsettled()
+        if not news or (self.is_subscribed and not self._membership.is_member):
+            return None
+        promise = self.commit(news, now_ms)
+
+        def told(settled: Promise[None]) -> None:
+            if settled.error is None:
+                self.settled(news)
+            else:
+                log.warning("offsets were not committed: %s", settled.error)
+
+        promise.then(told)
+        return promise
+
+    # The application comes and goes
+
+    def visit(self, now_ms: float) -> bool:
+        """It asks for records, and takes what there is. Says whether that made something necessary."""
+        self._presence.visited(now_ms)
+        return self._attend(now_ms)
+
+    def attend(self, now_ms: float) -> None:
+        """It waits for records."""
+        self._presence.came()
+        self._attend(now_ms)
+
+    def depart(self, now_ms: float) -> None:
+        """It waits no longer."""
+        self._presence.left(now_ms)
+
+    def _attend(self, now_ms: float) -> bool:
+        is_busy = self._handover.is_busy
+        if is_busy:
+            self._handover.go_on(now_ms)
+        elif self._auto_commit_ms == _NEVER:
+            self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
+        elif now_ms >= self._auto_commit_ms:
+            return self.commit_all(now_ms) is not None
+        return is_busy or (self.is_subscribed and not self._membership.is_member)
+
+    # What the listener is told
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether nothing may be handed out, because the application has something to be told first."""
+        return self._handover.is_busy
+
+    @property
+    def is_callback_due(self) -> bool:
+        return self._handover.is_due
+
+    def due(self) -> Callback | None:
+        return self._handover.due()
+
+    def told(self, callback: Callback, now_ms: float) -> None:
+        self._presence.visited(now_ms)
+        self._handover.told(callback, now_ms)
+
+    # Whom the handover tells
+
+    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        for topic_partition in partitions:
+            self._committed.pop(topic_partition, None)
+        self._partitions.add(partitions, now_ms)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        self._partitions.release(partitions)
+
+    def drop(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        self._offsets.forsake(partitions)
+        for topic_partition in partitions:
+            self._committed.pop(topic_partition, None)
+        self._partitions.remove(partitions, now_ms)
+
+    # What went wrong
+
+    @property
+    def has_error(self) -> bool:
+        return self._error is not None or self._membership.error is not None
+
+    def raise_error(self) -> None:
+        """Raise why this consumer is not a member, if there is a reason."""
+        error, self._error = self._error or self._membership.error, None
+        if error is not None:
+            self._membership.told_error()
+            self._presence.dismissed()
+            raise type(error)(error.code, error.message) from error
+
+    def fail(self, error: Exception) -> None:
+        self._offsets.fail(error)
+
+    def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
+        self._error = error
+        self._offsets.fail(error)
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> None:
+        if self._error is not None:
+            return  # Nobody would answer: the application has to know, and its next poll tries again.
+        if self._presence.is_here:
+            self._attend(now_ms)
+        self._membership.poll(now_ms)
+        if self._presence.is_here:
+            self._handover.go_on(now_ms)
+
+    def poll_offsets(self, now_ms: float) -> None:
+        if self._error is None:
+            self._offsets.poll(now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        auto_commit_ms = self._auto_commit_ms if self._presence.is_here and self._config.commits_by_itself else _NEVER
+        return min(
+            auto_commit_ms if auto_commit_ms > now_ms else _NEVER,
+            self._coordinators.next_deadline_ms(now_ms),
+            self._membership.next_deadline_ms(now_ms),
+            self._handover.next_deadline_ms(now_ms),
+            self._offsets.next_deadline_ms(now_ms),
+        )

@@ -1,0 +1,71 @@
+"""Heartbeats of the classic protocol: one every heartbeat.interval.ms, whatever the application does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from semel.client.consumer_config import ConsumerConfig
+from semel.client.machine.backoff import Backoff
+from semel.client.machine.calls import Call
+from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.values import GroupMetadata
+from semel.errors import ErrorCode
+from semel.wire.apis import ApiKey
+from semel.wire.messages.heartbeat import HeartbeatRequest
+
+_NEVER: Final = float("inf")
+_INSTANCE_IDS_SINCE: Final = 3
+_ABSENT: Final = -1
+
+
+class Heartbeats:
+    """``refused`` is told which member was refused, and the code: it may be another one by now."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: GroupCoordinator,
+        random: Random,
+        *,
+        refused: Callable[[GroupMetadata, int, float], None],
+    ) -> None:
+        self._interval_ms = config.heartbeat_interval_ms
+        self._version_min = None if config.group_instance_id is None else _INSTANCE_IDS_SINCE
+        self._coordinator = coordinator
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._refused = refused
+        self._asking = False
+        self._due_ms = _NEVER
+
+    def begin(self, now_ms: float) -> None:
+        """The coordinator has just heard of us."""
+        self._due_ms = now_ms + self._interval_ms
+
+    def poll(self, member: GroupMetadata, now_ms: float) -> None:
+        if self._asking or now_ms < self._due_ms:
+            return
+
+        def build(version: int) -> HeartbeatRequest:
+            generation_id = _ABSENT if member.generation_id is None else member.generation_id
+            return HeartbeatRequest(member.group_id, generation_id, member.member_id, member.group_instance_id)
+
+        def answered(response: Any, version: int, at_ms: float) -> None:
+            self._asking = False
+            if response.error_code != ErrorCode.NONE:
+                self._refused(member, response.error_code, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            self._asking = False
+            self._coordinator.forget()
+            self._due_ms = at_ms + self._backoff.delay_ms(1, self._random)
+
+        call = Call(ApiKey.HEARTBEAT, build, answered, lost, version_min=self._version_min)
+        if self._coordinator.ask(call, now_ms):
+            self._asking = True
+            self._due_ms = now_ms + self._interval_ms
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        return self._due_ms if not self._asking and self._due_ms > now_ms else _NEVER

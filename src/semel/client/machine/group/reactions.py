@@ -1,0 +1,80 @@
+"""What a member does about an error: one table, by request.
+
+A code that is not in the table is asked again if its family is retriable, and else ends what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from semel.errors import ErrorCode, Family, family_of, named
+from semel.wire.apis import ApiKey
+
+
+class Reaction(Enum):
+    RETRY = "ask again, later"
+    FIND_COORDINATOR = "it has moved: look for it, then ask again"
+    TAKE_MEMBER_ID = "join again under the member id in the answer"
+    JOIN = "the group is rebalancing: join again, as the same member"
+    LOSE_GENERATION = "the group went on without this member: its partitions are lost; join again, as the same member"
+    LOSE_MEMBERSHIP = "the group does not know this member: its partitions are lost; join again as a new one"
+    AWAIT_EPOCH = "the member has a newer epoch, or will soon: ask again with that"
+    RAISE = "what was asked cannot be done; the application is told, and the member stays"
+    FATAL = "this consumer can be a member no more; the application is told"
+
+
+_COORDINATOR: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
+    ErrorCode.FENCED_INSTANCE_ID: Reaction.FATAL,
+}
+_MEMBER: Final = {
+    **_COORDINATOR,
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN,
+    ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_MEMBERSHIP,
+}
+
+REACTIONS: Final[Mapping[ApiKey, Mapping[ErrorCode, Reaction]]] = {
+    ApiKey.JOIN_GROUP: {**_MEMBER, ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID},
+    ApiKey.SYNC_GROUP: _MEMBER,
+    ApiKey.HEARTBEAT: _MEMBER,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        **_COORDINATOR,
+        ErrorCode.FENCED_MEMBER_EPOCH: Reaction.LOSE_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_MEMBERSHIP,
+        # Whoever has the instance id still counts as there: it was killed, and its session has not ended yet.
+        ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.FATAL,
+    },
+    ApiKey.OFFSET_COMMIT: {
+        **_MEMBER,
+        ErrorCode.STALE_MEMBER_EPOCH: Reaction.AWAIT_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH: Reaction.LOSE_GENERATION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+    },
+    ApiKey.OFFSET_FETCH: {
+        **_COORDINATOR,
+        # A transaction that is not decided yet may still move the offset: what it says now must not be read from.
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
+        ErrorCode.STALE_MEMBER_EPOCH: Reaction.AWAIT_EPOCH,
+        ErrorCode.ILLEGAL_GENERATION: Reaction.LOSE_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_MEMBERSHIP,
+    },
+}
+
+
+# Requests without which there is no membership; for the others an error ends only what was asked.
+_VITAL: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+
+
+def reaction_to(api_key: ApiKey, code: int) -> Reaction:
+    known = REACTIONS[api_key].get(named(code))
+    if known is not None:
+        return known
+    if family_of(code) is Family.RETRIABLE:
+        return Reaction.RETRY
+    return Reaction.FATAL if api_key in _VITAL else Reaction.RAISE

@@ -1,0 +1,45 @@
+"""Which topics a consumer wants: by name, or all whose name a pattern matches as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semel.client.machine.cluster_view import ClusterView
+from semel.types import INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSubscription:
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, topics: Iterable[str] | str | None, pattern: str | re.Pattern[str] | None) -> TopicSubscription:
+        """Raises ``ValueError`` unless exactly one of the two is given."""
+        if (topics is None) == (pattern is None):
+            raise ValueError("subscribe to topics, or to a pattern: exactly one of the two")
+        if pattern is not None:
+            return cls(pattern=re.compile(pattern))
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ()))
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"subscribe to topics {names}: name one at least, and none that is empty")
+        return cls(topics=names)
+
+    def matching(self, view: ClusterView, *, exclude_internal: bool) -> tuple[str, ...]:
+        """The topics that this means now."""
+        if self.pattern is None:
+            return self.topics
+        return tuple(
+            sorted(
+                name
+                for name, topic in view.topics.items()
+                if topic.partitions
+                and self.pattern.fullmatch(name)
+                and not (exclude_internal and (name in INTERNAL_TOPICS or topic.is_internal))
+            )
+        )
+
+    def __str__(self) -> str:
+        return ", ".join(self.topics) if self.pattern is None else f"pattern {self.pattern.pattern!r}"

@@ -1,0 +1,1 @@
+"""Who a client is and whom it trusts: TLS and SASL."""

@@ -1,0 +1,118 @@
+"""The next state of one group, before it is true.
+
+A handler works on a draft and changes nothing else: the group as it will be, the records that make it so, the answers
+that follow and the deadlines. ``decision`` hands all of it over. If the records cannot be written, none of it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.group import ClassicGroup
+from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.results import JoinResult, SyncResult
+from semel.coordinator.group.classic.states import ClassicState
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import CancelTimer, Change, PutGroup, SetTimer, Timer, TimerKey
+from semel.coordinator.group.effects import Answer, Waiter
+from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.records import GroupRecord
+from semel.errors import ErrorCode
+
+Result = TypeVar("Result")
+
+
+class Draft:
+    def __init__(self, group: ClassicGroup, moment: Moment) -> None:
+        self.group = group
+        self.moment = moment
+        self.records: list[GroupRecord] = []
+        self._answers: list[Answer] = []
+        self._timers: list[Change] = []
+
+    def decision(self, response: Result) -> GroupDecision[Result]:
+        group = self.group
+        is_worth_keeping = group.is_recorded or group.pending_ids or not group.is_empty
+        put = PutGroup(group.group_id, group if is_worth_keeping else None)
+        return Decision(response, tuple(self.records), tuple(self._answers), (put, *self._timers))
+
+    # -- the group
+
+    def change(self, **fields: Any) -> None:
+        self.group = replace(self.group, **fields)
+
+    def enter(self, state: ClassicState, **fields: Any) -> None:
+        self.change(state=state, state_changed_ms=self.moment.wall_ms, **fields)
+
+    def record(self) -> None:
+        """Write the group down as it is now."""
+        self.records.append(self.group.record())
+        self.change(is_recorded=True)
+
+    # -- its members
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        """The first one leads, and says what the group is for."""
+        group = self.group
+        if not group.members:
+            self.change(protocol_type=protocol_type)
+        self.change(
+            members={**group.members, member.member_id: member},
+            pending_ids=group.pending_ids - {member.member_id},
+            leader=member.member_id if group.leader is None else group.leader,
+        )
+
+    def update(self, member: ClassicMember) -> None:
+        self.change(members={**self.group.members, member.member_id: member})
+
+    def update_all(self, **fields: Any) -> None:
+        self.put_all(replace(member, **fields) for member in self.group.members.values())
+
+    def put_all(self, members: Iterable[ClassicMember]) -> None:
+        self.change(members={member.member_id: member for member in members})
+
+    def remove(self, member_id: str) -> None:
+        """Its requests are answered: it is no member any more, and may become one anew."""
+        member = self.group.members[member_id]
+        self.answer_join(member.joining, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        self.answer_sync(member.syncing, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.cancel(Timer.SESSION, member_id)
+        self.put_all(other for other in self.group.members.values() if other is not member)
+        if self.group.leader == member_id:
+            self.change(leader=next(iter(self.group.members), None))
+        self.change(owing_sync=self.group.owing_sync - {member_id})
+
+    def hand_out(self, member_id: str, session_timeout_ms: int) -> None:
+        """A member id, which is to be used within the session timeout."""
+        self.change(pending_ids=self.group.pending_ids | {member_id})
+        self.set(Timer.SESSION, session_timeout_ms, member_id)
+
+    def take_back(self, member_id: str) -> None:
+        self.change(pending_ids=self.group.pending_ids - {member_id})
+        self.cancel(Timer.SESSION, member_id)
+
+    # -- answers
+
+    def answer_join(self, waiter: Waiter | None, result: JoinResult) -> None:
+        if waiter is not None:
+            self._answers.append(Answer(waiter, result))
+
+    def answer_sync(self, waiter: Waiter | None, result: SyncResult) -> None:
+        if waiter is not None:
+            self._answers.append(Answer(waiter, result))
+
+    # -- deadlines
+
+    def set(self, timer: Timer, timeout_ms: float, member_id: str = "") -> None:
+        key = TimerKey(self.group.group_id, timer, member_id)
+        self._timers.append(SetTimer(key, self.moment.monotonic_ms + timeout_ms))
+
+    def cancel(self, timer: Timer, member_id: str = "") -> None:
+        self._timers.append(CancelTimer(TimerKey(self.group.group_id, timer, member_id)))
+
+    def heard(self, member: ClassicMember) -> None:
+        """Its session begins anew."""
+        self.set(Timer.SESSION, member.session_timeout_ms, member.member_id)

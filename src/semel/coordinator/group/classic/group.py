@@ -1,0 +1,212 @@
+"""A group of the classic protocol: a value that is replaced, never changed.
+
+Most of it is in the log, as of the last completed rebalance; ``of_record`` is what a restart makes of that. The rest
+(who waits, which ids were handed out, who owes a SyncGroup) is lost with the coordinator, and members say it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.requests import OfferedProtocol
+from semel.coordinator.group.classic.states import ClassicState
+from semel.coordinator.group.classic.subscriptions import subscribed_topics
+from semel.coordinator.group.effects import Waiter
+from semel.coordinator.group.kinds import GroupKind
+from semel.coordinator.group.membership import Retention
+from semel.coordinator.group.records import GroupMetadata, GroupRecord, GroupTombstone
+from semel.errors import ErrorCode
+from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """The first rebalance of an empty group waits for more members, and longer while they keep coming."""
+
+    delay_ms: int
+    remaining_ms: int
+    member_added: bool = False
+
+
+@dataclass(frozen=True)
+class ClassicGroup:
+    """Implements ``directory.Group``. Without slots, for the sake of what is derived once and kept."""
+
+    group_id: str
+    state: ClassicState = ClassicState.EMPTY
+    state_changed_ms: int | None = None
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    members: Mapping[str, ClassicMember] = field(default_factory=dict)
+    """In the order in which they came."""
+    pending_ids: frozenset[str] = frozenset()
+    """Member ids that were handed out and not yet used."""
+    owing_sync: frozenset[str] = frozenset()
+    """Members of this generation that have not asked for their assignment."""
+    initial: InitialDelay | None = None
+    """In the first rebalance of an empty group."""
+    is_recorded: bool = False
+    """Whether the log knows of it."""
+
+    @classmethod
+    def of_record(cls, record: GroupMetadata) -> ClassicGroup:
+        members = {
+            member.member_id: ClassicMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=(
+                    member.session_timeout_ms if member.rebalance_timeout_ms is None else member.rebalance_timeout_ms
+                ),
+                session_timeout_ms=member.session_timeout_ms,
+                protocols=(OfferedProtocol(record.protocol or "", member.subscription),),
+                assignment=member.assignment,
+            )
+            for member in record.members
+        }
+        return cls(
+            record.group_id,
+            state=ClassicState.STABLE if members else ClassicState.EMPTY,
+            state_changed_ms=record.state_changed_ms,
+            protocol_type=record.protocol_type,
+            generation=record.generation,
+            protocol=record.protocol,
+            leader=record.leader,
+            members=members,
+            is_recorded=True,
+        )
+
+    def record(self) -> GroupMetadata:
+        return GroupMetadata(
+            self.group_id,
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            state_changed_ms=self.state_changed_ms,
+            members=tuple(member.recorded(self.protocol) for member in self.members.values()),
+        )
+
+    # -- derived
+
+    @cached_property
+    def static_ids(self) -> Mapping[str, str]:
+        """The member id that stands behind an instance id."""
+        return {
+            member.instance_id: member.member_id for member in self.members.values() if member.instance_id is not None
+        }
+
+    @cached_property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What its consumers read; ``None`` if that cannot be known."""
+        if not self.members:
+            return frozenset()
+        if not self.uses_consumer_protocol or self.protocol is None:
+            return None
+        return subscribed_topics(member.metadata(self.protocol) for member in self.members.values())
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def joining_count(self) -> int:
+        return sum(member.joining is not None for member in self.members.values())
+
+    @property
+    def all_have_joined(self) -> bool:
+        return not self.pending_ids and all(member.joining is not None for member in self.members.values())
+
+    # -- directory.Group
+
+    @property
+    def kind(self) -> GroupKind:
+        return GroupKind.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.state.kafka_name
+
+    def tombstones(self) -> tuple[GroupRecord, ...]:
+        return (GroupTombstone(self.group_id),)
+
+    def waiters(self) -> Iterator[Waiter]:
+        for member in self.members.values():
+            if member.joining is not None:
+                yield member.joining
+            if member.syncing is not None:
+                yield member.syncing
+
+    # -- who may do what
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if instance_id is not None:
+            owner = self.static_ids.get(instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # -- membership.Membership
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is ClassicState.EMPTY
+
+    def validate_offset_commit(
+        self,
+        *,
+        generation: int | None,
+        member_id: str,
+        instance_id: str | None,
+        transactional: bool,
+        api_version: int,
+    ) -> ErrorCode:
+        if generation is None and self.is_empty:
+            return ErrorCode.NONE
+        if generation is not None or member_id or instance_id is not None:
+            error = self.validate_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            # TxnOffsetCommit says who commits from version 3 on only, and earlier versions must still work.
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is ClassicState.COMPLETING_REBALANCE and not transactional:
+            # It knows the generation and has no assignment in it, so it read these under an older one.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def validate_offset_delete(self) -> ErrorCode:
+        return ErrorCode.NONE if self.is_empty or self.uses_consumer_protocol else ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed(self, topic: str) -> bool:
+        topics = self.subscribed_topics
+        return not self.is_empty if topics is None else topic in topics
+
+    def retention(self) -> Retention | None:
+        if self.is_empty:
+            return Retention(self.state_changed_ms if self.protocol_type else None)
+        if self.state is ClassicState.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return Retention()
+        return None
+
+
+SIMPLE_GROUP: Final = ClassicGroup("")
+"""A group that only stores offsets: it exists for as long as it has one, committed or pending."""

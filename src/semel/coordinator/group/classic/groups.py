@@ -1,0 +1,212 @@
+"""What a coordinator of the classic protocol does with each request, and when time passes.
+
+Handlers read the directory and change nothing: what they decide is a ``Draft``, or nothing but an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.draft import Draft
+from semel.coordinator.group.classic.group import ClassicGroup
+from semel.coordinator.group.classic.joining import Joining
+from semel.coordinator.group.classic.rebalance import (
+    complete_join_if_all_have,
+    complete_sync,
+    prepare,
+    prepare_or_complete,
+    sync_result,
+    time_to_join_is_over,
+    time_to_sync_is_over,
+)
+from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
+from semel.coordinator.group.classic.results import (
+    ALIVE,
+    REBALANCING,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    LeftMember,
+    SyncResult,
+)
+from semel.coordinator.group.classic.states import ClassicState
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import Change, GroupDirectory, SetTimer, Timer, TimerKey
+from semel.coordinator.group.effects import DEFERRED, Deferred, Waiter
+from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.settings import ClassicSettings
+from semel.errors import ErrorCode
+
+
+class ClassicGroups:
+    """The classic protocol of one shard. Groups of another kind are no affair of it."""
+
+    def __init__(self, directory: GroupDirectory, settings: ClassicSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+
+    def join(self, request: JoinRequest, waiter: Waiter, moment: Moment) -> GroupDecision[JoinResult | Deferred]:
+        """JoinGroup. ``waiter`` is answered if the decision is deferred."""
+        if not request.group_id:
+            return Decision(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        settings = self._settings
+        if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
+            return Decision(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        group = self._group(request.group_id)
+        if group is None:
+            if request.group_id in self._directory.groups:
+                return Decision(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+            if request.member_id:
+                return Decision(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            group = ClassicGroup(request.group_id)
+        return Joining(group, request, waiter, moment, settings).decide()
+
+    def sync(self, request: SyncRequest, waiter: Waiter, moment: Moment) -> GroupDecision[SyncResult | Deferred]:
+        """SyncGroup. ``waiter`` is answered if the decision is deferred."""
+        if not request.group_id:
+            return Decision(SyncResult(ErrorCode.INVALID_GROUP_ID))
+        group = self._group(request.group_id)
+        if group is None:
+            return Decision(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        error = _validate_sync(group, request)
+        if error is not ErrorCode.NONE:
+            return Decision(SyncResult(error))
+        draft = Draft(group, moment)
+        member = group.members[request.member_id]
+        owing_sync = group.owing_sync - {request.member_id}
+        if not owing_sync:
+            draft.cancel(Timer.SYNC)
+        draft.change(owing_sync=owing_sync)
+        if group.state is ClassicState.STABLE:
+            draft.heard(member)
+            return draft.decision(sync_result(draft.group, request.member_id))
+        draft.answer_sync(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        if request.member_id == group.leader:
+            draft.update(replace(member, syncing=None))
+            return draft.decision(complete_sync(draft, member, dict(request.assignments)))
+        draft.update(replace(member, syncing=waiter))
+        return draft.decision(DEFERRED)
+
+    def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> GroupDecision[HeartbeatResult]:
+        """Heartbeat: the session begins anew, and a rebalance is heard of."""
+        if not request.group_id:
+            return Decision(HeartbeatResult(ErrorCode.INVALID_GROUP_ID))
+        group = self._group(request.group_id)
+        if group is None:
+            return Decision(HeartbeatResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        error = group.validate_member(request.member_id, request.instance_id)
+        if error is ErrorCode.NONE and request.generation != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        if error is not ErrorCode.NONE:
+            return Decision(HeartbeatResult(error))
+        is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
+        return Decision(
+            REBALANCING if is_rebalancing else ALIVE, changes=(self._heard(group, request.member_id, moment),)
+        )
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember], moment: Moment) -> GroupDecision[LeaveResult]:
+        """LeaveGroup of any number of members, with one rebalance for all."""
+        if not group_id:
+            return Decision(LeaveResult(ErrorCode.INVALID_GROUP_ID))
+        group = self._group(group_id)
+        if group is None:
+            gone = (LeftMember(*member, ErrorCode.UNKNOWN_MEMBER_ID) for member in leaving)
+            return Decision(LeaveResult(ErrorCode.NONE, tuple(gone)))
+        draft = Draft(group, moment)
+        left = tuple(LeftMember(*member, _leave(draft, member)) for member in leaving)
+        if len(draft.group.members) < len(group.members):
+            self._rebalance(draft)
+        else:
+            complete_join_if_all_have(draft)  # Perhaps it lacked nobody but an id that was handed out.
+        return draft.decision(LeaveResult(ErrorCode.NONE, left))
+
+    def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetTimer, ...]:
+        """A member has done something that needs its generation: committed an offset."""
+        group = self._group(group_id)
+        if group is None or member_id not in group.members:
+            return ()
+        return (self._heard(group, member_id, moment),)
+
+    # -- time
+
+    def due(self, group: ClassicGroup, key: TimerKey, moment: Moment) -> GroupDecision[None]:
+        """A deadline has passed."""
+        draft = Draft(group, moment)
+        match key.timer:
+            case Timer.SESSION:
+                self._session_over(draft, key.member_id)
+            case Timer.REBALANCE:
+                time_to_join_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+            case Timer.SYNC:
+                time_to_sync_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+        return draft.decision(None)
+
+    def loaded(self, group: ClassicGroup, moment: Moment) -> tuple[Change, ...]:
+        """All sessions begin anew. A group that is now too large is rebalanced, so that somebody goes."""
+        draft = Draft(group, moment)
+        for member in group.members.values():
+            draft.heard(member)
+        if len(group.members) > self._settings.size_max:
+            prepare(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+        changes: tuple[Change, ...] = draft.decision(None).changes
+        return changes
+
+    # -- parts of the above
+
+    def _group(self, group_id: str) -> ClassicGroup | None:
+        group = self._directory.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _heard(self, group: ClassicGroup, member_id: str, moment: Moment) -> SetTimer:
+        timeout_ms = group.members[member_id].session_timeout_ms
+        return SetTimer(TimerKey(group.group_id, Timer.SESSION, member_id), moment.monotonic_ms + timeout_ms)
+
+    def _session_over(self, draft: Draft, member_id: str) -> None:
+        group = draft.group
+        if member_id in group.pending_ids:
+            draft.take_back(member_id)
+            complete_join_if_all_have(draft)
+            return
+        member = group.members.get(member_id)
+        # Whoever waits for us is alive. Its session begins anew when it is answered.
+        if member is not None and (member.is_new or not member.is_waiting):
+            draft.remove(member_id)
+            self._rebalance(draft)
+
+    def _rebalance(self, draft: Draft) -> None:
+        """A member is gone."""
+        if not draft.group.is_empty:
+            prepare_or_complete(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
+
+
+def _validate_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _leave(draft: Draft, leaving: LeavingMember) -> ErrorCode:
+    group, (member_id, instance_id) = draft.group, leaving
+    if not member_id:
+        owner = None if instance_id is None else group.static_ids.get(instance_id)
+        if owner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = owner
+    elif member_id in group.pending_ids:
+        draft.take_back(member_id)
+        return ErrorCode.NONE
+    else:
+        error = group.validate_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+    draft.remove(member_id)
+    return ErrorCode.NONE

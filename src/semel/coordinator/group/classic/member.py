@@ -1,0 +1,51 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.coordinator.group.classic.requests import Protocols
+from semel.coordinator.group.effects import Waiter
+from semel.coordinator.group.records import Member
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    member_id: str
+    instance_id: str | None
+    """Of a static member (KIP-345): it may go away and come back within its session without a rebalance."""
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """It has joined and was never answered. So it cannot send heartbeats, and its patience is ours to guess."""
+    joining: Waiter | None = None
+    syncing: Waiter | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of it is with us: then it is alive as far as anybody can know, without heartbeats."""
+        return self.joining is not None or self.syncing is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says to the assignor."""
+        return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
+
+    def recorded(self, protocol: str | None) -> Member:
+        return Member(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=self.assignment,
+        )

@@ -1,0 +1,34 @@
+"""Which assignor a group uses: one that every member offers, and of those the one that most members prefer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.requests import Protocols
+
+
+def common_protocols(members: Iterable[ClassicMember]) -> list[str]:
+    """Those that all members offer, in the order of the first one."""
+    offers = [[offered.name for offered in member.protocols] for member in members]
+    if not offers:
+        return []
+    return [name for name in dict.fromkeys(offers[0]) if all(name in names for names in offers[1:])]
+
+
+def elected_protocol(members: Iterable[ClassicMember]) -> str:
+    """Each member votes for the first of its list that all can use. A tie goes to the first member's order."""
+    members = list(members)
+    common = common_protocols(members)
+    assert common, "a member without a common protocol is not let in"
+    votes: Counter[str] = Counter(dict.fromkeys(common, 0))
+    for member in members:
+        votes[next(offered.name for offered in member.protocols if offered.name in votes)] += 1
+    return max(common, key=votes.__getitem__)
+
+
+def can_join(protocols: Protocols, members: Iterable[ClassicMember]) -> bool:
+    """Whether a protocol is offered that all members offer."""
+    common = common_protocols(members)
+    return any(offered.name in common for offered in protocols)

@@ -1,0 +1,169 @@
+"""A rebalance of a classic group, from its first cause to the assignment.
+
+    prepare         whoever waits for an assignment is told to join again, and all others by their heartbeats
+    complete_join   all have joined or the time is over: a new generation, a leader, a protocol; joins are answered
+    complete_sync   the leader has assigned: this is written down, and then everybody is answered
+
+The laws: within a generation there is one leader, one protocol and one assignment; who has not joined in time is out,
+but for a static member, whom only its session puts out; and the generation grows with every rebalance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semel.coordinator.group.classic.draft import Draft
+from semel.coordinator.group.classic.group import ClassicGroup, InitialDelay
+from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.protocols import elected_protocol
+from semel.coordinator.group.classic.results import JoinedMember, JoinResult, SyncResult
+from semel.coordinator.group.classic.states import ClassicState
+from semel.coordinator.group.directory import Timer
+from semel.errors import ErrorCode
+
+
+def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
+    """Begin a rebalance, and complete its first half at once if nobody is missing."""
+    was_empty = draft.group.is_empty
+    if draft.group.state is ClassicState.COMPLETING_REBALANCE:
+        _take_back_assignment(draft)
+    draft.cancel(Timer.SYNC)
+    initial = None
+    if was_empty:
+        # Members tend to start together: one rebalance for all of them, not one for each.
+        initial = InitialDelay(initial_delay_ms, max(draft.group.rebalance_timeout_ms - initial_delay_ms, 0))
+        draft.set(Timer.REBALANCE, initial_delay_ms)
+    draft.enter(ClassicState.PREPARING_REBALANCE, owing_sync=frozenset(), initial=initial)
+    if not was_empty:
+        if draft.group.all_have_joined:
+            complete_join(draft)
+        else:
+            draft.set(Timer.REBALANCE, draft.group.rebalance_timeout_ms)
+
+
+def prepare_or_complete(draft: Draft, *, initial_delay_ms: int) -> None:
+    """Somebody came or went: begin a rebalance, or see whether the one that has begun lacks nobody any more."""
+    if draft.group.state is ClassicState.PREPARING_REBALANCE:
+        complete_join_if_all_have(draft)
+    else:
+        prepare(draft, initial_delay_ms=initial_delay_ms)
+
+
+def complete_join_if_all_have(draft: Draft) -> None:
+    group = draft.group
+    if group.state is ClassicState.PREPARING_REBALANCE and group.initial is None and group.all_have_joined:
+        complete_join(draft)
+
+
+def time_to_join_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
+    """The deadline of the first half has passed."""
+    group = draft.group
+    if group.state is not ClassicState.PREPARING_REBALANCE:
+        return
+    initial = group.initial
+    if initial is not None and initial.member_added and initial.remaining_ms:
+        delay_ms = min(initial_delay_ms, initial.remaining_ms)
+        draft.change(initial=InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0)))
+        draft.set(Timer.REBALANCE, delay_ms)
+    else:
+        complete_join(draft)
+
+
+def complete_join(draft: Draft) -> None:
+    draft.cancel(Timer.REBALANCE)
+    for member in list(draft.group.members.values()):
+        if member.joining is None and not member.is_static:
+            draft.remove(member.member_id)
+    if not draft.group.members:
+        draft.enter(
+            ClassicState.EMPTY,
+            generation=draft.group.generation + 1,
+            protocol=None,
+            leader=None,
+            owing_sync=frozenset(),
+            initial=None,
+        )
+        draft.record()
+    elif not draft.group.joining_count:
+        # Static members that are all away. Their sessions will put them out, or one of them comes back.
+        draft.set(Timer.REBALANCE, draft.group.rebalance_timeout_ms)
+    else:
+        _next_generation(draft)
+
+
+def complete_sync(draft: Draft, leader: ClassicMember, assignments: dict[str, bytes]) -> SyncResult:
+    """The leader has assigned. Whom it left out gets nothing. Returns the leader's own answer."""
+    members = {
+        member_id: replace(member, assignment=assignments.get(member_id, b""), syncing=None)
+        for member_id, member in draft.group.members.items()
+    }
+    waiting = [member for member in draft.group.members.values() if member.syncing is not None]
+    draft.enter(ClassicState.STABLE, members=members)
+    draft.record()
+    for member in (leader, *waiting):
+        draft.heard(member)
+    for member in waiting:
+        draft.answer_sync(member.syncing, sync_result(draft.group, member.member_id))
+    return sync_result(draft.group, leader.member_id)
+
+
+def time_to_sync_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
+    """Members that were answered JoinGroup and never asked for their assignment are out."""
+    group = draft.group
+    if group.owing_sync and group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
+        for member_id in sorted(group.owing_sync):
+            draft.remove(member_id)
+        prepare(draft, initial_delay_ms=initial_delay_ms)
+
+
+def join_result(group: ClassicGroup, member_id: str) -> JoinResult:
+    """What a member is told of the generation that stands."""
+    members: tuple[JoinedMember, ...] = ()
+    if member_id == group.leader:
+        members = tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(group.protocol))
+            for member in group.members.values()
+        )
+    return JoinResult(
+        ErrorCode.NONE,
+        member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader or "",
+        members=members,
+    )
+
+
+def sync_result(group: ClassicGroup, member_id: str) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, group.members[member_id].assignment)
+
+
+def _next_generation(draft: Draft) -> None:
+    group = draft.group
+    leader = group.leader
+    if leader is None or group.members[leader].joining is None:
+        leader = next(member.member_id for member in group.members.values() if member.joining is not None)
+    waiting = [member for member in group.members.values() if member.joining is not None]
+    draft.update_all(joining=None, is_new=False)
+    draft.enter(
+        ClassicState.COMPLETING_REBALANCE,
+        generation=group.generation + 1,
+        protocol=elected_protocol(group.members.values()),
+        leader=leader,
+        owing_sync=frozenset(group.members),
+        initial=None,
+    )
+    for member in draft.group.members.values():
+        draft.heard(member)
+    for member in waiting:
+        draft.answer_join(member.joining, join_result(draft.group, member.member_id))
+    draft.set(Timer.SYNC, draft.group.rebalance_timeout_ms)
+
+
+def _take_back_assignment(draft: Draft) -> None:
+    for member in draft.group.members.values():
+        if member.syncing is not None:
+            draft.answer_sync(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            draft.heard(member)
+    draft.update_all(syncing=None, assignment=b"")

@@ -1,0 +1,40 @@
+"""The states of a classic group.
+
+                        a member joins
+       EMPTY ------------------------------> PREPARING_REBALANCE <------------------+
+         ^                                     |    ^                               |
+         |  all have left                      |    | a member joins, leaves, dies  | a member joins anew,
+         +-------------------------------------+    | or did not ask in time        | leaves or dies; the
+                                               |    |                               | leader joins again
+                 all have joined, or the time  v    |                               |
+                 for it is over              COMPLETING_REBALANCE ------------> STABLE
+                                                          the leader's SyncGroup
+
+Kafka's fifth state, Dead, is here the absence of a group.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ClassicState(IntEnum):
+    EMPTY = 0
+    """Nobody is a member. There may be offsets."""
+    PREPARING_REBALANCE = 1
+    """Members are asked, by their heartbeats, to join again."""
+    COMPLETING_REBALANCE = 2
+    """The generation stands; the leader owes the assignment."""
+    STABLE = 3
+
+    @property
+    def kafka_name(self) -> str:
+        return _KAFKA_NAMES[self]
+
+
+_KAFKA_NAMES = {
+    ClassicState.EMPTY: "Empty",
+    ClassicState.PREPARING_REBALANCE: "PreparingRebalance",
+    ClassicState.COMPLETING_REBALANCE: "CompletingRebalance",
+    ClassicState.STABLE: "Stable",
+}

@@ -1,0 +1,137 @@
+"""Who may heartbeat, and as whom. Says no with Kafka's codes, or returns ``None``.
+
+A member is who it says it is while its epoch is the current one. The previous one is accepted too, from a member that
+claims nothing but what it is assigned: the answer that told it the new epoch was lost. Epoch 0 begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semel.coordinator.group.consumer.draft import Draft
+from semel.coordinator.group.consumer.group import ConsumerGroup
+from semel.coordinator.group.consumer.leaving import forget_member
+from semel.coordinator.group.consumer.records import CurrentAssignment, MemberState, Target
+from semel.coordinator.group.consumer.requests import (
+    JOINING,
+    LEAVING_FOR_A_WHILE,
+    Heartbeat,
+    HeartbeatResult,
+    refused,
+)
+from semel.coordinator.group.consumer.subscription import error_in_regex
+from semel.coordinator.group.settings import ConsumerSettings
+from semel.errors import ErrorCode
+
+
+def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+    """What can be said against a heartbeat without looking at its group."""
+    wrong = _malformed(beat)
+    if wrong is not None:
+        return refused(ErrorCode.INVALID_REQUEST, wrong)
+    if beat.assignor is not None and beat.assignor not in settings.assignors:
+        offered = ", ".join(settings.assignors)
+        return refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {beat.assignor!r}; there are: {offered}")
+    error = error_in_regex(beat.topic_regex) if beat.topic_regex else None
+    if error is not None:
+        return refused(ErrorCode.INVALID_REGULAR_EXPRESSION, error)
+    return None
+
+
+def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+    """Refuse, or let the member go on. A static member that comes back takes the place of the one that left."""
+    group, member_id, joins = draft.group, beat.member_id, beat.member_epoch == JOINING
+    if beat.instance_id is None:
+        known = member_id in group.members
+    else:
+        holder = group.instances.get(beat.instance_id)
+        known = holder is not None
+        if holder is not None and holder != member_id:
+            if not joins:
+                return refused(
+                    ErrorCode.FENCED_INSTANCE_ID, f"instance {beat.instance_id} of {group.group_id} is {holder} now"
+                )
+            if group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
+                return refused(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"instance {beat.instance_id} of {group.group_id} is in use by {holder}, which has not left",
+                )
+            take_over(draft, holder, member_id)
+            return None
+    if not known:
+        return _refusal_of_unknown(group, beat, settings)
+    return None if joins else _refusal_of_epoch(group, beat)
+
+
+def refusal_of_leaving(group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+    member = group.members.get(beat.member_id)
+    if beat.instance_id is not None:
+        holder = group.instances.get(beat.instance_id)
+        if holder is not None and holder != beat.member_id:
+            return refused(
+                ErrorCode.FENCED_INSTANCE_ID, f"instance {beat.instance_id} of {group.group_id} is {holder} now"
+            )
+        member = None if holder is None else member
+    return _unknown(group, beat.member_id) if member is None else None
+
+
+def _malformed(beat: Heartbeat) -> str | None:
+    if not beat.group_id:
+        return "GroupId is empty"
+    if not beat.member_id:
+        return "MemberId is empty"
+    if beat.instance_id == "":
+        return "InstanceId is empty; it may be null"
+    if beat.rack_id == "":
+        return "RackId is empty; it may be null"
+    if beat.member_epoch < LEAVING_FOR_A_WHILE:
+        return f"MemberEpoch is {beat.member_epoch}; the lowest is {LEAVING_FOR_A_WHILE}"
+    if beat.member_epoch == LEAVING_FOR_A_WHILE and beat.instance_id is None:
+        return f"MemberEpoch is {LEAVING_FOR_A_WHILE}, but without an InstanceId nobody can come back"
+    if beat.member_epoch == JOINING:
+        if beat.rebalance_timeout_ms is None:
+            return "RebalanceTimeoutMs must be set by a member that joins"
+        if beat.claimed is None or beat.claimed:
+            return "TopicPartitions must be empty, and not null, from a member that joins: it owns nothing yet"
+        if beat.topic_names is None and beat.topic_regex is None:
+            return "SubscribedTopicNames or SubscribedTopicRegex must be set by a member that joins"
+    return None
+
+
+def _refusal_of_unknown(group: ConsumerGroup, beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+    if beat.member_epoch != JOINING:
+        return _unknown(group, beat.member_id)
+    if len(group.members) >= settings.size_max and beat.member_id not in group.members:
+        return refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id} has {len(group.members)} members; more than {settings.size_max} are not allowed",
+        )
+    return None
+
+
+def _refusal_of_epoch(group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+    current = group.assignment(beat.member_id)
+    if beat.member_epoch == current.epoch:
+        return None
+    lost_answer = beat.member_epoch == current.previous_epoch and beat.member_epoch < current.epoch
+    if lost_answer and beat.claimed is not None and beat.claimed <= current.assigned:
+        return None
+    return refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"epoch {beat.member_epoch} from member {beat.member_id} of {group.group_id}, which is at {current.epoch}; "
+        "it must give up its partitions and join again",
+    )
+
+
+def _unknown(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
+    return refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in group {group.group_id}")
+
+
+def take_over(draft: Draft, holder: str, member_id: str) -> None:
+    """The same member under a new id: with its subscription, target and partitions, so nobody else notices."""
+    group = draft.group
+    member, target, current = group.members[holder], group.target(holder), group.assignment(holder)
+    forget_member(draft, holder)
+    draft.write(replace(member, member_id=member_id))
+    draft.write(Target(group.group_id, member_id, target))
+    draft.write(CurrentAssignment(group.group_id, member_id, 0, 0, MemberState.STABLE, assigned=current.assigned))

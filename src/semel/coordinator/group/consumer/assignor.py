@@ -1,0 +1,45 @@
+"""What a server-side assignor is given and what it gives back.
+
+The laws, for every assignor: complete (each partition of a topic that somebody subscribes to has an owner), disjoint
+(never two), allowed (only of topics that the owner subscribes to), and a function of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from semel.coordinator.group.consumer.records import NO_PARTITIONS, AssignedPartition, Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    topics: frozenset[UUID]
+    target: Partitions = NO_PARTITIONS
+    """What it should own until now: an assignor that is sticky leaves there what it can."""
+    instance_id: str | None = None
+
+
+class Assignor(Protocol):
+    def __call__(
+        self, subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]
+    ) -> dict[str, Partitions]:
+        """What each member shall own. ``partition_counts`` has every topic that exists and is subscribed to."""
+
+
+def subscribers_of_topics(
+    subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], member_ids: Iterable[str]
+) -> dict[UUID, list[str]]:
+    """Who subscribes to each topic that exists; topics by id, members in the order given."""
+    by_topic: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(partition_counts, key=lambda each: each.int)}
+    for member_id in member_ids:
+        for topic_id in subscribers[member_id].topics:
+            if topic_id in by_topic:
+                by_topic[topic_id].append(member_id)
+    return by_topic
+
+
+def partitions_of(topic_id: UUID, count: int) -> list[AssignedPartition]:
+    return [AssignedPartition(topic_id, index) for index in range(count)]

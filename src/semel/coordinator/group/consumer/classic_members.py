@@ -1,0 +1,264 @@
+"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+Nobody leads and nobody waits. A member joins, which is its heartbeat in KIP-848's sense, and is answered at once with
+its member epoch as the generation; SyncGroup gives it what it is assigned; Heartbeat tells it to join again whenever
+there is something for it to give up, to take over or to hear of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.joining import Joining
+from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
+from semel.coordinator.group.classic.results import (
+    ALIVE,
+    REBALANCING,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    LeftMember,
+    SyncResult,
+)
+from semel.coordinator.group.consumer import deadlines
+from semel.coordinator.group.consumer.admission import take_over
+from semel.coordinator.group.consumer.classic_protocol import (
+    claimed_by,
+    classic_member,
+    encoded_assignment,
+    subscription_of,
+)
+from semel.coordinator.group.consumer.draft import Draft
+from semel.coordinator.group.consumer.group import ConsumerGroup
+from semel.coordinator.group.consumer.leaving import forget_member
+from semel.coordinator.group.consumer.progress import progress
+from semel.coordinator.group.consumer.records import ConsumerMember, MemberState
+from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
+from semel.coordinator.group.consumer.subscription import advance_epoch
+from semel.coordinator.group.conversion import can_downgrade, downgrade, emptied
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
+from semel.coordinator.group.effects import Deferred, Waiter
+from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.settings import GroupSettings
+from semel.coordinator.group.topics import TopicsView
+from semel.errors import ErrorCode
+from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+
+Response = TypeVar("Response")
+
+
+class ClassicMembers:
+    def __init__(self, directory: GroupDirectory, settings: GroupSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+
+    def join(
+        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[JoinResult | Deferred]:
+        """JoinGroup. Of a group without members nothing but the epoch is left: it becomes a classic one."""
+        classic = self._settings.classic
+        if not classic.session_timeout_ms_min <= request.session_timeout_ms <= classic.session_timeout_ms_max:
+            return _refused(ErrorCode.INVALID_SESSION_TIMEOUT, request)
+        if group.is_empty:
+            heir = emptied(group, moment)
+            decision = Joining(heir, request, waiter, moment, classic).decide()
+            if not decision.changes:
+                return decision
+            return replace(decision, records=(*group.tombstones(), heir.record(), *decision.records))
+        return self._join(Draft(group), request, moment, topics)
+
+    def sync(
+        self, group: ConsumerGroup, request: SyncRequest, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[SyncResult]:
+        error = _validate(group, request.member_id, request.instance_id, request.generation)
+        if error is not ErrorCode.NONE:
+            return Decision(SyncResult(error))
+        member, current = group.members[request.member_id], group.assignment(request.member_id)
+        protocol = _preferred(member)
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, protocol):
+            return Decision(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        if current.epoch < group.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
+            return Decision(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), changes=self._called_back(member, moment))
+        changes: tuple[Change, ...] = (
+            deadlines.cancelled(group.group_id, Timer.SYNC, member.member_id),
+            deadlines.session(member, self._settings.consumer, moment),
+        )
+        assignment = encoded_assignment(member, current.assigned, topics)
+        return Decision(SyncResult(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol, assignment), changes=changes)
+
+    def heartbeat(
+        self, group: ConsumerGroup, request: HeartbeatRequest, moment: Moment
+    ) -> GroupDecision[HeartbeatResult]:
+        error = _validate(group, request.member_id, request.instance_id, request.generation)
+        if error is not ErrorCode.NONE:
+            return Decision(HeartbeatResult(error))
+        member = group.members[request.member_id]
+        heard = deadlines.session(member, self._settings.consumer, moment)
+        if not _should_join(group, request.member_id):
+            return Decision(ALIVE, changes=(heard,))
+        return Decision(REBALANCING, changes=(heard, *self._called_back(member, moment)))
+
+    def leave(
+        self, group: ConsumerGroup, leaving: Sequence[LeavingMember], moment: Moment, topics: TopicsView
+    ) -> GroupDecision[LeaveResult]:
+        """LeaveGroup of any number of members, with one epoch for all."""
+        draft = Draft(group)
+        changes: tuple[Change, ...] = ()
+        left: list[LeftMember] = []
+        for member in leaving:
+            member_id, error = _leaving(draft.group, member)
+            left.append(LeftMember(*member, error))
+            if error is ErrorCode.NONE:
+                forget_member(draft, member_id)
+                changes += deadlines.all_cancelled(group.group_id, member_id)
+        response = LeaveResult(ErrorCode.NONE, tuple(left))
+        if not draft.records:
+            return Decision(response)
+        advance_epoch(draft, topics, changed=True, now_ms=moment.wall_ms)
+        return self.concluded(draft, response, changes, topics, moment)
+
+    def concluded(
+        self,
+        draft: Draft,
+        response: Response,
+        changes: tuple[Change, ...],
+        topics: TopicsView,
+        moment: Moment,
+    ) -> GroupDecision[Response]:
+        """The decision by which somebody has left; if nobody speaks KIP-848 any more, the group turns classic."""
+        if not can_downgrade(draft.group, self._settings.consumer, self._settings.classic):
+            return Decision(response, tuple(draft.records), changes=changes)
+        turned = downgrade(draft.group, topics, moment)
+        return Decision(
+            response, (*draft.records, *turned.records), turned.effects, changes=(*changes, *turned.changes)
+        )
+
+    # -- parts of the above
+
+    def _join(
+        self, draft: Draft, request: JoinRequest, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[JoinResult | Deferred]:
+        group, member_id = draft.group, request.member_id
+        holder = None if request.instance_id is None else group.instances.get(request.instance_id)
+        error = self._validate_join(group, request, holder)
+        if error is not ErrorCode.NONE:
+            return _refused(error, request)
+        if not member_id:
+            prefix = request.client_id if request.instance_id is None else request.instance_id
+            member_id = f"{prefix}-{request.uuid}"
+            if request.instance_id is None and request.knows_required_id:
+                return Decision(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        changes: tuple[Change, ...] = ()
+        if holder is not None and holder != member_id:
+            take_over(draft, holder, member_id)
+            changes = deadlines.all_cancelled(group.group_id, holder)
+        member = _member(request, member_id)
+        subscription = subscription_of(request.protocols)
+        if member is None or subscription is None:
+            return _refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request)
+        claimed = claimed_by(subscription, draft.group.assignment(member_id).epoch, topics)
+        assignors = self._settings.consumer.assignors
+        done = progress(draft, member, claimed=claimed, assignors=assignors, topics=topics, moment=moment)
+        if done is None:
+            return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request)
+        changes += (
+            *done.changes,
+            deadlines.session(member, self._settings.consumer, moment),
+            deadlines.sync(member, moment),
+            deadlines.rebalance(member, moment)
+            if done.after.revoking
+            else deadlines.cancelled(group.group_id, Timer.REBALANCE, member_id),
+        )
+        response = JoinResult(ErrorCode.NONE, member_id, done.after.epoch, CONSUMER_PROTOCOL_TYPE, _preferred(member))
+        return Decision(response, tuple(draft.records), changes=changes)
+
+    def _validate_join(self, group: ConsumerGroup, request: JoinRequest, holder: str | None) -> ErrorCode:
+        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or subscription_of(request.protocols) is None:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        offered = {offered.name for offered in request.protocols}
+        for member in group.members.values():
+            if member.classic is not None and member.member_id not in (request.member_id, holder):
+                offered &= {name for name, _ in member.classic.protocols}
+        if not offered:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # They could not go on together without KIP-848.
+        if holder is not None and request.member_id and holder != request.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if holder is not None and group.members[holder].classic is None:
+            released = group.assignment(holder).epoch == LEAVING_FOR_A_WHILE
+            return ErrorCode.NONE if released else ErrorCode.UNRELEASED_INSTANCE_ID
+        if request.instance_id is not None and holder is None and request.member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_new = holder is None and request.member_id not in group.members
+        if is_new and len(group.members) >= self._settings.consumer.size_max:
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return ErrorCode.NONE
+
+    def _called_back(self, member: ConsumerMember, moment: Moment) -> tuple[Change, ...]:
+        """It has to join again, within its time from when it was first told so."""
+        key = TimerKey(member.group_id, Timer.REBALANCE, member.member_id)
+        return () if key in self._directory.timers else (deadlines.rebalance(member, moment),)
+
+
+def _refused(error: ErrorCode, request: JoinRequest) -> GroupDecision[JoinResult | Deferred]:
+    return Decision(JoinResult(error, request.member_id))
+
+
+def _member(request: JoinRequest, member_id: str) -> ConsumerMember | None:
+    return classic_member(
+        request.group_id,
+        member_id,
+        request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+    )
+
+
+def _preferred(member: ConsumerMember) -> str:
+    """The assignor whose ways of giving up and taking over the member follows. Nobody is asked to assign."""
+    assert member.classic is not None, member
+    return member.classic.protocols[0][0]
+
+
+def _validate(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    if instance_id is not None:
+        holder = group.instances.get(instance_id)
+        if holder is not None and holder != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    member = group.members.get(member_id)
+    if member is None or member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if generation != group.assignment(member_id).epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _should_join(group: ConsumerGroup, member_id: str) -> bool:
+    current = group.assignment(member_id)
+    if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    # What it waits for has become free, a part of it at least.
+    missing = group.target(member_id) - current.assigned
+    return current.state is MemberState.UNRELEASED_PARTITIONS and any(each not in group.owners for each in missing)
+
+
+def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> tuple[str, ErrorCode]:
+    """Who is meant. An administrator names an instance id alone, also of a member that speaks KIP-848."""
+    member_id, instance_id = leaving
+    if not member_id:
+        holder = None if instance_id is None else group.instances.get(instance_id)
+        return ("", ErrorCode.UNKNOWN_MEMBER_ID) if holder is None else (holder, ErrorCode.NONE)
+    member = group.members.get(member_id)
+    if instance_id is not None:
+        holder = group.instances.get(instance_id)
+        if holder is not None and holder != member_id:
+            return member_id, ErrorCode.FENCED_INSTANCE_ID
+    if member is None or member.classic is None:
+        return member_id, ErrorCode.UNKNOWN_MEMBER_ID
+    return member_id, ErrorCode.NONE

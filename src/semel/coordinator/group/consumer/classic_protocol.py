@@ -1,0 +1,113 @@
+"""What a member of the classic protocol says and hears, in the terms of a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from semel.coordinator.group.classic.requests import Protocols
+from semel.coordinator.group.consumer.records import (
+    AssignedPartition,
+    ClassicProtocols,
+    ConsumerMember,
+    Partitions,
+)
+from semel.coordinator.group.topics import TopicsView
+from semel.errors import DecodeError
+from semel.types import TopicPartition
+from semel.wire.messages.consumer_protocol import (
+    VERSION_MAX,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolPartitions,
+    ConsumerProtocolSubscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    grouped,
+)
+
+_NO_GENERATION: Final = -1
+
+
+def classic_member(
+    group_id: str,
+    member_id: str,
+    instance_id: str | None,
+    *,
+    client_id: str,
+    client_host: str,
+    rebalance_timeout_ms: int,
+    session_timeout_ms: int,
+    protocols: Protocols,
+) -> ConsumerMember | None:
+    """The member, or ``None`` if what it wants cannot be read."""
+    subscription = subscription_of(protocols)
+    if subscription is None:
+        return None
+    return ConsumerMember(
+        group_id,
+        member_id,
+        instance_id,
+        subscription.rack_id,
+        client_id,
+        client_host,
+        tuple(sorted(set(subscription.topics))),
+        None,
+        rebalance_timeout_ms,
+        None,
+        ClassicProtocols(session_timeout_ms, tuple((offered.name, offered.metadata) for offered in protocols)),
+    )
+
+
+def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription | None:
+    """Of the assignor that it likes best; consumers say the same to all of them."""
+    try:
+        return decode_subscription(protocols[0].metadata) if protocols else None
+    except DecodeError:
+        return None
+
+
+def claimed_by(subscription: ConsumerProtocolSubscription, epoch: int, topics: TopicsView) -> Partitions:
+    """What it still owns: nothing, if it gives up everything before it joins, or speaks of another generation.
+
+    Cooperative clients of an older version say what they own without a generation, and still read it.
+    """
+    if subscription.generation_id not in (_NO_GENERATION, epoch):
+        return frozenset()
+    return _partitions(subscription.owned_partitions, topics)
+
+
+def assignment_of(data: bytes, topics: TopicsView) -> Partitions:
+    """What a leader has assigned; nothing, if it cannot be read."""
+    try:
+        return _partitions(decode_assignment(data).assigned_partitions, topics)
+    except DecodeError:
+        return frozenset()
+
+
+def has_user_data(data: bytes) -> bool:
+    try:
+        return bool(decode_assignment(data).user_data)
+    except DecodeError:
+        return True
+
+
+def encoded_assignment(member: ConsumerMember, partitions: Partitions, topics: TopicsView) -> bytes:
+    """In the version in which the member speaks."""
+    assert member.classic is not None, member
+    version = int.from_bytes(member.classic.protocols[0][1][:2], "big", signed=True)
+    named = []
+    for partition in partitions:
+        topic = topics.by_id(partition.topic_id)
+        if topic is not None:
+            named.append(TopicPartition(topic.name, partition.partition))
+    return encode_assignment(ConsumerProtocolAssignment(grouped(named)), max(0, min(version, VERSION_MAX)))
+
+
+def _partitions(named: Iterable[ConsumerProtocolPartitions], topics: TopicsView) -> Partitions:
+    found: set[AssignedPartition] = set()
+    for each in named:
+        topic = topics.by_name(each.topic)
+        if topic is not None:
+            found.update(AssignedPartition(topic.topic_id, index) for index in each.partitions)
+    return frozenset(found)

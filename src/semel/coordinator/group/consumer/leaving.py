@@ -1,0 +1,46 @@
+"""A member goes: it left, was not heard in time, or did not give up in time what it had to.
+
+With its records go its claims, so what it owned is free at once. The group moves to its next epoch; whoever heartbeats
+next has the targets computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semel.coordinator.group.consumer.draft import Draft
+from semel.coordinator.group.consumer.records import NO_PARTITIONS, ConsumerGroupTombstone, MemberState
+from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
+from semel.coordinator.group.consumer.subscription import advance_epoch
+from semel.coordinator.group.formats import Kind
+from semel.coordinator.group.topics import TopicsView
+
+
+def remove_member(draft: Draft, member_id: str, topics: TopicsView, now_ms: int) -> None:
+    forget_member(draft, member_id)
+    advance_epoch(draft, topics, changed=True, now_ms=now_ms)
+
+
+def forget_member(draft: Draft, member_id: str) -> None:
+    group = draft.group
+    for kind, known in (
+        (Kind.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, group.current),
+        (Kind.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group.targets),
+        (Kind.CONSUMER_GROUP_MEMBER_METADATA, group.members),
+    ):
+        if member_id in known:
+            draft.write(ConsumerGroupTombstone(kind, group.group_id, member_id))
+
+
+def leave_for_a_while(draft: Draft, member_id: str) -> None:
+    """A static member stops and means to come back. What it was about to give up it no longer reads."""
+    current = draft.group.assignment(member_id)
+    draft.write(
+        replace(
+            current,
+            epoch=LEAVING_FOR_A_WHILE,
+            previous_epoch=current.epoch,
+            state=MemberState.STABLE,
+            revoking=NO_PARTITIONS,
+        )
+    )

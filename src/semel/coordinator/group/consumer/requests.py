@@ -1,0 +1,75 @@
+"""What goes into a consumer group and what it answers, as values. ``None`` stands where Kafka's messages have null."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssignment, Partitions
+from semel.errors import ErrorCode
+
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2
+"""The member epoch of a static member that will be back within its session timeout, and keeps its partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """ConsumerGroupHeartbeat. ``None`` means "as before"."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    """Empty: no longer any."""
+    assignor: str | None = None
+    claimed: Partitions | None = None
+    """What the member owns, as it sees it."""
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says everything, as after it lost an answer: it is then told everything."""
+        subscribes = self.topic_names is not None or self.topic_regex is not None
+        says_all = subscribes and self.rebalance_timeout_ms is not None and self.claimed is not None
+        return self.member_epoch == JOINING or says_all
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResult:
+    member_id: str | None = None
+    member_epoch: int = 0
+    assigned: Partitions | None = None
+    """``None``: as before."""
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def refused(error: ErrorCode, message: str) -> HeartbeatResult:
+    return HeartbeatResult(error=error, message=message)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    member: ConsumerMember
+    current: CurrentAssignment
+    target: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    state_name: str = ""
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[MemberDescription, ...] = ()
+    """By member id."""
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None

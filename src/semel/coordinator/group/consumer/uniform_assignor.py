@@ -1,0 +1,151 @@
+"""``uniform``: everybody gets the same number of partitions, and as few as possible change hands.
+
+With equal subscriptions no member has two more than another, and exactly the surplus moves. With unequal ones a member
+can only be relieved by those who subscribe to what it has: partitions then move along chains of members, for as long as
+the one at the end of a chain has at least two less than the one at its beginning. So no assignment is better balanced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import zip_longest
+from uuid import UUID
+
+from semel.coordinator.group.consumer.assignor import Subscriber, partitions_of, subscribers_of_topics
+from semel.coordinator.group.consumer.records import AssignedPartition, Partitions
+
+
+def assign_uniform(
+    subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]
+) -> dict[str, Partitions]:
+    if not subscribers:
+        return {}
+    members = sorted(subscribers)
+    by_topic = subscribers_of_topics(subscribers, partition_counts, members)
+    kept, homeless = _kept(subscribers, partition_counts, by_topic, members)
+    if all(len(of_topic) == len(members) for of_topic in by_topic.values()):
+        _level(kept, homeless)
+    else:
+        _house(kept, homeless, by_topic)
+        _balance(kept, by_topic)
+    return {member_id: frozenset(partitions) for member_id, partitions in kept.items()}
+
+
+def _kept(
+    subscribers: Mapping[str, Subscriber],
+    partition_counts: Mapping[UUID, int],
+    by_topic: Mapping[UUID, list[str]],
+    members: list[str],
+) -> tuple[dict[str, list[AssignedPartition]], list[AssignedPartition]]:
+    """What everybody may keep of what it had, and what then has no owner."""
+    owned: set[AssignedPartition] = set()
+    kept: dict[str, list[AssignedPartition]] = {}
+    for member_id in members:
+        subscriber = subscribers[member_id]
+        kept[member_id] = mine = []
+        for partition in sorted(subscriber.target, key=_order):
+            topic_id, index = partition
+            exists = index < partition_counts.get(topic_id, 0) and topic_id in subscriber.topics
+            if exists and partition not in owned:
+                owned.add(partition)
+                mine.append(partition)
+    # Partition by partition, not topic by topic: a topic's partitions then go to different members.
+    columns = [partitions_of(topic_id, partition_counts[topic_id]) for topic_id, users in by_topic.items() if users]
+    rows = zip_longest(*columns)
+    return kept, [each for row in rows for each in row if each is not None and each not in owned]
+
+
+def _level(kept: dict[str, list[AssignedPartition]], homeless: list[AssignedPartition]) -> None:
+    """Equal subscriptions: cut down to the quota, then fill up to it."""
+    quota, larger = divmod(len(homeless) + sum(map(len, kept.values())), len(kept))
+    for mine in kept.values():
+        if len(mine) > quota and larger > 0:
+            larger -= 1
+            homeless += _cut(mine, quota + 1)
+        else:
+            homeless += _cut(mine, quota)
+    queue = deque(homeless)
+    # First everybody up to the quota, the emptiest in turn; what is over goes to those who have just reached it.
+    poor = deque(mine for mine in kept.values() if len(mine) < quota)
+    while poor:
+        mine = poor.popleft()
+        mine.append(queue.popleft())
+        if len(mine) < quota:
+            poor.append(mine)
+    for mine in kept.values():
+        if queue and len(mine) == quota:
+            mine.append(queue.popleft())
+    assert not queue, "a partition without an owner"
+
+
+def _cut(mine: list[AssignedPartition], size: int) -> list[AssignedPartition]:
+    surplus = mine[size:]
+    del mine[size:]
+    return surplus
+
+
+def _house(
+    kept: dict[str, list[AssignedPartition]],
+    homeless: list[AssignedPartition],
+    by_topic: Mapping[UUID, list[str]],
+) -> None:
+    """Unequal subscriptions: what few can take goes first, each to whoever has the least."""
+    for partition in sorted(homeless, key=lambda each: len(by_topic[each.topic_id])):
+        poorest = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
+        kept[poorest].append(partition)
+
+
+def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]) -> None:
+    """Relieve the richest first. Every chain makes the sum of squares smaller, so this ends."""
+    stuck: set[str] = set()
+    while True:
+        able = [member_id for member_id in kept if member_id not in stuck]
+        if not able:
+            return
+        richest = max(able, key=lambda member_id: (len(kept[member_id]), member_id))
+        chain = _chain(richest, kept, by_topic)
+        if chain is None:
+            stuck.add(richest)
+            continue
+        for giver, partition, taker in chain:
+            kept[giver].remove(partition)
+            kept[taker].append(partition)
+
+
+def _chain(
+    start: str, kept: Mapping[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]
+) -> list[tuple[str, AssignedPartition, str]] | None:
+    """The shortest chain of moves from ``start`` to somebody with at least two less."""
+    came_from: dict[str, tuple[str, AssignedPartition]] = {}
+    explored: set[UUID] = set()
+    queue = deque([start])
+    while queue:
+        giver = queue.popleft()
+        for partition in kept[giver]:
+            if partition.topic_id in explored:
+                continue  # Whoever subscribes to it was reached already.
+            explored.add(partition.topic_id)
+            for taker in by_topic[partition.topic_id]:
+                if taker == start or taker in came_from:
+                    continue
+                came_from[taker] = giver, partition
+                if len(kept[taker]) <= len(kept[start]) - 2:
+                    return _moves(start, taker, came_from)
+                queue.append(taker)
+    return None
+
+
+def _moves(
+    start: str, end: str, came_from: Mapping[str, tuple[str, AssignedPartition]]
+) -> list[tuple[str, AssignedPartition, str]]:
+    moves = []
+    while end != start:
+        giver, partition = came_from[end]
+        moves.append((giver, partition, end))
+        end = giver
+    return moves
+
+
+def _order(partition: AssignedPartition) -> tuple[int, int]:
+    return partition.topic_id.int, partition.partition

@@ -1,0 +1,195 @@
+"""A group with members changes its protocol while it runs: classic to consumer, and back.
+
+Up: a member that speaks KIP-848 joins a classic group of consumers. The others stay, as classic members of a consumer
+group, each with what it was assigned; its generation becomes the epoch, so nobody is fenced by the change itself. Who
+waits is told to join again.
+
+Down: nobody in the group speaks KIP-848 any more. The epoch becomes the generation, everybody keeps what it owns, and a
+rebalance follows, in which they choose their leader.
+
+The law: both are a tombstone of everything old and records of everything new, in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from semel.coordinator.group.classic.draft import Draft as ClassicDraft
+from semel.coordinator.group.classic.group import ClassicGroup
+from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.protocols import common_protocols, elected_protocol
+from semel.coordinator.group.classic.rebalance import prepare
+from semel.coordinator.group.classic.requests import OfferedProtocol
+from semel.coordinator.group.classic.results import JoinResult, SyncResult
+from semel.coordinator.group.classic.states import ClassicState
+from semel.coordinator.group.consumer import deadlines
+from semel.coordinator.group.consumer.classic_protocol import (
+    assignment_of,
+    classic_member,
+    encoded_assignment,
+    has_user_data,
+)
+from semel.coordinator.group.consumer.draft import Draft
+from semel.coordinator.group.consumer.group import ConsumerGroup
+from semel.coordinator.group.consumer.records import (
+    ConsumerMember,
+    CurrentAssignment,
+    GroupEpoch,
+    MemberState,
+    Partitions,
+    Target,
+    TargetEpoch,
+)
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import Change, Timer
+from semel.coordinator.group.effects import Answer
+from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.records import GroupTombstone
+from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings
+from semel.coordinator.group.topics import TopicsView
+from semel.errors import ErrorCode
+from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+
+KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+
+
+class Upgrade:
+    """A classic group as the consumer group that it becomes: ``draft`` holds it, and takes what else is decided."""
+
+    def __init__(self, group: ClassicGroup, settings: ConsumerSettings, topics: TopicsView, moment: Moment) -> None:
+        self.tombstone = GroupTombstone(group.group_id)
+        self.draft = Draft(ConsumerGroup(group.group_id))
+        self.changes: tuple[Change, ...] = tuple(_cancelled(group))
+        self.answers: tuple[Answer, ...] = tuple(_sent_away(group))
+        # Also of an empty group: whoever still knows a generation must find it gone, and not come again.
+        self.draft.write(GroupEpoch(group.group_id, group.generation))
+        taken: Partitions = frozenset()
+        for classic in group.members.values():
+            member = _upgraded(group, classic)
+            assert member is not None, "checked by can_upgrade"
+            # A leader may have assigned a partition twice. Here that cannot be.
+            assigned = assignment_of(classic.assignment, topics) - taken
+            taken |= assigned
+            self.draft.write(member)
+            self.draft.write(Target(group.group_id, member.member_id, assigned))
+            current = CurrentAssignment(
+                group.group_id, member.member_id, group.generation, group.generation, MemberState.STABLE, assigned
+            )
+            self.draft.write(current)
+            self.changes += (deadlines.session(member, settings, moment),)
+        if group.members:
+            self.draft.write(TargetEpoch(group.group_id, group.generation, moment.wall_ms))
+
+
+def can_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
+    """An empty group may become anything. One with members needs leave to, and members that can be understood."""
+    if not group.members:
+        return True
+    return (
+        settings.migration_policy.upgrades
+        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and len(group.members) < settings.size_max
+        and not _uses_an_assignor_of_its_own(group)
+        and all(_upgraded(group, member) is not None for member in group.members.values())
+    )
+
+
+def _uses_an_assignor_of_its_own(group: ClassicGroup) -> bool:
+    """What such an assignor tells its members beside their partitions, no broker can tell them."""
+    if group.protocol in KNOWN_ASSIGNORS:
+        return False
+    return any(has_user_data(member.assignment) for member in group.members.values())
+
+
+def can_downgrade(group: ConsumerGroup, settings: ConsumerSettings, classic: ClassicSettings) -> bool:
+    return (
+        settings.migration_policy.downgrades
+        and bool(group.members)
+        and group.all_classic
+        and len(group.members) <= classic.size_max
+        and bool(common_protocols(_downgraded_members(group)))
+    )
+
+
+def downgrade(group: ConsumerGroup, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
+    """What follows on the records that have made ``group`` what it is."""
+    members = [_downgraded(group, member, topics) for member in group.members.values()]
+    classic = ClassicGroup(
+        group.group_id,
+        state=ClassicState.STABLE,
+        state_changed_ms=moment.wall_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        protocol=elected_protocol(members),
+        leader=members[0].member_id,
+        members={member.member_id: member for member in members},
+    )
+    draft = ClassicDraft(classic, moment)
+    draft.records += group.tombstones()
+    draft.record()
+    for member in members:
+        draft.cancel(Timer.REBALANCE, member.member_id)
+        draft.cancel(Timer.SYNC, member.member_id)
+        draft.heard(member)
+    prepare(draft, initial_delay_ms=0)
+    return draft.decision(None)
+
+
+def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
+    """The classic group that takes the place of a consumer group without members."""
+    return ClassicGroup(
+        group.group_id,
+        state_changed_ms=moment.wall_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        is_recorded=True,
+    )
+
+
+def _upgraded(group: ClassicGroup, member: ClassicMember) -> ConsumerMember | None:
+    return classic_member(
+        group.group_id,
+        member.member_id,
+        member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        protocols=member.protocols,
+    )
+
+
+def _cancelled(group: ClassicGroup) -> Iterator[Change]:
+    for timer in (Timer.REBALANCE, Timer.SYNC):
+        yield deadlines.cancelled(group.group_id, timer, "")
+    for member_id in sorted(group.pending_ids):
+        yield deadlines.cancelled(group.group_id, Timer.SESSION, member_id)
+
+
+def _sent_away(group: ClassicGroup) -> Iterator[Answer]:
+    for member in group.members.values():
+        if member.joining is not None:
+            yield Answer(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        if member.syncing is not None:
+            yield Answer(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def _downgraded_members(group: ConsumerGroup) -> Iterator[ClassicMember]:
+    return (_downgraded(group, member, None) for member in group.members.values())
+
+
+def _downgraded(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView | None) -> ClassicMember:
+    assert member.classic is not None, member
+    protocols = tuple(OfferedProtocol(*offered) for offered in member.classic.protocols)
+    assigned = group.assignment(member.member_id).assigned
+    return ClassicMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        protocols,
+        assignment=b"" if topics is None else encoded_assignment(member, assigned, topics),
+    )

@@ -1,0 +1,191 @@
+"""One partition of ``__consumer_offsets``, as a state machine: who is in a group, and how far it has read.
+
+    GroupShard
+      offsets     committing, reading and removing offsets                  offsets.py
+      classic     JoinGroup, SyncGroup, Heartbeat, LeaveGroup               classic/
+      consumer    ConsumerGroupHeartbeat (KIP-848)                          consumer/
+
+The parts share one ``GroupDirectory``. Handlers decide and change nothing; ``replay``, ``replay_marker`` and ``apply``
+remember and decide nothing. What ``replay`` remembers is a function of the log; what ``apply`` remembers is lost with
+the shard, and members say it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Final
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.group import SIMPLE_GROUP, ClassicGroup
+from semel.coordinator.group.classic.groups import ClassicGroups
+from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
+from semel.coordinator.group.classic.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
+from semel.coordinator.group.consumer.group import ConsumerGroup
+from semel.coordinator.group.consumer.groups import ConsumerGroups
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
+from semel.coordinator.group.directory import CancelTimer, Change, GroupDirectory, TimerKey
+from semel.coordinator.group.effects import Deferred, Waiter
+from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.results import CommitResult, OffsetToCommit
+from semel.coordinator.group.settings import GroupSettings
+from semel.coordinator.group.topics import TopicsView
+
+# After a decision about a deadline that could not be written, for instance because the disk is full.
+TICK_RETRY_MS: Final = 1000
+
+
+class GroupShard:
+    def __init__(self, *, partition: int, settings: GroupSettings | None = None) -> None:
+        self.partition = partition
+        self.settings = GroupSettings() if settings is None else settings
+        self.directory = GroupDirectory()
+        self.offsets = OffsetShard(partition=partition, settings=self.settings.offsets, groups=self.directory)
+        self.classic = ClassicGroups(self.directory, self.settings.classic)
+        self.consumer = ConsumerGroups(self.directory, self.settings)
+
+    # -- deciding
+
+    def join_group(
+        self, request: JoinRequest, waiter: Waiter, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[JoinResult | Deferred]:
+        group = self.directory.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic.join(group, request, waiter, moment, topics)
+        return self.classic.join(request, waiter, moment)
+
+    def sync_group(
+        self, request: SyncRequest, waiter: Waiter, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[SyncResult | Deferred]:
+        group = self.directory.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic.sync(group, request, moment, topics)
+        return self.classic.sync(request, waiter, moment)
+
+    def heartbeat(
+        self, request: HeartbeatRequest, moment: Moment, topics: TopicsView
+    ) -> GroupDecision[HeartbeatResult]:
+        group = self.directory.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic.heartbeat(group, request, moment)
+        return self.classic.heartbeat(request, moment)
+
+    def leave_group(
+        self, group_id: str, leaving: Sequence[LeavingMember], moment: Moment, topics: TopicsView
+    ) -> GroupDecision[LeaveResult]:
+        group = self.directory.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic.leave(group, leaving, moment, topics)
+        return self.classic.leave(group_id, leaving, moment)
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        generation: int | None,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        retention_ms: int | None = None,
+        api_version: int,
+        moment: Moment,
+    ) -> GroupDecision[CommitResult]:
+        """OffsetCommit. A classic member that commits is alive."""
+        decision = self.offsets.commit(
+            group_id,
+            generation,
+            member_id,
+            instance_id,
+            offsets,
+            retention_ms=retention_ms,
+            api_version=api_version,
+            now_ms=moment.wall_ms,
+        )
+        if not decision.records or not member_id:
+            return decision
+        return replace(decision, changes=self.classic.heard(group_id, member_id, moment))
+
+    def tick(self, moment: Moment, topics: TopicsView) -> Iterator[GroupDecision[None]]:
+        """What follows from the deadlines that have passed. Each decision is to be applied before the next is asked
+        for; one that could not be written comes again."""
+        timers = self.directory.timers
+        for key in timers.take_due(moment.monotonic_ms):
+            timers.set(key, moment.monotonic_ms + TICK_RETRY_MS)
+            decision = self._due(key, moment, topics)
+            yield replace(decision, changes=(CancelTimer(key), *decision.changes))
+
+    def next_due_ms(self) -> float | None:
+        """When to ``tick`` again, on the monotonic clock. Possibly early."""
+        return self.directory.timers.next_due_ms()
+
+    def loaded(self, moment: Moment) -> GroupDecision[None]:
+        """The log was replayed: all sessions begin anew."""
+        changes: list[Change] = []
+        for group in self.directory:
+            if isinstance(group, ClassicGroup):
+                changes += self.classic.loaded(group, moment)
+            elif isinstance(group, ConsumerGroup):
+                changes += self.consumer.loaded(group, moment)
+        return Decision(None, changes=tuple(changes))
+
+    # -- telling
+
+    def describe_classic(self, group_id: str) -> ClassicDescription:
+        """DescribeGroups of one group."""
+        return describe_classic(group_id, self.offsets.group(group_id))
+
+    def list_groups(self, *, states: Set[str] = frozenset(), types: Set[str] = frozenset()) -> tuple[GroupListing, ...]:
+        """ListGroups: all of them, or those in one of the states and of one of the types (both in lower case)."""
+        known = [
+            GroupListing(group.group_id, group.kind, group.protocol_type, group.state_name) for group in self.directory
+        ]
+        known += [
+            GroupListing(group_id, SIMPLE_GROUP.kind, SIMPLE_GROUP.protocol_type, SIMPLE_GROUP.state_name)
+            for group_id in self.offsets.simple_groups()
+        ]
+        return tuple(
+            listed
+            for listed in known
+            if (not states or listed.state_name.lower() in states) and (not types or listed.kind in types)
+        )
+
+    def waiters(self) -> Iterator[Waiter]:
+        """Everybody whose request is deferred."""
+        for group in self.directory:
+            yield from group.waiters()
+
+    # -- remembering
+
+    def replay(
+        self,
+        record: GroupRecord,
+        *,
+        offset: int,
+        producer_id: int | None = None,
+        producer_epoch: int | None = None,
+    ) -> None:
+        """A record that stands at ``offset`` in the log; with a producer id and epoch, in their transaction."""
+        self.offsets.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.offsets.replay_marker(producer_id, producer_epoch, committed)
+
+    def unload(self) -> list[Waiter]:
+        """The shard is given up and forgets its groups. Whoever waited is returned, and must be told."""
+        waiters = list(self.waiters())
+        self.directory.groups.clear()
+        return waiters
+
+    def apply(self, change: Change) -> None:
+        change.apply(self.directory)
+
+    def _due(self, key: TimerKey, moment: Moment, topics: TopicsView) -> GroupDecision[None]:
+        group = self.directory.groups.get(key.group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.due(group, key, moment)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.due(group, key, topics, moment)
+        return Decision(None)

@@ -1,0 +1,227 @@
+"""One micro-batch, one transaction: decide, write, send offsets, commit; and again under a new epoch if it failed.
+
+The law: a second attempt never shares an epoch with the first, and nothing is tried again once somebody else has taken
+over the transactional id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from time import time
+from typing import Any, Final, assert_never
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
+
+from semel.blocking import Producer
+from semel.client.machine.sequences import TRANSACTIONS_V2
+from semel.client.values import OffsetAndMetadata, ProducerIdentity
+from semel.errors import AbortableError, FatalError, ProducerFenced, TimedOut
+from semel.spark.checkpoint import Checkpoint
+from semel.spark.cluster import Cluster
+from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
+from semel.spark.placing import BadRow, Placing
+from semel.spark.plan import QueryPlan
+from semel.spark.sink import Sink, WriteJob, placed_schema, sink_rows
+from semel.spark.writing import WRITTEN_SCHEMA, write
+from semel.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_COMMIT_ATTEMPTS: Final = 5
+_QUERY_ID: Final = "sql.streaming.queryId"
+# What Spark says of a job that was cancelled on purpose, as query.stop() does.
+_CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedException", "SparkContext was shut down")
+
+
+class PipelineError(RuntimeError):
+    """The pipeline stops, and says why. Nothing of the batch was committed unless it says so."""
+
+
+class Superseded(PipelineError):
+    """Another driver has taken over the transactional id. It goes on; this one must not."""
+
+
+class MicroBatches:
+    """What ``foreachBatch`` calls. ``committed`` is C, as read after the take-over; from then on kept here."""
+
+    def __init__(
+        self,
+        *,
+        plan: QueryPlan,
+        sink: Sink,
+        owner: Producer,
+        cluster: Cluster,
+        checkpoint: Checkpoint,
+        committed: Mapping[Place, OffsetAndMetadata],
+        writers: int,
+        attempts: int,
+    ) -> None:
+        self._plan = plan
+        self._sink = sink
+        self._owner = owner
+        self._cluster = cluster
+        self._checkpoint = checkpoint
+        self._committed = dict(committed)
+        self._writers = writers
+        self._attempts = attempts
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        batch = self._planned(df.sparkSession, batch_id)
+        self._sink.reached("planned", batch_id)
+        decision = decide(batch, self._committed)
+        match decision:
+            case Skip():
+                log.info("batch %d is committed already: nothing is written", batch_id)
+                if self._plan.is_stateful:
+                    df.write.format("noop").mode("overwrite").save()
+            case Stop(reason):
+                raise PipelineError(reason)
+            case Run():
+                self._run(df, batch)
+            case _:
+                assert_never(decision)
+        self._sink.reached("done", batch_id)
+
+    # What the batch is
+
+    def _planned(self, spark: SparkSession, batch_id: int) -> Batch:
+        query_id = spark.sparkContext.getLocalProperty(_QUERY_ID) or self._checkpoint.query_id() or ""
+        ends = self._checkpoint.ends_of(batch_id, len(self._plan.sources))
+        if ends is None:
+            raise PipelineError(f"{self._checkpoint.location} has no offsets of batch {batch_id}, which is to be run")
+        end = self._places(ends)
+        if batch_id > 0:
+            before = self._checkpoint.ends_of(batch_id - 1, len(self._plan.sources))
+            if before is None:
+                raise PipelineError(
+                    f"{self._checkpoint.location} has no offsets of batch {batch_id - 1}, where it begins"
+                )
+            return Batch(query_id, batch_id, self._places(before), end)
+        return Batch(query_id, batch_id, begins(self._committed), end)
+
+    def _places(self, ends: list[dict[TopicPartition, int]]) -> dict[Place, int]:
+        return {
+            Place(source.group_id or "", topic_partition): offset
+            for source, offsets in zip(self._plan.sources, ends, strict=True)
+            for topic_partition, offset in offsets.items()
+        }
+
+    # Running it
+
+    def _run(self, df: DataFrame, batch: Batch) -> None:
+        try:
+            for attempt in range(1, self._attempts + 1):
+                if self._attempt(df, batch, is_last=attempt == self._attempts):
+                    return
+                log.warning("batch %d failed at attempt %d of %d", batch.batch_id, attempt, self._attempts)
+        except ProducerFenced as error:
+            raise Superseded(
+                f"batch {batch.batch_id}: another driver has taken over the transactional id "
+                f"{self._sink.settings['transactional_id']!r}, or the batch took longer than its transaction may "
+                f"({error}). Nothing more is written by this one"
+            ) from error
+        except FatalError as error:
+            raise PipelineError(f"batch {batch.batch_id} cannot be committed: {error}") from error
+
+    def _attempt(self, df: DataFrame, batch: Batch, *, is_last: bool) -> bool:
+        """Whether it worked. Raises what is final, or the last."""
+        identity = self._begin()
+        try:
+            self._transact(df, batch, identity)
+            return True
+        except FatalError:
+            raise
+        except (AbortableError, PySparkException, Py4JError) as error:
+            self._give_up(identity)
+            if is_last or _is_final(error):
+                raise
+            log.warning("batch %d: %s", batch.batch_id, error)
+            return False
+        except BaseException:
+            self._give_up(identity)
+            raise
+
+    def _begin(self) -> ProducerIdentity:
+        if self._owner.identity.transaction_version < TRANSACTIONS_V2:
+            self._owner.bump_epoch()  # V2 does it with every end of a transaction.
+        self._owner.begin()
+        return self._owner.identity
+
+    def _give_up(self, identity: ProducerIdentity) -> None:
+        self._owner.abort()
+        # A transaction that nobody wrote in ends without a new epoch; but somebody may still be about to write.
+        if self._owner.identity == identity:
+            self._owner.bump_epoch()
+
+    def _transact(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> None:
+        reached = self._sink.reached
+        reached("begun", batch.batch_id)
+        written = self._write(df, batch, identity)
+        reached("written", batch.batch_id)
+        if not written and batch.is_empty:
+            self._owner.abort()
+            return
+        # Where batch 0 began is needed for as long as Spark may run it again: until batch 1 is planned.
+        first = batch.start if batch.batch_id == 0 else {}
+        offsets = {
+            place: OffsetAndMetadata(offset, str(Note(batch.query_id, batch.batch_id, first.get(place))))
+            for place, offset in batch.end.items()
+        }
+        for group_id in sorted({place.group_id for place in offsets}):
+            own = {place.topic_partition: at for place, at in offsets.items() if place.group_id == group_id}
+            self._owner.send_offsets(own, group_id)
+        reached("offsets sent", batch.batch_id)
+        self._commit()
+        self._committed.update(offsets)
+        reached("committed", batch.batch_id)
+
+    def _write(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
+        """The barrier stage. A new DataFrame each time: one whose job failed once fails always."""
+        counts = {}
+        if self._sink.topic is not None:
+            counts = dict(self._cluster.topics([self._sink.topic]).partition_counts)
+        writers = min(self._writers, max(sum(counts.values()), 1)) if counts else self._writers
+        job = WriteJob(self._sink, identity, batch.batch_id, int(time() * 1000), writers, counts)
+        rows = sink_rows(df, self._sink)
+        placed = rows.mapInArrow(_placing(job), placed_schema(rows))
+        moved = placed.repartitionById(writers, sf.col("writer"))
+        return list(moved.mapInArrow(_writing(job), WRITTEN_SCHEMA, barrier=True).collect())
+
+    def _commit(self) -> None:
+        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
+            try:
+                self._owner.commit()
+                return
+            except TimedOut as error:
+                if attempt == _COMMIT_ATTEMPTS:
+                    raise PipelineError(
+                        f"whether the transaction was committed is not known: {error}. Start the query again: then "
+                        "the group's offsets tell, and nothing is lost or doubled"
+                    ) from error
+
+
+def _placing(job: WriteJob) -> Any:
+    def placing(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return Placing(job, keyless=0 if context is None else context.partitionId()).placed(batches)
+
+    return placing
+
+
+def _writing(job: WriteJob) -> Any:
+    def writing(batches: Any) -> Any:
+        return write(batches, job)
+
+    return writing
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt would end the same way, or is not wanted."""
+    text = str(error)
+    return BadRow.__name__ in text or any(sign in text for sign in _CANCELLED)

@@ -1,0 +1,139 @@
+"""Offsets as Spark writes them: a JSON object of topics, each an object of partitions. And what users write there.
+
+The same text stands in ``startingOffsets``, in Spark's offset log and in its progress, as with Spark's own source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from semel.types import TopicPartition
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Sorted, so that equal offsets are equal texts: Spark compares the texts to know whether there is anything new."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def from_spark(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """From the first record that is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Behind the last stable record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """At the first record that is as late; ``or_latest``: behind the last one if none is, else that is an error."""
+
+    timestamp_ms: int
+    or_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ByPartition:
+    """Said for each partition. Spark asks for all of them, and so does this."""
+
+    places: Mapping[TopicPartition, int | Earliest | Latest | AtTime]
+
+
+Place: TypeAlias = Earliest | Latest | AtTime | ByPartition
+
+
+def parse_place(option: str, text: str, *, at_end: bool = False) -> Place:
+    """What ``startingOffsets`` or ``endingOffsets`` says: a word, or JSON in which -2 is earliest and -1 latest."""
+    match text.strip().lower():
+        case "earliest" if not at_end:
+            return Earliest()
+        case "latest":
+            return Latest()
+    places: dict[TopicPartition, int | Earliest | Latest | AtTime] = {}
+    for topic_partition, offset in _parse(option, text).items():
+        if offset == _EARLIEST and not at_end:
+            places[topic_partition] = Earliest()
+        elif offset == _LATEST:
+            places[topic_partition] = Latest()
+        elif offset >= 0:
+            places[topic_partition] = offset
+        else:
+            raise ValueError(f"{option}: offset {offset} of {topic_partition}; offsets are counted from 0")
+    return ByPartition(places)
+
+
+def parse_times(option: str, text: str, *, or_latest: bool) -> Place:
+    return ByPartition({place: AtTime(time, or_latest) for place, time in _parse(option, text).items()})
+
+
+def parse_assign(text: str) -> list[TopicPartition]:
+    """``{"orders": [0, 1]}``"""
+    try:
+        return [TopicPartition(topic, int(index)) for topic, indexes in json.loads(text).items() for index in indexes]
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f'assign: {text!r} is not like {{"orders": [0, 1]}}') from None
+
+
+def resolve(place: Place, partitions: Iterable[TopicPartition], cluster: Any, *, option: str) -> Offsets:
+    """The offset of every partition. ``cluster`` is a ``Cluster``, or what answers as one."""
+    wanted = list(partitions)
+    places = dict.fromkeys(wanted, place) if not isinstance(place, ByPartition) else _said(place, wanted, option)
+    found: Offsets = {tp: said for tp, said in places.items() if isinstance(said, int)}
+    earliest = [tp for tp, said in places.items() if isinstance(said, Earliest)]
+    latest = [tp for tp, said in places.items() if isinstance(said, Latest)]
+    times = {tp: said for tp, said in places.items() if isinstance(said, AtTime)}
+    if times:
+        at = cluster.offsets_for_times({tp: said.timestamp_ms for tp, said in times.items()})
+        for tp, said in times.items():
+            if at[tp] is not None:
+                found[tp] = at[tp].offset
+            elif said.or_latest:
+                latest.append(tp)
+            else:
+                raise ValueError(
+                    f"{option}: {tp} has no record as late as {said.timestamp_ms}; "
+                    "startingOffsetsByTimestampStrategy=latest would begin behind its last one"
+                )
+    if earliest:
+        found.update(cluster.beginning_offsets(earliest))
+    if latest:
+        found.update(cluster.end_offsets(latest))
+    return found
+
+
+def _said(place: ByPartition, wanted: list[TopicPartition], option: str) -> dict[TopicPartition, Any]:
+    missing = [str(tp) for tp in wanted if tp not in place.places]
+    unknown = [str(tp) for tp in place.places if tp not in wanted]
+    if missing or unknown:
+        raise ValueError(
+            f"{option} must name every partition that is read, and no other; missing: {', '.join(missing) or 'none'}; "
+            f"not read: {', '.join(unknown) or 'none'}"
+        )
+    return {tp: place.places[tp] for tp in wanted}
+
+
+def _parse(option: str, text: str) -> Offsets:
+    try:
+        return from_spark(json.loads(text))
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f'{option}: {text!r} is neither a known word nor like {{"orders": {{"0": 23}}}}') from None

@@ -1,0 +1,125 @@
+"""One split's records, as Arrow batches with the columns of Spark's own Kafka source.
+
+A split ends at its end offset whatever stands there: markers, aborted records and what compaction removed are passed
+over, so the last records of a split may be none at all. Data that is gone is an error, unless the user chose otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.client.arrow import decode
+from semel.client.machine.fetched import visible_batches
+from semel.errors import DecodeError, ErrorCode
+from semel.spark.cluster import Cluster
+from semel.spark.splits import Split
+from semel.types import Buffer, TopicPartition
+from semel.wire.messages.fetch import PartitionData
+from semel.wire.records import BatchHeader, iterate_headers, verify_crc
+
+log = logging.getLogger(__name__)
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+)
+HEADERS_SCHEMA: Final = "headers array<struct<key: string, value: binary>>"
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_MICROSECONDS: Final = pa.scalar(1000, pa.int64())
+_EMPTY_ANSWERS_MAX: Final = 60
+
+
+class DataLost(RuntimeError):
+    """Offsets that the query needs are not in the log any more."""
+
+    def __init__(self, topic_partition: TopicPartition, start: int, end: int, found: str) -> None:
+        super().__init__(
+            f"offsets {start} to {end} of {topic_partition} are not all there: {found}. "
+            "failOnDataLoss=false would go on with what is left"
+        )
+
+
+def read_split(
+    split: Split, cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    topic_partition, offset, end = split
+    future = cluster.fetch(topic_partition, offset)
+    empty_answers = 0
+    while offset < end:
+        data = future.result()
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            offset = _after_loss(split, offset, cluster, fail_on_data_loss)
+            future = cluster.fetch(topic_partition, offset)
+            continue
+        records = data.records if data.records is not None else b""
+        headers = list(iterate_headers(records, allow_partial_tail=True))
+        if not headers:
+            # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
+            empty_answers += 1
+            if empty_answers > _EMPTY_ANSWERS_MAX:
+                raise DataLost(topic_partition, offset, end, f"the log is stable up to {data.last_stable_offset}")
+            future = cluster.fetch(topic_partition, offset)
+            continue
+        empty_answers = 0
+        start, offset = offset, max(headers[-1][1].next_offset, offset)
+        if offset < end:
+            future = cluster.fetch(topic_partition, offset)  # On its way while these are decoded.
+        for rows in decode(
+            records, _sound(topic_partition, records, headers, data, end), include_headers=include_headers
+        ):
+            rows = _between(rows, start, end)
+            if rows.num_rows:
+                yield _as_spark(rows, topic_partition)
+
+
+def _sound(
+    topic_partition: TopicPartition,
+    records: Buffer,
+    headers: list[tuple[int, BatchHeader]],
+    data: PartitionData,
+    end: int,
+) -> Iterator[tuple[int, BatchHeader]]:
+    for position, header in visible_batches(records, headers, data.aborted_transactions):
+        if header.base_offset >= end:
+            return
+        if not verify_crc(records, position, header):
+            raise DecodeError(f"{topic_partition}: the batch at offset {header.base_offset} fails its checksum")
+        yield position, header
+
+
+def _between(rows: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
+    """A batch may begin before the offset that was asked for, and end behind the last one that is wanted."""
+    offsets = rows.column("offset").to_numpy()
+    low, high = np.searchsorted(offsets, (start, end))
+    return rows.slice(int(low), int(high - low))
+
+
+def _as_spark(rows: pa.RecordBatch, topic_partition: TopicPartition) -> pa.RecordBatch:
+    count = rows.num_rows
+    columns: Mapping[str, pa.Array] = {
+        "key": rows.column("key"),
+        "value": rows.column("value"),
+        "topic": pa.repeat(pa.scalar(topic_partition.topic, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(topic_partition.partition, pa.int32()), count),
+        "offset": rows.column("offset"),
+        "timestamp": pc.multiply(rows.column("timestamp"), _MICROSECONDS).cast(_TIMESTAMP),
+        "timestampType": rows.column("timestamp_type"),
+    }
+    if "headers" in rows.schema.names:
+        columns = {**columns, "headers": rows.column("headers")}
+    return pa.RecordBatch.from_pydict(dict(columns))
+
+
+def _after_loss(split: Split, offset: int, cluster: Cluster, fail_on_data_loss: bool) -> int:
+    topic_partition, _, end = split
+    first = cluster.beginning_offsets([topic_partition])[topic_partition]
+    if fail_on_data_loss:
+        raise DataLost(topic_partition, offset, end, f"the log begins at {first}")
+    log.warning("%s: offsets %d to %d are gone; going on at %d", topic_partition, offset, min(first, end), first)
+    return first if first > offset else end

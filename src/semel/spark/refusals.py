@@ -1,0 +1,95 @@
+"""What a pipeline refuses before it starts anything, and what to set instead.
+
+Each of these would break the promise, or hang, later and less clearly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from semel.errors import SemelError
+from semel.spark.cluster import Cluster
+from semel.spark.options import SourceOptions
+from semel.spark.plan import QueryPlan
+
+_VERSION_MIN = (4, 2)
+
+
+class Refused(ValueError):
+    """The pipeline was not started. The message says what to set."""
+
+
+def check_version(version: str = pyspark.__version__) -> None:
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if numbers < _VERSION_MIN:
+        raise Refused(
+            f"PySpark {version} has no admission control for Python sources; 4.2 is the oldest that this works with"
+        )
+
+
+def check_plan(plan: QueryPlan) -> None:
+    if plan.foreign:
+        raise Refused(
+            f"the query reads {', '.join(map(repr, plan.foreign))}, whose offsets are not in the transaction: every "
+            'streaming source of a pipeline is spark.readStream.format("semel")'
+        )
+    if not plan.sources:
+        raise Refused("the DataFrame is no stream: a pipeline reads with spark.readStream")
+    read: dict[tuple[str, str], int] = {}
+    for source in plan.sources:
+        if source.group_id is None:
+            raise Refused("a source has no kafka.group.id: the consumed offsets are committed under it")
+        if not source.reads_committed:
+            raise Refused("a source has kafka.isolation.level=read_uncommitted: what it reads may be aborted later")
+        subscription = source.subscription
+        topics = {*subscription.topics, *(topic for topic, _ in subscription.assigned), subscription.pattern or ""}
+        for topic in topics - {""}:
+            key = (source.group_id, topic)
+            read[key] = read.get(key, 0) + 1
+            if read[key] > 1:
+                raise Refused(
+                    f"two sources read {topic!r} under group {source.group_id!r}, which has one offset for both: give "
+                    "each a kafka.group.id of its own"
+                )
+
+
+def check_session(spark: SparkSession, writers: int | None) -> int:
+    """How many tasks write at once."""
+    conf = spark.sparkContext.getConf()
+    if (conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
+        raise Refused(
+            "spark.dynamicAllocation.enabled is true: a barrier stage needs its slots at once. Set it to false, and "
+            "spark.executor.instances to what the pipeline needs"
+        )
+    slots = spark.sparkContext.defaultParallelism
+    if writers is not None and writers > slots:
+        raise Refused(f"writers={writers}, and there are {slots} task slots: ask for fewer, or start more executors")
+    if writers is not None and writers < 1:
+        raise Refused(f"writers={writers}; it is at least 1")
+    return writers or slots
+
+
+def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
+    wanted = sink.topics([]).cluster_id
+    for source in sources:
+        with Cluster(**dict[str, Any](source.settings)) as cluster:
+            found = cluster.topics([]).cluster_id
+        if found != wanted:
+            raise Refused(
+                f"the source {source.settings['bootstrap_servers']} is cluster {found}, the sink is cluster {wanted}: "
+                "a transaction cannot span two clusters"
+            )
+
+
+def check_group_is_free(group_id: str, cluster: Cluster) -> None:
+    try:
+        members = cluster.member_count(group_id)
+    except SemelError:
+        return  # A broker that does not tell refuses the first commit instead.
+    if members:
+        raise Refused(
+            f"group {group_id!r} has {members} members that consume and commit: give the pipeline a group of its own"
+        )

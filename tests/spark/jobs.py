@@ -1,0 +1,75 @@
+"""Pipelines as tests run them: all that is there, then stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.spark import pipeline
+from semel.spark.sink import Reached
+from semel.testing import Broker
+
+
+def source(spark: SparkSession, broker: Broker, topic: str = "in", **options: Any) -> DataFrame:
+    reader = (
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("kafka.group.id", "jobs")
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+    )
+    for name, value in options.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return reader.load()
+
+
+def copied(df: DataFrame) -> DataFrame:
+    return df.select("key", "value")
+
+
+def run(df: DataFrame, broker: Broker, checkpoint: Path, **changes: Any) -> list[dict[str, Any]]:
+    """What the query reports of its batches. Raises what it ended with."""
+    chosen = {
+        "topic": "out",
+        "transactional_id": "jobs",
+        "servers": broker.bootstrap_servers,
+        "checkpoint": str(checkpoint),
+        "trigger": {"availableNow": True},
+        **changes,
+    }
+    query = pipeline(df, **chosen).start()
+    query.awaitTermination()
+    return [dict(progress) for progress in query.recentProgress]
+
+
+def fails_at(point: str, batch_id: int) -> Reached:
+    """The driver gives up there, as with any error of its own."""
+
+    def reached(name: str, number: int) -> None:
+        if (name, number) == (point, batch_id):
+            raise RuntimeError(f"failed at {point!r} of batch {batch_id}")
+
+    return reached
+
+
+def once(marker: Path, point: str, act: Callable[[], None]) -> Reached:
+    """In a task: the first one that gets there. ``marker`` remembers that one did, whichever process it was."""
+
+    def reached(name: str, number: int) -> None:
+        if name == point:
+            try:
+                marker.touch(exist_ok=False)
+            except FileExistsError:
+                return
+            act()
+
+    return reached
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,184 @@
+"""The pipeline on a real broker and a real Spark: whatever fails, the output is the function of the input."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from semel.blocking import Producer
+from semel.spark import Refused, pipeline
+from semel.testing import Broker
+from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source
+from tests.spark.topics import committed, create, fill, group_offsets, values
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture(autouse=True)
+def topics(broker: Broker) -> None:
+    create(broker, "in", "out")
+
+
+def test_every_record_is_copied_once_across_batches_and_restarts(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    fill(broker, "in", range(60))
+    batches = run(copied(source(spark, broker, maxOffsetsPerTrigger=25)), broker, checkpoint)
+    assert [batch["numInputRows"] for batch in batches] == [25, 25, 10]
+    fill(broker, "in", range(60, 100))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    assert values(broker, "out") == list(range(100))
+    assert sum(group_offsets(broker, "jobs", "in").values()) == 100
+    # Order within a key, and so within a source partition, is kept.
+    for key in range(7):
+        written = [int(record.value or b"") for record in committed(broker, "out") if record.key == b"key-%d" % key]
+        assert written == list(range(key, 100, 7))
+
+
+def test_a_driver_that_fails_at_any_step_goes_on_where_the_transaction_left_it(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    """Scenarios 69 and 70: before EndTxn the batch is run again, after it it is recognised."""
+    fill(broker, "in", range(40))
+    for point in ("planned", "begun", "written", "offsets sent", "committed"):
+        with pytest.raises(StreamingQueryException, match=f"failed at '{point}' of batch 0"):
+            run(copied(source(spark, broker)), broker, checkpoint, reached=fails_at(point, 0))
+        assert values(broker, "out") == (list(range(40)) if point == "committed" else [])
+    fill(broker, "in", range(40, 50))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    assert values(broker, "out") == list(range(50))
+
+
+def test_a_task_that_is_killed_while_it_writes_is_replaced_by_a_new_attempt_under_a_new_epoch(
+    spark: SparkSession, broker: Broker, checkpoint: Path, tmp_path: Path
+) -> None:
+    """Scenario 71: task retry, and what the first attempt wrote is aborted."""
+    fill(broker, "in", range(30))
+    reached = once(tmp_path / "killed", "produced", kill_this_process)
+    run(copied(source(spark, broker)), broker, checkpoint, reached=reached)
+    assert (tmp_path / "killed").exists()
+    assert values(broker, "out") == list(range(30))
+
+
+def test_a_deleted_checkpoint_costs_a_stateless_query_nothing(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    fill(broker, "in", range(20))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    shutil.rmtree(checkpoint)
+    fill(broker, "in", range(20, 30))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    assert values(broker, "out") == list(range(30))
+
+
+def test_a_count_is_right_after_a_driver_failed_behind_the_commit_and_refuses_to_begin_without_its_state(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    """A batch that has happened runs into nothing, so that the state moves on and the output does not."""
+    fill(broker, "in", range(40))
+    counts = (
+        source(spark, broker, maxOffsetsPerTrigger=20)
+        .groupBy("key")
+        .count()
+        .select("key", sf.col("count").cast("string").alias("value"))
+    )
+    with pytest.raises(StreamingQueryException, match="failed at 'committed' of batch 0"):
+        run(counts, broker, checkpoint, output_mode="update", reached=fails_at("committed", 0))
+    run(counts, broker, checkpoint, output_mode="update")
+    written = [(record.key, int(record.value or b"")) for record in committed(broker, "out")]
+    assert max(Counter(written).values()) == 1
+    assert dict(sorted(written)) == Counter(b"key-%d" % (number % 7) for number in range(40))
+    shutil.rmtree(checkpoint)
+    with pytest.raises(Refused, match="has no state"):
+        run(counts, broker, checkpoint, output_mode="update")
+
+
+def test_a_window_that_closes_without_new_data_is_written_once(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    """Batches whose start is their end, and which emit rows all the same: the note decides whether they happened."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for second in (1, 2, 3, 300):
+            producer.send("in", b"v", b"k", timestamp=1_700_000_000_000 + second * 1000).result()
+    windows = (
+        source(spark, broker)
+        .withWatermark("timestamp", "1 minute")
+        .groupBy(sf.window("timestamp", "1 minute"), "key")
+        .count()
+        .select("key", sf.col("count").cast("string").alias("value"))
+    )
+    with pytest.raises(StreamingQueryException, match="failed at 'committed' of batch 1"):
+        run(windows, broker, checkpoint, reached=fails_at("committed", 1))
+    run(windows, broker, checkpoint)
+    assert values(broker, "out") == [3]
+
+
+def test_of_two_drivers_the_newer_one_goes_on_and_the_other_says_so(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    fill(broker, "in", range(10))
+    older = pipeline(
+        copied(source(spark, broker)),
+        topic="out",
+        transactional_id="jobs",
+        servers=broker.bootstrap_servers,
+        checkpoint=str(tmp_path / "older"),
+    ).start()
+    older.processAllAvailable()
+    run(copied(source(spark, broker)), broker, tmp_path / "newer")
+    fill(broker, "in", range(10, 20))
+    with pytest.raises(StreamingQueryException, match=r"another driver has taken over the transactional id 'jobs'"):
+        older.awaitTermination(60)
+    run(copied(source(spark, broker)), broker, tmp_path / "newer")
+    assert values(broker, "out") == list(range(20))
+
+
+def test_somebody_else_who_commits_to_the_group_stops_the_pipeline(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    fill(broker, "in", range(10))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="stranger") as producer,
+        producer.transaction(),
+    ):
+        producer.send_offsets({("in", 0): 1, ("in", 1): 1}, "jobs")
+    fill(broker, "in", range(10, 20))
+    with pytest.raises(StreamingQueryException, match="committed by something that is no pipeline"):
+        run(copied(source(spark, broker)), broker, checkpoint)
+    assert values(broker, "out") == list(range(10))
+
+
+def test_rows_choose_their_topic_and_bad_ones_go_to_the_dead_letter_topic_in_the_same_transaction(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    create(broker, "even", "odd", "dead")
+    fill(broker, "in", range(20))
+    number = sf.col("value").cast("string").cast("int")
+    routed = source(spark, broker).select(
+        "key",
+        "value",
+        "offset",
+        sf.when(number == 13, sf.lit("nowhere"))
+        .when(number % 2 == 0, sf.lit("even"))
+        .otherwise(sf.lit("odd"))
+        .alias("topic"),
+    )
+    with pytest.raises(StreamingQueryException, match=r"from source offset \d+ .*there is no topic 'nowhere'"):
+        run(routed, broker, checkpoint, topic=None)
+    assert values(broker, "even") == []
+    run(routed, broker, checkpoint, topic=None, dead_letter_topic="dead")
+    assert values(broker, "even") == list(range(0, 20, 2))
+    assert values(broker, "odd") == [number for number in range(1, 20, 2) if number != 13]
+    assert values(broker, "dead") == [13]

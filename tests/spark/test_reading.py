@@ -1,0 +1,112 @@
+"""Splits read from a real broker, without Spark around them (scenario 72)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from semel.blocking import Producer
+from semel.spark.cluster import Cluster
+from semel.spark.reading import DataLost, read_split
+from semel.spark.splits import Split
+from semel.testing import Broker
+from semel.types import TopicPartition
+from tests.spark.topics import create, fill
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    with Cluster(bootstrap_servers=broker.bootstrap_servers) as running:
+        yield running
+
+
+def read(cluster: Cluster, start: int, end: int, **changes: bool) -> list[dict[str, object]]:
+    chosen = {"include_headers": False, "fail_on_data_loss": True, **changes}
+    return [row for rows in read_split(Split(ORDERS, start, end), cluster, **chosen) for row in rows.to_pylist()]
+
+
+def offsets(rows: list[dict[str, object]]) -> list[object]:
+    return [row["offset"] for row in rows]
+
+
+def test_rows_have_the_columns_of_sparks_own_source(broker: Broker, cluster: Cluster) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        sent = producer.send(
+            "orders", b"v", None, partition=0, headers=[("trace", b"7"), ("empty", None)], timestamp=1500
+        )
+        sent.result()
+    assert read(cluster, 0, 1, include_headers=True) == [
+        {
+            "key": None,
+            "value": b"v",
+            "topic": "orders",
+            "partition": 0,
+            "offset": 0,
+            "timestamp": datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
+            "timestampType": 0,
+            "headers": [{"key": "trace", "value": b"7"}, {"key": "empty", "value": None}],
+        }
+    ]
+
+
+def test_aborted_records_and_markers_are_passed_over_also_at_the_end_of_a_split(
+    broker: Broker, cluster: Cluster
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer:
+        for outcome in ("commit", "abort", "commit", "abort"):
+            producer.begin()
+            for _ in range(3):
+                producer.send("orders", outcome.encode(), partition=0)
+            producer.flush()
+            getattr(producer, outcome)()
+    end = cluster.end_offsets([ORDERS])[ORDERS]
+    assert end == 16
+    assert offsets(read(cluster, 0, end)) == [0, 1, 2, 8, 9, 10]
+    assert {row["value"] for row in read(cluster, 0, end)} == {b"commit"}
+    # A split that holds nothing but what nobody may see ends, too.
+    assert read(cluster, 11, end) == []
+    assert read(cluster, 3, 4) == []
+
+
+def test_an_open_transaction_is_not_read(broker: Broker, cluster: Cluster) -> None:
+    fill(broker, "orders", [0])
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer:
+        producer.begin()
+        producer.send("orders", b"undecided", partition=0).result()
+        assert cluster.end_offsets([ORDERS, TopicPartition("orders", 1)])[ORDERS] in (0, 1)
+        producer.abort()
+
+
+def test_a_split_begins_and_ends_in_the_middle_of_batches(broker: Broker, cluster: Cluster) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=50) as producer:
+        for future in [producer.send("orders", b"%d" % number, partition=0) for number in range(50)]:
+            future.result()
+    rows = read(cluster, 7, 31)
+    assert [row["value"] for row in rows] == [b"%d" % number for number in range(7, 31)]
+
+
+def test_data_that_is_gone_is_an_error_unless_it_may_be(broker: Broker, cluster: Cluster) -> None:
+    create(broker, "orders")
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for future in [producer.send("orders", b"v", partition=0) for _ in range(3)]:
+            future.result()
+    with pytest.raises(DataLost, match=r"offsets 9 to 12 of orders-0 are not all there: the log begins at 0"):
+        read(cluster, 9, 12)
+    assert read(cluster, 9, 12, fail_on_data_loss=False) == []
+
+
+def test_reading_goes_on_when_the_broker_was_killed_in_between(broker: Broker, cluster: Cluster) -> None:
+    fill(broker, "orders", range(20), key_count=1)
+    ends = cluster.end_offsets([ORDERS, TopicPartition("orders", 1)])
+    place = next(place for place, end in ends.items() if end)
+    broker.restart(kill=True)
+    rows = [
+        row
+        for rows in read_split(Split(place, 0, 20), cluster, include_headers=False, fail_on_data_loss=True)
+        for row in rows.to_pylist()
+    ]
+    assert [row["value"] for row in rows] == [b"%d" % number for number in range(20)]

@@ -1,0 +1,148 @@
+"""The data source in Spark: batch reading, options, refusals of the pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from semel.blocking import Producer
+from semel.spark import Refused, pipeline
+from semel.spark.refusals import check_version
+from semel.testing import Broker
+from tests.spark.jobs import copied, run, source
+from tests.spark.topics import create, fill, values
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_batch_read_has_sparks_columns_and_obeys_offsets_and_headers(spark: SparkSession, broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(10):
+            sent = producer.send(
+                "in", b"%d" % number, partition=0, headers=[("n", b"%d" % number)], timestamp=1000 * number
+            )
+            sent.result()
+    reader = (
+        spark.read.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("includeHeaders", "true")
+        .option("assign", json.dumps({"in": [0]}))
+        .option("minPartitions", "3")
+    )
+    frame = reader.option("startingTimestamp", "2000").option("endingOffsets", json.dumps({"in": {"0": 9}})).load()
+    assert frame.columns == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
+    rows = sorted(frame.collect(), key=lambda row: int(row.offset))
+    assert [bytes(row.value) for row in rows] == [b"%d" % number for number in range(2, 9)]
+    assert rows[0].headers[0].asDict() == {"key": "n", "value": bytearray(b"2")}
+    assert frame.rdd.getNumPartitions() >= 3
+
+
+def test_a_partition_that_appears_while_the_query_runs_is_read_from_its_beginning(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    create(broker, "out", "in-1")
+    fill(broker, "in-1", range(10))
+    frame = copied(
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("kafka.group.id", "jobs")
+        .option("subscribePattern", "in-.*")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    run(frame, broker, tmp_path / "checkpoint")
+    fill(broker, "in-2", range(10, 20))
+    run(frame, broker, tmp_path / "checkpoint")
+    assert values(broker, "out") == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "message"),
+    [
+        ({"kafka__isolation__level": "read_uncommitted"}, {}, "what it reads may be aborted later"),
+        ({}, {"writers": 99}, "writers=99, and there are 2 task slots"),
+        ({}, {"topic": "nowhere"}, "there is no topic 'nowhere' to write to"),
+        ({}, {"transaction_timeout_ms": 10**9}, "more than the broker's transaction.max.timeout.ms"),
+    ],
+)
+def test_a_pipeline_is_refused_at_the_start_with_what_to_set(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    options: dict[str, str],
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    create(broker, "in", "out")
+    with pytest.raises(Refused, match=message):
+        run(copied(source(spark, broker, **options)), broker, tmp_path / "checkpoint", **changes)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_sources_that_are_not_in_the_transaction_are_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    create(broker, "in", "out")
+    rate = (
+        spark.readStream.format("rate")
+        .load()
+        .selectExpr("cast(null as binary) as key", "cast(string(value) as binary) as value")
+    )
+    with pytest.raises(Refused, match="whose offsets are not in the transaction"):
+        run(copied(source(spark, broker)).union(rate), broker, tmp_path / "checkpoint")
+    groupless = (
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", "in")
+        .load()
+    )
+    with pytest.raises(Refused, match=r"a source has no kafka\.group\.id"):
+        run(copied(groupless), broker, tmp_path / "checkpoint")
+    twice = copied(source(spark, broker)).union(copied(source(spark, broker)))
+    with pytest.raises(Refused, match="two sources read 'in' under group 'jobs'"):
+        run(twice, broker, tmp_path / "checkpoint")
+    with Broker() as elsewhere:
+        create(elsewhere, "out")
+        with pytest.raises(Refused, match="a transaction cannot span two clusters"):
+            run(copied(source(spark, broker)), elsewhere, tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_whose_group_has_no_offsets_is_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(5))
+    run(copied(source(spark, broker)), broker, tmp_path / "checkpoint")
+    other = copied(source(spark, broker, kafka__group__id="other"))
+    with pytest.raises(Refused, match="group 'other' has no offsets"):
+        run(other, broker, tmp_path / "checkpoint")
+
+
+def test_older_versions_of_spark_are_refused_by_name() -> None:
+    with pytest.raises(Refused, match=r"PySpark 4\.1\.1 has no"):
+        check_version("4.1.1")
+    check_version("4.2.0")
+
+
+def test_a_frame_that_names_no_topic_and_one_without_values_are_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    frame = source(spark, broker).select("key")
+    with pytest.raises(ValueError, match="no column value"):
+        pipeline(frame, transactional_id="t", servers=broker.bootstrap_servers, checkpoint=str(tmp_path)).start()
+    frame = source(spark, broker).select("value")
+    with pytest.raises(ValueError, match="which topic to write to"):
+        pipeline(frame, transactional_id="t", servers=broker.bootstrap_servers, checkpoint=str(tmp_path)).start()

@@ -1,0 +1,176 @@
+"""What tasks do, without Spark around them: placing rows, and writing them under somebody else's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semel.blocking import Producer
+from semel.client.arrow.decoding import HEADERS_TYPE
+from semel.client.machine.murmur2 import positive_murmur2
+from semel.client.values import ProducerIdentity
+from semel.errors import KafkaError
+from semel.spark.placing import BadRow, Placing
+from semel.spark.sink import Sink, WriteJob, nothing_reached
+from semel.spark.writing import write
+from semel.testing import Broker
+from tests.spark.topics import committed, create
+
+
+def job(broker: Broker, identity: ProducerIdentity, *, writers: int = 2, **changes: Any) -> WriteJob:
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "jobs"}
+    chosen = {"topic": None, "dead_letter_topic": None, "partitioner": None, "reached": nothing_reached, **changes}
+    return WriteJob(Sink(settings, **chosen), identity, 0, 1_000, writers, {})
+
+
+def rows(*values: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
+    schema = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), **types}
+    return pa.RecordBatch.from_pylist(list(values), schema=pa.schema(schema))
+
+
+@pytest.fixture
+def owner(broker: Broker) -> Iterator[Producer]:
+    create(broker, "out", "other", "dead")
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="jobs") as producer:
+        yield producer
+
+
+def placed(broker: Broker, owner: Producer, batch: pa.RecordBatch, **changes: Any) -> pa.RecordBatch:
+    identity = owner.identity
+    (result,) = Placing(job(broker, identity, **changes), keyless=1).placed(iter([batch]))
+    return result
+
+
+def test_rows_go_where_kafkas_own_client_would_send_them(broker: Broker, owner: Producer) -> None:
+    keys = [b"key-%d" % number for number in range(40)]
+    result = placed(broker, owner, rows(*({"topic": "out", "key": key, "value": b"v"} for key in keys)))
+    assert result.column("partition").to_pylist() == [positive_murmur2(key) % 2 for key in keys]
+
+
+def test_a_partition_has_one_writer_whatever_the_topic(broker: Broker, owner: Producer) -> None:
+    topics = [topic for topic in ("out", "other") for _ in range(30)]
+    batch = rows(*({"topic": topic, "key": b"%d" % number, "value": b"v"} for number, topic in enumerate(topics)))
+    result = placed(broker, owner, batch, writers=3)
+    places = set(zip(*(result.column(name).to_pylist() for name in ("topic", "partition", "writer")), strict=True))
+    assert len(places) == 4
+
+
+def test_rows_without_a_key_stay_together_and_a_said_partition_is_obeyed(broker: Broker, owner: Producer) -> None:
+    batch = rows(
+        {"topic": "out", "value": b"1"},
+        {"topic": "out", "value": b"2"},
+        {"topic": "out", "key": b"k", "value": b"3", "partition": 0},
+        partition=pa.int32(),
+    )
+    assert placed(broker, owner, batch).column("partition").to_pylist() == [1, 1, 0]
+
+
+def test_a_partitioner_chooses(broker: Broker, owner: Producer) -> None:
+    batch = rows(*({"topic": "out", "key": b"k", "value": b"%d" % number} for number in range(4)))
+    result = placed(broker, owner, batch, partitioner=lambda topic, key, value, count: int(value or b"") % count)
+    assert result.column("partition").to_pylist() == [0, 1, 0, 1]
+
+
+BAD = rows(
+    {"topic": "out", "key": b"good", "value": b"v", "offset": 1},
+    {"topic": None, "key": b"nowhere", "value": b"v", "offset": 2},
+    {"topic": "nope", "key": b"unknown", "value": b"v", "offset": 3},
+    {"topic": "out", "key": b"large", "value": b"v" * 2_000_000, "offset": 4},
+    headers=HEADERS_TYPE,
+    offset=pa.int64(),
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (1, r"a row from source offset 2 with key b'nowhere' cannot be written: its topic is null"),
+        (2, r"a row from source offset 3 with key b'unknown' cannot be written: there is no topic 'nope'"),
+        (3, r"a row from source offset 4 with key b'large' cannot be written: it takes 2000005 bytes"),
+    ],
+)
+def test_a_bad_row_stops_the_batch_and_is_named(broker: Broker, owner: Producer, row: int, reason: str) -> None:
+    with pytest.raises(BadRow, match=reason):
+        placed(broker, owner, BAD.slice(row, 1))
+
+
+def test_bad_rows_go_to_the_dead_letter_topic_with_the_reason(broker: Broker, owner: Producer) -> None:
+    result = placed(broker, owner, BAD, dead_letter_topic="dead").to_pylist()
+    assert [row["topic"] for row in result] == ["out", "dead", "dead", "dead"]
+    assert [row["value"] for row in result] == [b"v", b"v", b"v", None]
+    assert result[0]["headers"] is None
+    assert result[2]["headers"] == [
+        {"key": "semel-error", "value": b"there is no topic 'nope'"},
+        {"key": "semel-offset", "value": b"3"},
+    ]
+
+
+def written(broker: Broker, identity: ProducerIdentity, *values: bytes) -> None:
+    batch = rows(*({"topic": "out", "value": value, "partition": 0} for value in values), partition=pa.int32())
+    (counts,) = write(iter([batch]), job(broker, identity))
+    assert counts.to_pylist() == [{"topic": "out", "partition": 0, "records": len(values)}]
+
+
+def outputs(broker: Broker) -> list[bytes | None]:
+    return [record.value for record in committed(broker, "out")]
+
+
+def test_tasks_write_within_the_owners_transaction(broker: Broker, owner: Producer) -> None:
+    owner.begin()
+    written(broker, owner.identity, b"a", b"b")
+    owner.commit()
+    owner.begin()
+    written(broker, owner.identity, b"c")
+    owner.commit()
+    assert outputs(broker) == [b"a", b"b", b"c"]
+
+
+def test_no_rows_write_nothing_and_send_nothing(broker: Broker, owner: Producer) -> None:
+    owner.begin()
+    assert list(write(iter([rows(partition=pa.int32())]), job(broker, owner.identity))) == []
+    owner.abort()
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_a_zombie_that_was_given_its_identity_before_the_end_is_refused_after_it(
+    broker: Broker, owner: Producer, outcome: str
+) -> None:
+    """Scenario 71: a task of an old attempt writes on, after the driver has ended its transaction."""
+    owner.begin()
+    identity = owner.identity
+    written(broker, identity, b"in time")
+    getattr(owner, outcome)()
+    with pytest.raises(KafkaError):
+        written(broker, identity, b"too late")
+    owner.begin()
+    written(broker, owner.identity, b"next")
+    owner.commit()
+    assert outputs(broker) == ([b"in time", b"next"] if outcome == "commit" else [b"next"])
+
+
+def test_a_zombie_of_an_older_driver_is_refused(broker: Broker, owner: Producer) -> None:
+    owner.begin()
+    identity = owner.identity
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="jobs") as newer:
+        with pytest.raises(KafkaError):
+            written(broker, identity, b"zombie")
+        newer.begin()
+        written(broker, newer.identity, b"new driver")
+        newer.commit()
+    assert outputs(broker) == [b"new driver"]
+
+
+def test_two_attempts_under_one_epoch_lose_rows_which_is_why_there_are_none(broker: Broker, owner: Producer) -> None:
+    """What the barrier stage is for. If this ever fails, the broker compares contents, and the rule could go."""
+    owner.begin()
+    identity = owner.identity
+    written(broker, identity, b"first attempt")
+    from semel.spark import writing
+
+    writing._producers.clear()  # As in another process.
+    written(broker, identity, b"second attempt")
+    owner.commit()
+    assert outputs(broker) == [b"first attempt"]

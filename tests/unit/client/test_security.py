@@ -1,0 +1,151 @@
+"""Who the client is and whom it trusts: settings, mechanisms, and what becomes of a refusal."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from semel import blocking
+from semel.client.machine.authentication import Authentication
+from semel.client.producer_config import ProducerConfig
+from semel.client.security.config import SecurityConfig, SecurityProtocol
+from semel.client.security.sasl import OAuthBearer, Plain, SaslError, Scram, mechanism_for
+from semel.client.security.scram import ScramExchange
+from semel.client.security.tls import tls_context
+from semel.errors import AuthorizationFailed, ErrorCode
+from semel.settings import SettingError
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from semel.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al\\"ice" password=secret;'
+
+
+def _load(**settings: object) -> SecurityConfig:
+    return ProducerConfig.load({"bootstrap_servers": "localhost:9092", **settings}).client.security
+
+
+def test_nothing_is_secured_unless_asked_for() -> None:
+    security = _load()
+    assert security.security_protocol is SecurityProtocol.PLAINTEXT
+    assert not security.security_protocol.uses_tls
+
+
+def test_user_and_password_come_from_either_of_the_two_names() -> None:
+    both = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    assert _load(**both, sasl_jaas_config=JAAS).credentials() == ('al"ice', "secret")
+    assert _load(**both, sasl_username="bob", sasl_password="hunter2").credentials() == ("bob", "hunter2")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "needs sasl.mechanism"),
+        ({"sasl_mechanism": "PLAIN"}, "contradicts security.protocol=PLAINTEXT"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u"}, "needs sasl.password"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "one of PLAIN"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauthbearer_token_provider"),
+        ({"security_protocol": "TLS"}, "PLAINTEXT, SSL"),
+        ({"ssl_truststore_type": "JKS"}, "PEM"),
+    ],
+)
+def test_contradictions_are_refused_and_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        _load(**settings)
+
+
+def test_a_file_that_is_not_there_is_named_with_its_setting() -> None:
+    with pytest.raises(SettingError, match=r"ssl.truststore.location=/nowhere.pem cannot be used"):
+        tls_context(_load(security_protocol="SSL", ssl_truststore_location="/nowhere.pem"))
+
+
+def test_half_of_a_key_pair_is_refused() -> None:
+    with pytest.raises(SettingError, match="belong together"):
+        tls_context(_load(security_protocol="SSL", ssl_keystore_key="-----BEGIN"))
+
+
+def test_a_password_is_never_shown() -> None:
+    security = _load(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="u", sasl_password="hunter2"
+    )
+    assert "hunter2" not in repr(security)
+    with pytest.raises(SettingError) as raised:
+        _load(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_password="hunter2")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_plain_and_oauthbearer_say_what_their_standards_say() -> None:
+    assert Plain("user", "pencil").first() == b"\0user\0pencil"
+    bearer = OAuthBearer("token")
+    assert bearer.first() == b"n,,\x01auth=Bearer token\x01\x01"
+    assert bearer.answer(b"") is None
+    assert bearer.answer(b'{"status":"invalid_token"}') == b"\x01"
+
+
+def test_scram_agrees_with_the_example_of_rfc_7677() -> None:
+    exchange = ScramExchange("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    assert exchange.client_first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    server_first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    final = exchange.client_final(server_first)
+    assert final.endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    exchange.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    ("challenge", "message"),
+    [
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce"),
+        (b"r=mine,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce"),
+        (b"r=mine-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1", "iterations"),
+        (b"r=mine-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=99999999", "iterations"),
+        (b"r=mine-more,s=&&&,i=4096", "base64"),
+    ],
+)
+def test_a_challenge_that_breaks_the_protocol_ends_the_exchange(challenge: bytes, message: str) -> None:
+    with pytest.raises(SaslError, match=message):
+        Scram("SCRAM-SHA-256", "user", "pencil", "mine").answer(challenge)
+
+
+def test_a_broker_that_cannot_prove_itself_is_not_believed() -> None:
+    scram = Scram("SCRAM-SHA-512", "user", "pencil", "mine")
+    scram.answer(b"r=mine-more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    with pytest.raises(SaslError, match="could not prove"):
+        scram.answer(b"v=AAAA")
+
+
+def test_each_connection_has_a_nonce_of_its_own() -> None:
+    security = _load(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_username="u", sasl_password="p"
+    )
+    random = Random(1)
+    assert mechanism_for(security, random).first() != mechanism_for(security, random).first()
+
+
+def test_authentication_goes_from_handshake_to_exchange_to_done() -> None:
+    authentication = Authentication(Plain("user", "pencil"))
+    assert authentication.first() == SaslHandshakeRequest("PLAIN")
+    step = authentication.answered(SaslHandshakeResponse(0, ["PLAIN"]))
+    assert step == SaslAuthenticateRequest(b"\0user\0pencil")
+    assert authentication.answered(SaslAuthenticateResponse(0, None, b"", 60_000)) is None
+    assert authentication.session_lifetime_ms == 60_000
+
+
+def test_a_mechanism_that_the_broker_does_not_know_is_named_with_those_it_knows() -> None:
+    authentication = Authentication(Plain("user", "pencil"))
+    with pytest.raises(AuthorizationFailed, match=r"knows no PLAIN; it knows SCRAM-SHA-256") as raised:
+        authentication.answered(SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["SCRAM-SHA-256"]))
+    assert raised.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+def test_a_wrong_password_is_a_fatal_error_with_the_brokers_words() -> None:
+    authentication = Authentication(Plain("user", "wrong"))
+    authentication.answered(SaslHandshakeResponse(0, ["PLAIN"]))
+    with pytest.raises(AuthorizationFailed, match="Invalid username"):
+        authentication.answered(
+            SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Invalid username or password", b"")
+        )
+
+
+def test_a_client_that_is_to_authenticate_says_so_when_it_is_made() -> None:
+    with pytest.raises(SettingError, match=r"needs sasl\.mechanism"):
+        blocking.Producer(bootstrap_servers="localhost:9092", security_protocol="SASL_SSL")

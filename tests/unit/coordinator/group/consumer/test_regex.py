@@ -1,0 +1,92 @@
+"""Subscriptions by regular expression (version 1 of ConsumerGroupHeartbeat)."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.coordinator.group.consumer.records import ResolvedRegex
+from semel.errors import ErrorCode
+from tests.unit.coordinator.group.consumer.simulated import GROUP, WALL_MS, Coordinator, Member, Topics, settle
+
+
+def with_regex(coordinator: Coordinator, member_id: str, regex: str, *topics: str) -> Member:
+    return Member(coordinator, member_id, topics=topics, regex=regex)
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator(Topics(orders=2, orders_eu=2, payments=2, __consumer_offsets=2))
+
+
+def test_it_means_every_topic_whose_whole_name_matches(coordinator: Coordinator) -> None:
+    member = with_regex(coordinator, "member", "orders|pay")
+    settle(member)
+
+    assert member.owned == coordinator.topics.partitions("orders")
+
+
+def test_it_means_no_internal_topic(coordinator: Coordinator) -> None:
+    member = with_regex(coordinator, "member", ".*")
+    settle(member)
+
+    assert member.owned == coordinator.topics.partitions("orders", "orders_eu", "payments")
+
+
+def test_names_and_a_regular_expression_add_up(coordinator: Coordinator) -> None:
+    member = with_regex(coordinator, "member", "orders.*", "payments")
+    settle(member)
+
+    assert member.owned == coordinator.topics.partitions("orders", "orders_eu", "payments")
+
+
+def test_what_it_means_is_recorded(coordinator: Coordinator) -> None:
+    settle(with_regex(coordinator, "member", "orders.*"))
+
+    resolved = ResolvedRegex(GROUP, "orders.*", ("orders", "orders_eu"), coordinator.topics.version, WALL_MS)
+    assert coordinator.group.regexes == {"orders.*": resolved}
+
+
+def test_it_is_resolved_again_when_topics_come_and_go(coordinator: Coordinator) -> None:
+    member = with_regex(coordinator, "member", "orders.*")
+    settle(member)
+    epoch = coordinator.group.epoch
+
+    coordinator.topics.create("orders_us", 2)
+    coordinator.topics.delete("orders")
+    settle(member)
+
+    assert member.owned == coordinator.topics.partitions("orders_eu", "orders_us")
+    assert coordinator.group.epoch == epoch + 1
+
+
+def test_one_that_cannot_be_understood_is_refused(coordinator: Coordinator) -> None:
+    assert with_regex(coordinator, "member", "orders(").beat().error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert coordinator.log == []
+
+
+def test_an_empty_one_takes_it_back(coordinator: Coordinator) -> None:
+    member = with_regex(coordinator, "member", "orders.*", "payments")
+    settle(member)
+
+    member.beat(topic_regex="")
+    settle(member)
+
+    assert member.owned == coordinator.topics.partitions("payments")
+    assert coordinator.group.regexes == {}
+
+
+def test_it_is_forgotten_with_the_last_member_that_uses_it(coordinator: Coordinator) -> None:
+    first, second = with_regex(coordinator, "first", "orders.*"), with_regex(coordinator, "second", "orders.*")
+    settle(first, second)
+
+    first.leave()
+    assert set(coordinator.group.regexes) == {"orders.*"}
+    second.leave()
+    assert coordinator.group.regexes == {}
+
+
+def test_the_offsets_of_its_topics_are_those_of_subscribed_topics(coordinator: Coordinator) -> None:
+    settle(with_regex(coordinator, "member", "orders.*"))
+
+    assert coordinator.group.is_subscribed("orders_eu")
+    assert not coordinator.group.is_subscribed("payments")

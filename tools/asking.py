@@ -1,0 +1,46 @@
+"""Questions to a broker in its own words, one connection each, so that it may die between two of them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+from semel.wire.apis import APIS, ApiKey
+from semel.wire.codec import decode
+from semel.wire.framing import decode_response_header, encode_request
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tools.frames import receive_frame
+
+
+def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = 5.0) -> Any:
+    """The answer to one request. Raises OSError when the broker is not there, or not in time."""
+    host, _, port = bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+        connection.sendall(encode_request(1, APIS[key], version, message, client_id="semel-tools"))
+        frame = receive_frame(connection)
+    _, position = decode_response_header(frame, APIS[key], version)
+    return decode(APIS[key].response_class, frame, version, position)
+
+
+def committed_offsets(
+    bootstrap_servers: str, group: str, topic: str, partitions: int, *, timeout_s: float = 60.0
+) -> list[int]:
+    """How far a group has read each partition, once no transaction is about to change it; 0 where it has not begun."""
+    request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, list(range(partitions)))], require_stable=True)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            # Whoever asks for the coordinator first has its topic made.
+            ask(bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0))
+            answer = ask(bootstrap_servers, ApiKey.OFFSET_FETCH, 7, request)
+            found = answer.topics[0].partitions if answer.error_code == 0 else ()
+            if found and all(partition.error_code == 0 for partition in found):
+                offsets = {partition.partition_index: partition.committed_offset for partition in found}
+                return [max(0, offsets[partition]) for partition in range(partitions)]
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the offsets of group {group} were not to be had within {timeout_s:.0f} s")
+        time.sleep(0.1)

@@ -1,0 +1,202 @@
+"""Kill a broker with SIGKILL while a topic is copied in transactions, again and again, and judge the copy.
+
+A kill falls after so many further records, a little later than that, and sometimes a second time while the broker is
+still recovering. Each partition of the copy must then be, to a read_committed reader, the same list of records as its
+source: nothing lost, nothing twice, nothing out of order, nothing that was aborted. No transaction may have been seen
+older than its timeout and the time in which the broker sweeps; and, since a broker that is away ends nothing, the
+longest time for which it was.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tools.copier_process import OWN, Copier, CopierProcess
+from tools.copiers.task import Task
+from tools.frames import now_ms
+from tools.load import create_topic
+from tools.server import Server
+from tools.transaction_ages import TransactionAges, undecided_ages_ms
+
+PARTITIONS: Final = 4
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+SWEEP_MS_MAX: Final = 15_000
+_PROGRESS_S_MAX: Final = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    client: str
+    seed: int
+    records: int
+    kills: int
+    gave_up: int
+    hung: int
+    longest_outage_ms: int
+    oldest_transaction_ms: int
+    seconds: float
+    anomalies: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.anomalies
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "anomalies": list(self.anomalies[:20]), "passed": self.passed}
+
+
+def copy_under_kills(
+    server: Server, copier: Copier, folder: Path, *, seed: int, records: int, kills: int, hang_s_max: float = 45.0
+) -> CopyRun:
+    """The verdict on one copy by one client while the server, which runs, is killed. It runs again afterwards."""
+    started = time.monotonic()
+    chosen = random.Random(seed)
+    source, target = "source", f"copy-by-{copier.name}"
+    for topic in (source, target):
+        create_topic(server.bootstrap_servers, topic, partitions=PARTITIONS)
+    values = fill(server.bootstrap_servers, source, records)
+    ends = tuple(map(len, values))
+    task = Task(server.bootstrap_servers, source, target, f"by-{copier.name}", "copiers", TRANSACTION_TIMEOUT_MS, ends)
+    output = folder / f"{copier.name}.txt"
+    process = CopierProcess(copier, task, output, hang_s_max=hang_s_max)
+    killed = longest_outage_ms = 0
+    try:
+        with TransactionAges(server.bootstrap_servers) as ages:
+            for number in range(kills):
+                # Spread over the first nine tenths: each of them meets a copier at work.
+                goal = int(records * 0.9 * (number + chosen.random()) / kills)
+                _wait_until_copied(process, goal)
+                time.sleep(chosen.uniform(0.0, 0.02))
+                killed += not process.is_done
+                killed_ms = now_ms()
+                server.kill()
+                if chosen.random() < 0.25:
+                    server.launch_process()
+                    time.sleep(chosen.uniform(0.0, 0.3))
+                    server.kill()
+                server.start()
+                longest_outage_ms = max(longest_outage_ms, now_ms() - killed_ms)
+            _wait_until_copied(process, records)
+        anomalies = [*_still_open(server), *_too_old(ages, longest_outage_ms)]
+    finally:
+        process.end()
+    copied = read_committed(server.bootstrap_servers, target)
+    for partition, (expected, found) in enumerate(zip(values, copied, strict=True)):
+        anomalies += [f"partition {partition}: {difference}" for difference in differences(expected, found)]
+    if killed < kills:
+        anomalies.append(f"only {killed} of {kills} kills met a copier at work")
+    if copier.name == OWN and process.gave_up + process.hung:
+        anomalies.append(f"our own client had to be started again: {process.printed()}")
+    return CopyRun(
+        client=copier.name,
+        seed=seed,
+        records=records,
+        kills=killed,
+        gave_up=process.gave_up,
+        hung=process.hung,
+        longest_outage_ms=longest_outage_ms,
+        oldest_transaction_ms=ages.oldest_ms,
+        seconds=round(time.monotonic() - started, 1),
+        anomalies=tuple(anomalies),
+    )
+
+
+def differences(expected: list[bytes], found: list[bytes]) -> list[str]:
+    """Every way in which a partition's copy is not its source; all values of the source are different."""
+    if found == expected:
+        return []
+    counted, told = Counter(found), []
+    lost = [value for value in expected if value not in counted]
+    doubled = [value for value, count in counted.items() if count > 1]
+    unknown = counted.keys() - set(expected)
+    for what, which in (("lost", lost), ("copied twice", doubled), ("not from the source", sorted(unknown))):
+        if which:
+            told.append(f"{len(which)} records {what}, {which[0]!r} first")
+    return told or [f"out of order, at {next(b for a, b in zip(expected, found, strict=True) if a != b)!r} first"]
+
+
+def fill(bootstrap_servers: str, topic: str, records: int) -> list[list[bytes]]:
+    """Write so many different records; returns those of each partition, in order."""
+    values: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    failed: list[KafkaError] = []
+
+    def answered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
+    for number in range(records):
+        value = f"record {number}".encode().ljust(60, b".")
+        values[number % PARTITIONS].append(value)
+        producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=answered)
+        if number % 10_000 == 0:
+            producer.flush(30)
+    assert producer.flush(30) == 0, f"{topic} was not filled within 30 s"
+    assert not failed, failed[0]
+    return values
+
+
+def read_committed(bootstrap_servers: str, topic: str, *, timeout_s: float = 60.0) -> list[list[bytes]]:
+    """What a read_committed reader sees of each partition, up to where it ends now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "readers-of-copies",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    unfinished = set(range(PARTITIONS))
+    deadline = time.monotonic() + timeout_s
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    try:
+        while unfinished:
+            assert time.monotonic() < deadline, f"{topic} was not read within {timeout_s:.0f} s"
+            for message in consumer.consume(10_000, timeout=0.2):
+                error, partition, value = message.error(), message.partition(), message.value()
+                assert partition is not None
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    unfinished.discard(partition)
+                else:
+                    assert isinstance(value, bytes)
+                    found[partition].append(value)
+    finally:
+        consumer.close()
+    return found
+
+
+def _wait_until_copied(process: CopierProcess, more_than: int) -> None:
+    """Return once so many are copied, or all; no such progress in time is a TimeoutError."""
+    deadline = time.monotonic() + _PROGRESS_S_MAX
+    while process.copied <= more_than and not process.is_done:
+        process.tend()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{process.copied} records copied, and too slowly: {process.printed()}")
+        time.sleep(0.002)
+
+
+def _too_old(ages: TransactionAges, longest_outage_ms: int) -> list[str]:
+    if ages.times_seen == 0:
+        return ["no open transaction was ever seen, so nothing is known of how old they got"]
+    if ages.oldest_ms <= TRANSACTION_TIMEOUT_MS + SWEEP_MS_MAX + longest_outage_ms:
+        return []
+    told = f"a transaction with a timeout of {TRANSACTION_TIMEOUT_MS} ms was undecided after {ages.oldest_ms} ms"
+    return [f"{told}; the broker was never away for longer than {longest_outage_ms} ms"]
+
+
+def _still_open(server: Server) -> list[str]:
+    """Markers may be on their way when the last commit is answered; a second later they are not."""
+    deadline = time.monotonic() + 5.0
+    while (undecided := undecided_ages_ms(server.bootstrap_servers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return [f"undecided when all was copied: {name}" for name in undecided]

@@ -1,0 +1,62 @@
+"""How old transactions get: a broker is asked, again and again, what is undecided and since when."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Final
+
+from semel.errors import ErrorCode
+from semel.wire.apis import ApiKey
+from semel.wire.messages.describe_transactions import DescribeTransactionsRequest
+from semel.wire.messages.list_transactions import ListTransactionsRequest
+from tools.asking import ask
+from tools.frames import now_ms
+
+UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_INTERVAL_S: Final = 0.2
+
+
+class TransactionAges:
+    """Watches from a thread of its own, between ``with`` and its end. While the broker is away it sees nothing."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.oldest_ms = 0
+        self.times_seen = 0
+        """How often something undecided was met. Without any, ``oldest_ms`` says nothing."""
+        self._bootstrap_servers = bootstrap_servers
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="transaction-ages", daemon=True)
+
+    def __enter__(self) -> TransactionAges:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_INTERVAL_S):
+            try:
+                ages = undecided_ages_ms(self._bootstrap_servers)
+            except OSError:
+                continue
+            self.times_seen += bool(ages)
+            self.oldest_ms = max(self.oldest_ms, *ages.values(), 0)
+
+
+def undecided_ages_ms(bootstrap_servers: str) -> dict[str, int]:
+    """By transactional id. What is decided between the two questions is left out."""
+    listed = ask(bootstrap_servers, ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(UNDECIDED)))
+    names = [state.transactional_id for state in listed.transaction_states]
+    if not names:
+        return {}
+    described = ask(bootstrap_servers, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names))
+    return {
+        state.transactional_id: now_ms() - state.transaction_start_time_ms
+        for state in described.transaction_states
+        if state.error_code == ErrorCode.NONE and state.transaction_state in UNDECIDED
+    }
