@@ -3,17 +3,19 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python
-CHECKED := src tests tools benchmarks
+CHECKED := src tests tools benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo check test test-kafka kafka-jars bench simulate campaign docs clean
+.PHONY: help environment demo demo-broker check test test-kafka kafka-jars bench spark-jars simulate campaign docs clean
 
 help:
-	@echo "make demo           see the broker at work: produce, kill -9, restart, consume, verdict"
+	@echo "make demo           a stateful Spark job, kill -9 of its driver, restart: are the totals right?"
+	@echo "make demo-broker    see the broker at work: produce, kill -9, restart, consume, verdict"
 	@echo "make test           check, then every test that needs nothing but Python (and kcat, where it is)"
 	@echo "make check          ruff, mypy --strict, import layers"
 	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"
 	@echo "make bench          Semel and Apache Kafka side by side; make bench ARGS=--quick to try it"
+	@echo "make spark-jars     fetch Spark's own Kafka connector (Java, Maven, 460 MB), for make bench ARGS=--spark"
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
 	@echo "                    campaign-kill, campaign-simulation, campaign-transactions"
@@ -25,8 +27,12 @@ environment:
 	@$(PYTHON) tools/bootstrap.py
 
 demo: environment
-	@echo "semel: a broker, two producers, three kills, one consumer"
+	@echo "semel: a broker, a Spark job, a kill -9 of its driver, and the account"
 	@$(RUN) -m tools.demo
+
+demo-broker: environment
+	@echo "semel: a broker, two producers, three kills, one consumer"
+	@$(RUN) -m tools.broker_demo
 
 check: environment
 	@echo "semel: ruff, mypy --strict, import layers"
@@ -52,6 +58,9 @@ bench: environment
 	@echo "semel: benchmarks, Semel and Apache Kafka in turn"
 	@$(RUN) -m tools.kafka_jars 4.3.0 || echo "semel: without the jars of Apache Kafka, Semel is measured alone"
 	@$(RUN) -m benchmarks $(ARGS)
+
+spark-jars: environment
+	@$(RUN) -m benchmarks.spark.connector
 
 simulate: environment
 	@echo "semel: simulations"

@@ -1,4 +1,7 @@
-"""``python -m benchmarks [--quick] [--only PART] [--out FOLDER]``: measure, print the table, keep the results."""
+"""``python -m benchmarks [--quick] [--only PART] [--out FOLDER] [--spark]``: measure, print tables, keep the results.
+
+A complete run ends with Spark's rows, which have a table of their own; ``--spark`` measures only them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import machine
+from benchmarks.clients import aims_table
 from benchmarks.contestants import contestants
 from benchmarks.measuring import FULL, QUICK
 from benchmarks.picture import svg
 from benchmarks.plan import ROWS
 from benchmarks.processors import TOLERATED_PERCENT
 from benchmarks.running import Results, run
+from benchmarks.spark.program import spark
 from benchmarks.table import DISTURBED, advantage, markdown
 
 ROOT = Path(__file__).resolve().parent
@@ -27,10 +32,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Semel and Apache Kafka side by side.")
     parser.add_argument("--quick", action="store_true", help="see that it works, in a minute or two")
     parser.add_argument(
-        "--only", default="", metavar="PART", help="only rows whose key contains this, e.g. latency or transactions"
+        "--only",
+        default="",
+        metavar="PART",
+        help="only rows whose key contains this, e.g. latency, transactions or clients",
     )
     parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
+    parser.add_argument("--spark", action="store_true", help="only the rows of pipelines on Spark")
     options = parser.parse_args()
+    if options.spark:
+        return spark(options.quick, options.only, options.out)
     complete = not options.quick and not options.only
     out: Path = options.out or (ROOT / "results" if complete else ROOT.parent / ".cache" / "bench")
     described = machine.describe()
@@ -47,10 +58,11 @@ def main() -> int:
     if results.disturbed():
         table += f"\n{DISTURBED} others used more than {TOLERATED_PERCENT:.0f} % of the machine in this row\n"
     print(f"\n{table}\n{_legend({one.name: one.describe for one in present})}")
+    print(aims_table(results.final))
     described |= {"load_average_after": round(os.getloadavg()[0], 2), "seconds": round(time.time() - started)}
     _keep(out, described, names, table, results)
     print(f"kept in {out}: bench.json, bench.md, bench.svg")
-    return 0
+    return spark(False, "", options.out) if complete else 0
 
 
 def _legend(described: dict[str, str]) -> str:

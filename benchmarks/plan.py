@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.clients import client_workloads
+from benchmarks.groups import heartbeats_workload, rebalance_workload
 from benchmarks.known_ids import ids_cost_workload, ids_start_workload
 from benchmarks.latency import latency_workload
 from benchmarks.librdkafka import consume_workload, produce_workload
@@ -9,23 +11,23 @@ from benchmarks.lifecycle import recovery_workload, start_workload
 from benchmarks.measuring import LifecycleWorkload, Row, Workload
 from benchmarks.raw_load import fetch_workload, one_record_workload
 from benchmarks.syncs import records_per_sync_workload, syncs_per_group_workload
-from benchmarks.transactions import PARTITIONS, Load, confluent_load, semel_load, transaction_workload
+from benchmarks.transactions import Load, confluent_load, semel_load, transaction_workload
 
 _MB, _KB16 = 1_000_000, 16_384
 
 
 def _transactions(client: str, load: Load, producers: int, records: int) -> Workload:
-    key = f"transactions-{client.partition('-')[0].partition('.')[0]}-{producers}x{records}"
-    what = "1 record" if records == 1 else f"{records} records on {PARTITIONS} partitions"
-    title = f"transactions of {what}, {producers} x {client}"
+    """One record goes to one partition, a hundred go to all four."""
+    key = f"transactions-{client.replace('.', '-').partition('-')[0]}-{producers}x{records}"
+    title = f"{producers} x {client}, {records} record{'s' if records > 1 else ''}"
     return transaction_workload(
         load,
         producers,
         records,
-        commits=Row(key, title, "commits/s", aim=3.0, aim_durable=1.0),
-        p50=Row(f"{key}-p50", f"... p50 of {producers} x {records}", "ms", higher_is_better=False),
-        p99=Row(f"{key}-p99", f"... p99 of {producers} x {records}", "ms", higher_is_better=False, aim=4.0),
-        broker_time=Row(f"{key}-cpu", "... processor time of the broker for each", "ms", higher_is_better=False),
+        commits=Row(key, f"transactions, {title}", "commits/s", aim=3.0, aim_durable=1.0),
+        p50=Row(f"{key}-p50", f"{title}, p50", "ms", higher_is_better=False),
+        p99=Row(f"{key}-p99", f"{title}, p99", "ms", higher_is_better=False, aim=4.0),
+        broker_time=Row(f"{key}-cpu", f"{title}, broker's time", "ms", higher_is_better=False),
     )
 
 
@@ -64,6 +66,15 @@ THROUGHPUT: tuple[Workload, ...] = (
         for producers in (1, 8)
         for records in (1, 100)
     ),
+    heartbeats_workload(
+        1000,
+        5,
+        Row("group-heartbeats", "heartbeats of 1,000 groups of 5", "% core", higher_is_better=False, limit=15.0),
+    ),
+    rebalance_workload(
+        200, Row("group-rebalance", "rebalance of a group of 200", "s", higher_is_better=False, limit=2.0)
+    ),
+    *client_workloads(),
 )
 
 MEMORY_AFTER_LOAD = Row("memory-loaded", "resident memory after all this", "MB", higher_is_better=False, aim=10.0)
@@ -77,14 +88,12 @@ LIFECYCLE: tuple[LifecycleWorkload, ...] = (
         Row("recovery", "serving again after kill -9, 1 GB of log", "s", higher_is_better=False, limit=0.5)
     ),
     ids_start_workload(
-        Row(
-            "transactions-ids-start", "start, until 1,000,000 transactional ids are served", "s", higher_is_better=False
-        ),
+        Row("transactions-ids-start", "start with 1,000,000 transactional ids", "s", higher_is_better=False),
         Row("transactions-ids-memory", "resident memory with them", "MB", higher_is_better=False),
     ),
     ids_cost_workload(
         *(
-            Row(f"transactions-ids-{key}", f"processor time for a transaction, {what}", "ms", higher_is_better=False)
+            Row(f"transactions-ids-{key}", f"broker's time for a transaction, {what}", "ms", higher_is_better=False)
             for key, what in (
                 ("few", "10 ids known"),
                 ("many", "1,000,000 ids known"),

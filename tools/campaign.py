@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def carry_out(name: str, count: int | None, seed: int | None) -> bool:
-    campaign = cast(Campaign, importlib.import_module(f"tools.campaigns.{name}"))
+    campaign = cast(Campaign, importlib.import_module(f"tools.campaigns.{name.replace('-', '_')}"))
     results = results_file(name)
     results.parent.mkdir(parents=True, exist_ok=True)
     source = source_hash(getattr(campaign, "SOURCES", ()))
@@ -94,11 +94,16 @@ def write_verdict(name: str, source: str, lines: list[dict[str, Any]]) -> None:
         "seconds": round(sum(line["seconds"] for line in lines)),
         "source": source,
         "totals": dict(sorted(totals(lines).items())),
-        "results": lines if len(lines) <= _RESULTS_KEPT_MAX else [],
+        "results": [_in_short(line) for line in lines] if len(lines) <= _RESULTS_KEPT_MAX else [],
     }
     file = ROOT / "benchmarks" / "results" / f"campaign-{name}.json"
     file.write_text(json.dumps(verdict, indent=2) + "\n")
     print(f"campaign {name}: verdict in {file}")
+
+
+def _in_short(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was printed: that is for whoever looks into a failure, on the machine where it happened."""
+    return {name: value for name, value in line.items() if not isinstance(value, str) or 0 < len(value) <= 100}
 
 
 def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
@@ -114,7 +119,8 @@ def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "tools" / "campaigns").glob("*.py") if path.stem != "__init__")
+    modules = [path.stem for path in (ROOT / "tools" / "campaigns").glob("*.py")]
+    return sorted(module.replace("_", "-") for module in modules if module != "__init__")
 
 
 def results_file(name: str) -> Path:

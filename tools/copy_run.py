@@ -143,7 +143,9 @@ def fill(bootstrap_servers: str, topic: str, records: int) -> list[list[bytes]]:
     return values
 
 
-def read_committed(bootstrap_servers: str, topic: str, *, timeout_s: float = 60.0) -> list[list[bytes]]:
+def read_committed(
+    bootstrap_servers: str, topic: str, *, partitions: int = PARTITIONS, timeout_s: float = 60.0
+) -> list[list[bytes]]:
     """What a read_committed reader sees of each partition, up to where it ends now."""
     consumer = Consumer(
         {
@@ -154,10 +156,10 @@ def read_committed(bootstrap_servers: str, topic: str, *, timeout_s: float = 60.
             "isolation.level": "read_committed",
         }
     )
-    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    unfinished = set(range(PARTITIONS))
+    found: list[list[bytes]] = [[] for _ in range(partitions)]
+    unfinished = set(range(partitions))
     deadline = time.monotonic() + timeout_s
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     try:
         while unfinished:
             assert time.monotonic() < deadline, f"{topic} was not read within {timeout_s:.0f} s"

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 KAFKA_4 = "4.3.0"
@@ -63,39 +64,46 @@ def javac() -> str:
 def fetch(version: str) -> Path:
     """The folder with the jars of ``version``, asking Maven for them when they are not there yet."""
     folder = _folder(version)
-    if folder.is_dir():
-        return folder
+    if not folder.is_dir():
+        java()
+        coordinates = [coordinate.format(version=version) for coordinate in _COORDINATES]
+        fetch_jars(f"Apache Kafka {version} (about 100 MB, once)", coordinates, folder, without=_OTHER_BINDING)
+    return folder
+
+
+def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: str) -> None:
+    """Ask Maven for these and for what they need, less the exclusion ``without``."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise Unavailable(f"the jars of Apache Kafka {version} are fetched with Maven, and there is no mvn on PATH")
-    java()
+        raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn on PATH")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print(f"semel: fetching Apache Kafka {version} with Maven into {folder} (about 100 MB, once)", flush=True)
+    print(f"semel: fetching {what} with Maven into {folder}", flush=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
-        (Path(scratch) / "pom.xml").write_text(_pom(version))
+        (Path(scratch) / "pom.xml").write_text(_pom(coordinates, without))
         command = [maven, "--batch-mode", "--quiet", "dependency:copy-dependencies"]
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={scratch}/libs"]
         done = subprocess.run([*command, *options], cwd=scratch, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Unavailable(
-                f"Maven could not fetch Apache Kafka {version}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            )
+            raise Unavailable(f"Maven could not fetch {what}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         (Path(scratch) / "libs").rename(folder)
-    return folder
+
+
+def cache() -> Path:
+    """Where everything goes that is fetched once."""
+    return Path(os.environ.get("SEMEL_CACHE") or Path(__file__).resolve().parent.parent / ".cache")
 
 
 def _folder(version: str) -> Path:
-    root = os.environ.get("SEMEL_CACHE") or Path(__file__).resolve().parent.parent / ".cache"
-    return Path(root) / f"kafka-{version}"
+    return cache() / f"kafka-{version}"
 
 
-def _pom(version: str) -> str:
+def _pom(coordinates: Sequence[str], without: str) -> str:
     dependencies = []
-    for coordinate in _COORDINATES:
-        group, artifact, number = coordinate.format(version=version).split(":")
+    for coordinate in coordinates:
+        group, artifact, number = coordinate.split(":")
         dependencies.append(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
-            f"<exclusions>{_OTHER_BINDING}</exclusions></dependency>"
+            f"<exclusions>{without}</exclusions></dependency>"
         )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semel.client.admin.admin import Admin as Admin
     from semel.client.consumer import Consumer as Consumer
+    from semel.client.deserializers import DeserializationError as DeserializationError
     from semel.client.producer import Producer as Producer
     from semel.client.rebalance_listener import RebalanceListener as RebalanceListener
+    from semel.client.values import BulkMetadata as BulkMetadata
     from semel.client.values import ConsumerRecord as ConsumerRecord
     from semel.client.values import GroupMetadata as GroupMetadata
     from semel.client.values import OffsetAndMetadata as OffsetAndMetadata
+    from semel.client.values import ProducerRecord as ProducerRecord
     from semel.client.values import RecordMetadata as RecordMetadata
     from semel.types import TopicPartition as TopicPartition
 
@@ -24,11 +27,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "BulkMetadata",
     "Consumer",
     "ConsumerRecord",
+    "DeserializationError",
     "GroupMetadata",
     "OffsetAndMetadata",
     "Producer",
+    "ProducerRecord",
     "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
@@ -37,11 +43,14 @@ __all__ = [
 
 _HOMES = {
     "Admin": "semel.client.admin.admin",
+    "BulkMetadata": "semel.client.values",
     "Consumer": "semel.client.consumer",
     "ConsumerRecord": "semel.client.values",
+    "DeserializationError": "semel.client.deserializers",
     "GroupMetadata": "semel.client.values",
     "OffsetAndMetadata": "semel.client.values",
     "Producer": "semel.client.producer",
+    "ProducerRecord": "semel.client.values",
     "RebalanceListener": "semel.client.rebalance_listener",
     "RecordMetadata": "semel.client.values",
     "TopicPartition": "semel.types",

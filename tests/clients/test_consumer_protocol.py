@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -250,7 +251,7 @@ def test_cooperative_members_are_upgraded_and_downgraded_too(server: Server) -> 
             consumer.close()
 
 
-# Kafka's own consumer and tools, on Semel.
+# A server of its own, on Semel only.
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +260,35 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         create_topic(server.bootstrap_servers, "orders", partitions=PARTITIONS)
         produce(server, "orders")
         yield server
+
+
+def test_members_carry_on_when_their_broker_is_killed(server: Server) -> None:
+    """They heartbeat under the epochs that the log has, and nothing moves."""
+    create_topic(server.bootstrap_servers, "survivors", partitions=PARTITIONS)
+    produce(server, "survivors")
+    members = Members(server, "survivors", "survivors")
+    first, second = members.join(), members.join()
+    try:
+        members.poll_until(lambda: members.shares() == [6, 6] and len(members.seen) == RECORDS)
+        before = first.assignment(), second.assignment()
+        first.commit(asynchronous=False)
+        second.commit(asynchronous=False)
+
+        server.kill()
+        server.start()
+
+        seen = members.seen.total()
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+        for partition in range(PARTITIONS):
+            producer.produce("survivors", b"after", partition=partition)
+        assert producer.flush(30) == 0
+        members.poll_until(lambda: members.seen[b"after"] == PARTITIONS)
+        assert (first.assignment(), second.assignment()) == before
+        assert members.seen.total() == seen + PARTITIONS, "nobody began anew"
+        first.commit(asynchronous=False)
+    finally:
+        for consumer in members.consumers:
+            consumer.close()
 
 
 def read_with_java(server: Server, group_id: str) -> list[str]:
@@ -273,6 +303,25 @@ def read_with_java(server: Server, group_id: str) -> list[str]:
 @pytest.mark.needs("kafka")
 def test_the_java_consumer_reads_everything_once(server: Server) -> None:
     assert sorted(map(int, read_with_java(server, "java"))) == list(range(RECORDS))
+
+
+@pytest.mark.kafka
+@pytest.mark.needs("kafka")
+def test_the_java_consumer_shares_a_group_with_librdkafka(server: Server) -> None:
+    members = Members(server, "mixed", "orders")
+    members.join()
+    members.poll_until(lambda: members.shares() == [12] and len(members.seen) == RECORDS)
+    arguments = ["--bootstrap-server", server.bootstrap_servers, "--topic", "orders", "--group", "mixed"]
+    arguments += ["--timeout-ms", "6000", "--command-property", "group.protocol=consumer"]
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            java = pool.submit(run_java, "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
+            members.poll_until(lambda: members.shares() == [6])
+            members.poll_until(java.done)
+        members.poll_until(lambda: members.shares() == [12])
+    finally:
+        for consumer in members.consumers:
+            consumer.close()
 
 
 @pytest.mark.kafka

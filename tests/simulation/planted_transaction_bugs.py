@@ -107,7 +107,7 @@ def appends_what_is_there_already(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     """Scenario 67: acknowledged and not on disk."""
-    patch.setattr(Committer, "_make_durable", lambda self, group, journal: _Outcome())
+    patch.setattr(Committer, "_make_durable", lambda self, *_: _Outcome())
 
 
 def writes_without_asking_the_coordinator(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
 def client_shows_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
     """Scenario 41, on the reader's side."""
     patch.setattr(
-        fetched, "_visible", lambda records, headers, aborted: (one for one in headers if not one[1].is_control)
+        fetched, "visible_batches", lambda records, headers, aborted: (one for one in headers if not one[1].is_control)
     )
 
 

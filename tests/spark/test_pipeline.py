@@ -15,7 +15,7 @@ from semel.blocking import Producer
 from semel.spark import Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source
-from tests.spark.topics import committed, create, fill, group_offsets, values
+from tests.spark.topics import committed, create, fill, group_offsets, is_open, values, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -69,6 +69,46 @@ def test_a_task_that_is_killed_while_it_writes_is_replaced_by_a_new_attempt_unde
     run(copied(source(spark, broker)), broker, checkpoint, reached=reached)
     assert (tmp_path / "killed").exists()
     assert values(broker, "out") == list(range(30))
+
+
+def test_a_cluster_with_transactions_v1_is_served_with_an_epoch_for_each_batch(
+    spark: SparkSession, checkpoint: Path, tmp_path: Path
+) -> None:
+    with Broker(num_partitions=2, transaction_version=1) as older:
+        create(older, "in", "out")
+        fill(older, "in", range(30))
+        reached = once(tmp_path / "killed", "produced", kill_this_process)
+        run(copied(source(spark, older, maxOffsetsPerTrigger=20)), older, checkpoint, reached=reached)
+        assert (tmp_path / "killed").exists()
+        assert values(older, "out") == list(range(30))
+
+
+def test_a_batch_that_takes_longer_than_its_transaction_may_stops_and_nothing_is_lost_or_doubled(
+    spark: SparkSession, checkpoint: Path
+) -> None:
+    """Harmless, because the offsets are aborted with the records."""
+    sweeps = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 100}
+    with Broker(num_partitions=2, **sweeps) as broker:
+        create(broker, "in", "out")
+        fill(broker, "in", range(10))
+
+        servers = broker.bootstrap_servers
+
+        def until_it_is_aborted(point: str, batch_id: int) -> None:
+            if point == "written":
+                wait_until(lambda: not is_open(servers, "out"))
+
+        with pytest.raises(StreamingQueryException, match="the batch took longer than its transaction may"):
+            run(
+                copied(source(spark, broker)),
+                broker,
+                checkpoint,
+                transaction_timeout_ms=1_000,
+                reached=until_it_is_aborted,
+            )
+        assert values(broker, "out") == []
+        run(copied(source(spark, broker)), broker, checkpoint)
+        assert values(broker, "out") == list(range(10))
 
 
 def test_a_deleted_checkpoint_costs_a_stateless_query_nothing(
@@ -142,6 +182,44 @@ def test_of_two_drivers_the_newer_one_goes_on_and_the_other_says_so(
         older.awaitTermination(60)
     run(copied(source(spark, broker)), broker, tmp_path / "newer")
     assert values(broker, "out") == list(range(20))
+
+
+def test_a_query_that_is_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it(
+    spark: SparkSession, broker: Broker, checkpoint: Path, tmp_path: Path
+) -> None:
+    fill(broker, "in", range(10))
+    marker, leave = tmp_path / "in the middle", tmp_path / "leave"
+    query = pipeline(
+        copied(source(spark, broker)),
+        topic="out",
+        transactional_id="jobs",
+        servers=broker.bootstrap_servers,
+        checkpoint=str(checkpoint),
+        reached=once(marker, "produced", lambda: wait_until(leave.exists)),
+    ).start()
+    wait_until(marker.exists)
+    query.stop()
+    leave.touch()
+    wait_until(lambda: not is_open(broker.bootstrap_servers, "out"))
+    assert values(broker, "out") == []
+    run(copied(source(spark, broker)), broker, checkpoint)
+    assert values(broker, "out") == list(range(10))
+
+
+def test_several_sources_commit_their_offsets_in_one_transaction(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    create(broker, "more")
+    fill(broker, "in", range(10))
+    fill(broker, "more", range(10, 20))
+    both = copied(source(spark, broker)).union(copied(source(spark, broker, "more", kafka__group__id="others")))
+    with pytest.raises(StreamingQueryException, match="failed at 'committed' of batch 0"):
+        run(both, broker, checkpoint, reached=fails_at("committed", 0))
+    fill(broker, "more", range(20, 25))
+    run(both, broker, checkpoint)
+    assert values(broker, "out") == list(range(25))
+    assert sum(group_offsets(broker, "jobs", "in").values()) == 10
+    assert sum(group_offsets(broker, "others", "more").values()) == 15
 
 
 def test_somebody_else_who_commits_to_the_group_stops_the_pipeline(

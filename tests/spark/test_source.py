@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from semel.blocking import Producer
+from semel.blocking import Consumer, Producer
 from semel.spark import Refused, pipeline
-from semel.spark.refusals import check_version
 from semel.testing import Broker
 from tests.spark.jobs import copied, run, source
 from tests.spark.topics import create, fill, values
@@ -120,6 +119,21 @@ def test_sources_that_are_not_in_the_transaction_are_refused(
             run(copied(source(spark, broker)), elsewhere, tmp_path / "checkpoint")
 
 
+def test_a_group_that_consumers_use_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(3))
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="jobs",
+        auto_offset_reset="earliest",
+        group_protocol="classic",
+    ) as consumer:
+        consumer.subscribe(["in"])
+        assert consumer.poll(60_000)
+        with pytest.raises(Refused, match="group 'jobs' has 1 members that consume and commit"):
+            run(copied(source(spark, broker)), broker, tmp_path / "checkpoint")
+
+
 def test_a_checkpoint_whose_group_has_no_offsets_is_refused(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
@@ -129,12 +143,6 @@ def test_a_checkpoint_whose_group_has_no_offsets_is_refused(
     other = copied(source(spark, broker, kafka__group__id="other"))
     with pytest.raises(Refused, match="group 'other' has no offsets"):
         run(other, broker, tmp_path / "checkpoint")
-
-
-def test_older_versions_of_spark_are_refused_by_name() -> None:
-    with pytest.raises(Refused, match=r"PySpark 4\.1\.1 has no"):
-        check_version("4.1.1")
-    check_version("4.2.0")
 
 
 def test_a_frame_that_names_no_topic_and_one_without_values_are_refused(

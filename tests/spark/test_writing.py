@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from semel.blocking import Producer
 from semel.client.arrow.decoding import HEADERS_TYPE
@@ -161,6 +162,41 @@ def test_a_zombie_of_an_older_driver_is_refused(broker: Broker, owner: Producer)
         written(broker, newer.identity, b"new driver")
         newer.commit()
     assert outputs(broker) == [b"new driver"]
+
+
+def test_on_a_cluster_with_transactions_v1_a_bump_of_the_epoch_refuses_the_zombie() -> None:
+    """With V1 an end of a transaction leaves the epoch as it is, so the driver bumps it before every batch."""
+    with Broker(num_partitions=2, transaction_version=1) as older:
+        create(older, "out")
+        with Producer(bootstrap_servers=older.bootstrap_servers, transactional_id="jobs") as owner:
+            owner.begin()
+            identity = owner.identity
+            assert identity.transaction_version == 1
+            written(older, identity, b"in time")
+            owner.commit()
+            owner.bump_epoch()
+            with pytest.raises(KafkaError):
+                written(older, identity, b"too late")
+            owner.begin()
+            written(older, owner.identity, b"next")
+            owner.commit()
+        assert outputs(older) == [b"in time", b"next"]
+
+
+def test_a_topic_that_gets_partitions_during_a_batch_is_written_to_its_new_ones(
+    broker: Broker, owner: Producer
+) -> None:
+    owner.begin()
+    written(broker, owner.identity, b"old")  # This process knows the topic with two partitions now.
+    owner.commit()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for grown in admin.create_partitions([NewPartitions("out", 3)]).values():
+        grown.result(timeout=30)
+    owner.begin()
+    batch = rows({"topic": "out", "value": b"new", "partition": 2}, partition=pa.int32())
+    list(write(iter([batch]), job(broker, owner.identity)))
+    owner.commit()
+    assert sorted((record.partition, record.value) for record in committed(broker, "out")) == [(0, b"old"), (2, b"new")]
 
 
 def test_two_attempts_under_one_epoch_lose_rows_which_is_why_there_are_none(broker: Broker, owner: Producer) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from semel import ConsumerRecord
 from semel.blocking import Producer
@@ -49,6 +50,23 @@ def committed(broker: Broker, topic: str) -> list[ConsumerRecord]:
             )
             for row in rows.to_pylist()
         ]
+
+
+def is_open(servers: str, topic: str) -> bool:
+    """Whether a transaction on the topic is undecided."""
+    with (
+        Cluster(bootstrap_servers=servers) as stable,
+        Cluster(bootstrap_servers=servers, isolation_level=IsolationLevel.READ_UNCOMMITTED) as all_of,
+    ):
+        partitions = [TopicPartition(topic, index) for index in range(stable.topics([topic]).partition_counts[topic])]
+        return stable.end_offsets(partitions) != all_of.end_offsets(partitions)
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen in {timeout_s:.0f} s"
+        time.sleep(0.05)
 
 
 def values(broker: Broker, topic: str) -> list[int]:

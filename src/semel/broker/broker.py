@@ -199,7 +199,11 @@ class Broker:
 
         dispatcher = Dispatcher(node)
         server = Server(
-            limits=_limits(config), serve=dispatcher.request, metrics=self.metrics, clock=self._clock, loop=loop
+            limits=lambda: _limits(node.config),
+            serve=dispatcher.request,
+            metrics=self.metrics,
+            clock=self._clock,
+            loop=loop,
         )
         self._closers += [dispatcher.cancel, server.kill]
         self.address = self.address._replace(port=await server.listen(self._network, *self.address))

@@ -1,4 +1,4 @@
-"""Where things stand in a Produce request with one topic and one partition, and no transaction.
+"""Where things stand in a Produce request with one topic and one partition.
 
 Nothing is decoded: a few numbers are read, and the places of the rest are computed from them. Whatever does not look
 exactly like this is None, and whoever wants to know more decodes it.
@@ -15,15 +15,16 @@ API: Final = APIS[ApiKey.PRODUCE]
 FLEXIBLE_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 13
 
-UsualProduce: TypeAlias = tuple[int, int, int, int, bytes, int, int]
-"""Version, correlation id, acks, timeout, the bytes that name topic and partition, where records start and stop."""
+UsualProduce: TypeAlias = tuple[int, int, str | None, int, int, bytes, int, int]
+"""Version, correlation id, transactional id, acks, timeout, the bytes that name topic and partition, where records
+start and stop."""
 
-_Body: TypeAlias = tuple[int, int, bytes, int, int]
+_Body: TypeAlias = tuple[str | None, int, int, bytes, int, int]
 
 _HEADER: Final = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _BODY: Final = Struct(">hhiih")  # length of the transactional id, acks, timeout, number of topics, length of the name
 _PARTITION: Final = Struct(">iii")  # number of partitions, partition, length of the records
-_BODY_FLEXIBLE: Final = Struct(">BBhiB")  # tags of the header, transactional id, acks, timeout, number of topics + 1
+_BODY_FLEXIBLE: Final = Struct(">hiB")  # behind the transactional id: acks, timeout, number of topics + 1
 _LENGTH_SIZE: Final = 2
 _INDEX_SIZE: Final = 4
 _NULL: Final = -1
@@ -57,11 +58,17 @@ def _classic(frame: memoryview, body: int, version: int) -> _Body | None:
         or start + length != len(frame)
     ):
         return None
-    return acks, timeout_ms, bytes(frame[named : partition + 8]), start, start + length
+    return None, acks, timeout_ms, bytes(frame[named : partition + 8]), start, start + length
 
 
 def _flexible(frame: memoryview, body: int, version: int) -> _Body | None:
-    tags, transactional_id, acks, timeout_ms, topics = _BODY_FLEXIBLE.unpack_from(frame, body)
+    tags, id_length = frame[body], frame[body + 1]  # The length counts from 1; 0 is none.
+    body += 2
+    transactional_id = None
+    if id_length:
+        transactional_id = str(frame[body : body + id_length - 1], "utf-8")
+        body += id_length - 1
+    acks, timeout_ms, topics = _BODY_FLEXIBLE.unpack_from(frame, body)
     named = body + _BODY_FLEXIBLE.size
     name_length = 16 if version >= TOPIC_IDS_SINCE else frame[named]  # With its own byte, which counts from 1.
     partitions = named + name_length
@@ -79,7 +86,7 @@ def _flexible(frame: memoryview, body: int, version: int) -> _Body | None:
     if (
         version > API.max_version
         or tags
-        or transactional_id
+        or id_length >= 0x80
         or topics != _ONE
         or not 1 < name_length < 0x80
         or frame[partitions] != _ONE
@@ -88,4 +95,4 @@ def _flexible(frame: memoryview, body: int, version: int) -> _Body | None:
         or frame[stop] | frame[stop + 1] | frame[stop + 2]  # Tags of the partition, the topic and the request.
     ):
         return None
-    return acks, timeout_ms, bytes(frame[named:named_stop]), start, stop
+    return transactional_id, acks, timeout_ms, bytes(frame[named:named_stop]), start, stop

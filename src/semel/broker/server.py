@@ -41,7 +41,7 @@ class Server:
     def __init__(
         self,
         *,
-        limits: Limits,
+        limits: Callable[[], Limits],
         serve: Callable[[Connection, memoryview], None],
         metrics: Metrics,
         clock: Clock,
@@ -52,12 +52,13 @@ class Server:
         self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
         self.connections: dict[Connection, None] = {}
         self._limits = limits
+        """As they are now: some can be altered while the broker runs."""
         self._metrics = metrics
         self._loop = loop
         self._log = RateLimitedLog(logger, clock)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._per_ip: dict[str, int] = {}
-        self.memory = RequestMemory(limits.arriving_bytes_max, self._shrink_all)
+        self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all)
         self._listener: Listener | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -97,7 +98,7 @@ class Server:
     # What a connection says (``connection.Server``).
 
     def opened(self, connection: Connection) -> bool:
-        limits, host = self._limits, connection.host
+        limits, host = self._limits(), connection.host
         on_host = self._per_ip.get(host, 0) + 1
         self.connections[connection] = None
         self._per_ip[host] = on_host
@@ -129,7 +130,7 @@ class Server:
         self._log.warning("connection from %s closed: %s", connection.peer, reason)
 
     def _connection(self) -> Connection:
-        inbox = Inbox(self._scratch, self._limits.frame_bytes_max, self.memory)
+        inbox = Inbox(self._scratch, self._limits().frame_bytes_max, self.memory)
         return Connection(self, inbox, self._loop)
 
     def _shrink_all(self) -> None:
@@ -137,17 +138,19 @@ class Server:
             connection.shrink()
 
     def _sweep_later(self) -> None:
-        if self._limits.idle_ms_max is not None:
-            interval_ms = max(self._limits.idle_ms_max // _SWEEPS_PER_IDLE_TIME, 10)
+        idle_ms_max = self._limits().idle_ms_max
+        if idle_ms_max is not None:
+            interval_ms = max(idle_ms_max // _SWEEPS_PER_IDLE_TIME, 10)
             self._sweep = self._loop.call_later(interval_ms / 1000, self._close_idle)
 
     def _close_idle(self) -> None:
-        assert self._limits.idle_ms_max is not None
+        idle_ms_max = self._limits().idle_ms_max
+        assert idle_ms_max is not None
         now_ms = self.clock.monotonic_ms()
         for connection in list(self.connections):
             idle_ms = now_ms - connection.active_at_ms
-            if connection.idle and idle_ms >= self._limits.idle_ms_max:
+            if connection.idle and idle_ms >= idle_ms_max:
                 connection.close()
-            elif idle_ms >= self._limits.idle_ms_max / _SWEEPS_PER_IDLE_TIME:
+            elif idle_ms >= idle_ms_max / _SWEEPS_PER_IDLE_TIME:
                 connection.shrink()
         self._sweep_later()

@@ -19,7 +19,7 @@ from semel.wire.messages.fetch import AbortedTransaction
 from semel.wire.records import Record, iterate_headers, iterate_records
 
 if TYPE_CHECKING:
-    from semel.blocking import Admin
+    from semel.blocking import Admin, Consumer
 
 DATA: Final = "data"
 ABORTED: Final = "aborted"
@@ -66,18 +66,18 @@ class Printer:
 
     def __init__(self, format_name: str, count_max: int | None) -> None:
         self._format = format_name
-        self._left = count_max
+        self.left = count_max
         self._colour = is_colourful(sys.stdout)
 
     @property
     def has_enough(self) -> bool:
-        return self._left is not None and self._left <= 0
+        return self.left is not None and self.left <= 0
 
     def show(self, seen: Seen) -> None:
         if self.has_enough:
             return
-        if self._left is not None:
-            self._left -= 1
+        if self.left is not None:
+            self.left -= 1
         line = self._line(seen)
         if self._colour and seen.kind != DATA:
             line = f"{_DIM}{line}{_PLAIN}"
@@ -123,24 +123,36 @@ def consume_partitions(options: argparse.Namespace, settings: Mapping[str, Any],
 
 
 def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) -> None:
-    from semel.blocking import Consumer
+    from semel.blocking import Admin, Consumer
 
     printer = Printer(options.format, options.max)
     reset = "earliest" if options.start == "beginning" else "latest"
+    with Admin(**settings) as admin:
+        admin.topics.describe(options.topic)  # A member would wait for a topic, and for brokers, without a word.
     with Consumer(
         **settings, group_id=options.group, isolation_level=options.isolation, auto_offset_reset=reset
     ) as consumer:
         consumer.subscribe([options.topic])
         idle = 0
-        # A member first has to join, so the end is where nothing came for a while.
         while not printer.has_enough and (options.follow or idle < _IDLE_POLLS_MAX):
-            records = consumer.poll(500)
+            # No more than is shown: what was polled is committed.
+            records = consumer.poll(500, max_records=printer.left)
             idle = 0 if records else idle + 1
             for got in records:
                 record = Record(got.offset, got.timestamp, got.key, got.value, tuple(got.headers))
                 printer.show(Seen(got.topic, got.partition, record))
+            if not (records or options.follow) and _is_at_the_end(consumer):
+                return
 
 
+def _is_at_the_end(consumer: Consumer) -> bool:
+    positions = consumer.positions()
+    if not consumer.assignment or positions.keys() != set(consumer.assignment):
+        return False  # It has yet to join, or to learn where to begin.
+    return all(positions[partition].offset >= end for partition, end in consumer.end_offsets(positions).items())
+
+
+# A member that is given no partitions, because others have them all, ends after so many polls.
 _IDLE_POLLS_MAX: Final = 20
 
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semel.client.assignors import Assignor
-from semel.client.consumer import CLOSE_TIMEOUT_MS, settle_future
+from semel.client.consumer import CLOSE_TIMEOUT_MS, Taken, settle_future
 from semel.client.consumer import Consumer as AsyncConsumer
+from semel.client.deserializers import Deserializer
 from semel.client.loop_thread import LoopThread
 from semel.client.machine.group.handover import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Consumer:
@@ -34,9 +38,22 @@ class Consumer:
             ...
     """
 
-    def __init__(self, *, assignors: Sequence[Assignor | str] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        assignors: Sequence[Assignor | str] | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **settings: Any,
+    ) -> None:
         self._guard = threading.RLock()
-        self._consumer = AsyncConsumer(assignors=assignors, guard=self._guard, **settings)
+        self._consumer = AsyncConsumer(
+            assignors=assignors,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            guard=self._guard,
+            **settings,
+        )
         self._thread = LoopThread("consumer")
         self._thread.run(self._consumer.start())
 
@@ -158,16 +175,31 @@ class Consumer:
         return self._consumer.commits_by_itself
 
     @property
-    def withdrawals(self) -> int:
-        return self._consumer.withdrawals
+    def has_lost_work(self) -> bool:
+        return self._consumer.has_lost_work
 
     # Records
 
     def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, as ``semel.Consumer.poll`` gives them.
+
+        for record in consumer.poll(1000):
+            print(record.partition, record.offset, record.value)
+        """
+        return self._poll(timeout_ms, lambda: self._consumer.take(max_records))
+
+    def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
+        """The next records as an Arrow table, as ``semel.Consumer.poll_arrow`` gives them.
+
+        frame = consumer.poll_arrow(1000).to_pandas()
+        """
+        return self._poll(timeout_ms, lambda: self._consumer.take_table(max_records))
+
+    def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
         self._thread.check()
-        records = self._consumer.take(max_records)
-        if records:
-            return records
+        taken = take()
+        if len(taken):
+            return taken
         self._consumer.require_partitions()
         expires_ms = _expires_ms(timeout_ms)
         while True:
@@ -175,10 +207,10 @@ class Consumer:
             if callback is not None:
                 self._tell(callback)
             elif not self._thread.run(self._consumer.wait(expires_ms)):
-                return self._consumer.take(max_records)
-            records = self._consumer.take(max_records)
-            if records:
-                return records
+                return take()
+            taken = take()
+            if len(taken):
+                return taken
 
     def __iter__(self) -> Consumer:
         return self

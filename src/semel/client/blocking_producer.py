@@ -7,18 +7,23 @@ machine, under the lock that the driver takes too, because a hop between threads
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semel.client.consumed import Consuming
+from semel.client.hooks import Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.loop_thread import LoopThread
+from semel.client.machine.bulk import Bulk
 from semel.client.machine.partitioner import Partitioner
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
-from semel.client.values import ProducerIdentity, RecordMetadata
+from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Producer:
@@ -31,9 +36,26 @@ class Producer:
     It may be used by many threads. Callbacks of futures run in the producer's thread and must not block.
     """
 
-    def __init__(self, *, partitioner: Partitioner | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        partitioner: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        on_send: OnSend | None = None,
+        on_acknowledgement: OnAcknowledgement | None = None,
+        **settings: Any,
+    ) -> None:
         self._guard = threading.RLock()
-        self._producer = AsyncProducer(partitioner=partitioner, guard=self._guard, **settings)
+        self._producer = AsyncProducer(
+            partitioner=partitioner,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            on_send=on_send,
+            on_acknowledgement=on_acknowledgement,
+            guard=self._guard,
+            **settings,
+        )
         self._thread = LoopThread("producer")
         self._thread.run(self._producer.start())
 
@@ -60,14 +82,17 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Any,
+        key: Any = None,
         *,
         partition: int | None = None,
         headers: HeadersLike = (),
         timestamp: int | None = None,
     ) -> Future[RecordMetadata]:
         """Send a record; ``result()`` of what is returned says where it was written.
+
+            future = producer.send("orders", b"{...}", key=b"customer-7")
+            print(future.result().offset)
 
         Blocks while the buffer is full. The future cannot be cancelled: the record is taken.
         """
@@ -81,6 +106,41 @@ class Producer:
             self._producer.wake()
         if is_full:
             self._thread.run(self._producer.drain())
+        return future
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        *,
+        partition: int | Sequence[int | None] | None = None,
+        headers: Sequence[HeadersLike] | None = None,
+        timestamps: int | Sequence[int | None] | None = None,
+    ) -> Future[BulkMetadata]:
+        """Send many records of one topic, as ``semel.Producer.send_many`` does. Blocks until the buffer has taken them.
+
+        written = producer.send_many("orders", values, keys).result()
+        print(written.record_count)
+        """
+        lists = Lists(values, keys, partition, headers, timestamps)
+        return self._send_bulk(self._producer.bulk_of_lists(topic, lists, "send_many"))
+
+    def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Future[BulkMetadata]:
+        """Send the rows of a table, as ``semel.Producer.send_arrow`` does. Blocks until the buffer has taken them.
+
+        producer.send_arrow("orders", pa.table({"value": [b"1", b"2"]})).result()
+        """
+        return self._send_bulk(self._producer.bulk_of_table(topic, table, "send_arrow"))
+
+    def _send_bulk(self, bulk: Bulk) -> Future[BulkMetadata]:
+        self._thread.check()
+        future: Future[BulkMetadata] = Future()
+        future.set_running_or_notify_cancel()
+        with self._guard:
+            self._producer.enqueue_bulk(future, bulk)
+        self._producer.wake()
+        self._thread.run(self._producer.drain())
         return future
 
     def send_batch(self, topic: str, partition: int, records: bytes, record_count: int) -> Future[RecordMetadata]:

@@ -22,9 +22,9 @@ MINUTE_MS: Final = 60_000
 ABSENT: Final = {
     "sasl.": "PLAIN, SCRAM and OAUTHBEARER are spoken; see docs/client.md for their settings",
     "ssl.": "certificates and keys are PEM; see docs/client.md for their settings",
-    "key.": "keys are bytes: encode them before they are handed in",
-    "value.": "values are bytes: encode them before they are handed in",
-    "interceptor.classes": "there are no interceptors",
+    "key.": "keys are bytes, or what key_serializer= or key_deserializer=, a function, is for",
+    "value.": "values are bytes, or what value_serializer= or value_deserializer=, a function, is for",
+    "interceptor.classes": "pass on_send= and on_acknowledgement=, which are functions",
     "metric.reporters": "there are no reporters of metrics",
     "metrics.": "there are no reporters of metrics",
     "enable.metrics.push": "metrics are not pushed to the broker",

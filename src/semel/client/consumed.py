@@ -1,8 +1,8 @@
 """What a transaction has consumed: the consumer's positions go with the commit, and back with an abort.
 
 The law: whatever was read and not committed is read again, and nothing that was committed is. After an abort the
-consumer stands where its group's committed offsets say. A transaction during which partitions were taken away cannot
-be committed: what was read of them is in it, and their offsets are no longer this member's to commit.
+consumer stands where its group's committed offsets say. Where partitions were taken away after something was read of
+them, the transaction cannot be committed: what was read is in it, and the offsets are not this member's to commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Consuming(Protocol):
     def rewind(self) -> None: ...
 
     @property
-    def withdrawals(self) -> int: ...
+    def has_lost_work(self) -> bool: ...
 
     @property
     def commits_by_itself(self) -> bool: ...
@@ -43,17 +43,16 @@ class Consumed:
                 "enable_auto_commit=False"
             )
         self._consumer = consumer
-        self._withdrawals = consumer.withdrawals
         self._sent: dict[TopicPartition, OffsetAndMetadata] = {}
         self.group = consumer.group_metadata()
 
     def to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets to commit with the transaction. Raises ``AbortableError`` if it must not be committed."""
-        if self._consumer.withdrawals != self._withdrawals:
+        if self._consumer.has_lost_work:
             raise AbortableError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
-                f"partitions of group {self.group.group_id!r} were taken from this consumer during the transaction; it "
-                "is aborted, and whoever has them now reads them again",
+                f"partitions of group {self.group.group_id!r} were taken from this consumer after they had been read; "
+                "the transaction is aborted, and whoever has them now reads them again",
             )
         self._sent = self._consumer.unsettled()
         self.group = self._consumer.group_metadata()

@@ -7,16 +7,18 @@ import contextlib
 import inspect
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel import __version__
+from semel.client.arrow_extra import arrow_module
 from semel.client.assignors import Assignor, make_assignors
 from semel.client.consumer_config import ConsumerConfig
+from semel.client.deserializers import Deserializer, Deserializers
 from semel.client.driver import Driver
 from semel.client.machine.consumer import ConsumerMachine
 from semel.client.machine.group.handover import Callback
@@ -31,9 +33,13 @@ from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
 from semel.settings import SettingError
-from semel.types import TopicPartition
+from semel.types import INT32_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
+Taken = TypeVar("Taken", bound=Sized)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
@@ -48,13 +54,16 @@ class Consumer:
 
     Settings are Kafka's, as keywords with underscores, with Kafka's defaults. A partition begins where its group has
     committed, or else at ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. ``assignors`` are objects
-    to be offered instead of those that ``partition_assignment_strategy`` names. A consumer belongs to one event loop.
+    to be offered instead of those that ``partition_assignment_strategy`` names. Keys and values are bytes, or what
+    ``key_deserializer`` and ``value_deserializer`` make of these. A consumer belongs to one event loop.
     """
 
     def __init__(
         self,
         *,
         assignors: Sequence[Assignor | str] | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -73,6 +82,7 @@ class Consumer:
         self._machine = ConsumerMachine(
             self._config, random or SystemRandom(), assignors=offered, software_version=__version__
         )
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._driver: Driver | None = None
         self._listener: object | None = None
         self._teller: object | None = None
@@ -281,40 +291,77 @@ class Consumer:
         return self._config.commits_by_itself
 
     @property
-    def withdrawals(self) -> int:
-        """How often partitions were taken away. While it stays the same, what was read is still this member's."""
-        return 0 if self._machine.group is None else self._machine.group.withdrawals
+    def has_lost_work(self) -> bool:
+        """Whether partitions were taken away since something was read that is not committed yet."""
+        with self._guard:
+            return self._machine.has_lost_work
 
     # Records
 
     async def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, in order within each partition; those of one partition stand together.
 
+            for record in await consumer.poll(1000):
+                print(record.partition, record.offset, record.value)
+
         Waits until there is one, up to ``timeout_ms`` (for ever if that is ``None``); then what there is, up to
-        ``max_records`` (``max_poll_records``). An empty list: there was none in time.
+        ``max_records`` (``max_poll_records``). An empty list: there was none in time. ``DeserializationError``: a
+        deserializer raised; the position stays before that record, and ``seek`` passes over it.
         """
+        return await self._poll(timeout_ms, lambda: self.take(max_records))
+
+    async def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
+        """The same as an Arrow table, decoded by the column (with pyarrow: ``semel[arrow]``).
+
+            table = await consumer.poll_arrow(1000)
+            frame = table.to_pandas()
+
+        Columns: ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp_type`` (0: its producer's, 1: the
+        broker's), ``key``, ``value``, ``headers``. Without ``max_records`` it is all that is here, which
+        ``fetch_max_bytes`` bounds. No rows: there was nothing in time. Deserializers are not asked.
+        """
+        arrow_module("tables", "poll_arrow")
+        return await self._poll(timeout_ms, lambda: self.take_table(max_records))
+
+    async def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
         driver = self._running()
         self.require_partitions()
         expires_ms = _NEVER if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         while True:
-            records = self.take(max_records)
-            callback = None if records else self.due()
+            taken = take()
+            callback = None if len(taken) else self.due()
             if callback is not None:
                 await self._tell(callback)
-            elif records or not await self.wait(expires_ms):
+            elif len(taken) or not await self.wait(expires_ms):
                 break
         driver.wake()  # There is room now for more to be fetched.
-        return records
+        return taken
 
     def take(self, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, if they are here already: ``poll`` without waiting, and without fetching more."""
         with self._guard:
-            group = self._machine.group
-            is_news = group is not None and group.visit(self._clock.monotonic_ms())
+            is_news = self._visit()
             records = self._machine.take(self._config.max_poll_records if max_records is None else max_records)
+            if self._deserializers.exist:
+                records = self._deserializers.applied(records, self._machine.put_back)
         if is_news:
             self.wake()
         return records
+
+    def take_table(self, max_records: int | None = None) -> pa.Table:
+        """The same for ``poll_arrow``."""
+        tables = arrow_module("tables", "poll_arrow")
+        with self._guard:
+            is_news = self._visit()
+            taken = self._machine.take_rows(INT32_MAX if max_records is None else max_records, tables.decode_rows)
+        if is_news:
+            self.wake()
+        return tables.as_table(taken)
+
+    def _visit(self) -> bool:
+        """The application is here. Says whether that is news for the group."""
+        group = self._machine.group
+        return group is not None and group.visit(self._clock.monotonic_ms())
 
     def __aiter__(self) -> Consumer:
         return self

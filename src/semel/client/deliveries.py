@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 from itertools import count
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from semel.client.machine.batch import Acknowledged, Settlement
-from semel.client.values import RecordMetadata
+from semel.client.values import BulkMetadata, RecordMetadata, WrittenRange
+from semel.errors import KafkaError
 
 log = logging.getLogger(__name__)
+
+_CANCELLED: Final = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
 
 
 class Delivery(Protocol):
@@ -17,7 +22,7 @@ class Delivery(Protocol):
 
     def done(self) -> bool: ...
 
-    def set_result(self, result: RecordMetadata, /) -> None: ...
+    def set_result(self, result: Any, /) -> None: ...
 
     def set_exception(self, exception: BaseException, /) -> None: ...
 
@@ -25,20 +30,101 @@ class Delivery(Protocol):
 
 
 def settle(settlement: Settlement) -> None:
-    """Give every delivery its result. One that its owner has cancelled is left alone; its record was sent anyway."""
-    topic, partition, deliveries, timestamps, outcome = settlement
+    """Tell the senders of these records. One whose owner has cancelled is left alone; its record was sent anyway."""
+    topic, partition, deliveries, timestamps, outcome, bulk_count = settlement
     if isinstance(outcome, Acknowledged):
-        new = tuple.__new__
         base_offset, append_time_ms = outcome
+        if bulk_count is not None:
+            for bulk in deliveries:
+                bulk.written(settlement, outcome, bulk_count)
+            return
+        new = tuple.__new__
         offsets = (None for _ in deliveries) if base_offset is None else count(base_offset)
         for delivery, timestamp, offset in zip(deliveries, timestamps, offsets, strict=False):
-            if not delivery.done():
-                written_ms = timestamp if append_time_ms is None else append_time_ms
+            written_ms = timestamp if append_time_ms is None else append_time_ms
+            try:
                 delivery.set_result(new(RecordMetadata, (topic, partition, offset, written_ms)))
+            except _CANCELLED:
+                continue
         return
     for delivery in deliveries:
-        if not delivery.done():
-            delivery.set_exception(outcome)
-            # Seen: the line below is said once for all of them, and not once more for each that nobody awaits.
-            delivery.exception()
+        if bulk_count is not None:
+            delivery.failed(outcome, bulk_count)
+        else:
+            fail(delivery, outcome)
     log.warning("%s", outcome)
+
+
+def fail(delivery: Delivery, error: Exception) -> None:
+    if not delivery.done():
+        delivery.set_exception(error)
+        # Seen: a line is said once for all of them, and not once more for each that nobody awaits.
+        delivery.exception()
+
+
+class BulkDelivery:
+    """One future for many records: settled when all of them are, with an error if one has failed."""
+
+    def __init__(self, delivery: Delivery, topic: str, record_count: int) -> None:
+        self._delivery = delivery
+        self._topic = topic
+        self._record_count = self._left = record_count
+        self._partitions: dict[int, WrittenRange] = {}
+        self._written = 0
+        self._error: Exception | None = None
+
+    def written(self, settlement: Settlement, outcome: Acknowledged, record_count: int) -> None:
+        assert settlement.partition is not None
+        base = outcome.base_offset
+        last = None if base is None else base + record_count - 1
+        before = self._partitions.get(settlement.partition)
+        first = base if before is None else before.first_offset
+        total = record_count + (0 if before is None else before.record_count)
+        self._partitions[settlement.partition] = WrittenRange(first, last, total)
+        self._written += record_count
+        self._settled(record_count)
+
+    def failed(self, error: Exception, record_count: int) -> None:
+        self._error = self._error or error
+        self._settled(record_count)
+
+    def _settled(self, record_count: int) -> None:
+        self._left -= record_count
+        if self._left:
+            return
+        if self._error is not None:
+            fail(self._delivery, self._with_count(self._error))
+        elif not self._delivery.done():
+            partitions = dict(sorted(self._partitions.items()))
+            self._delivery.set_result(BulkMetadata(self._topic, self._record_count, partitions))
+
+    def _with_count(self, error: Exception) -> Exception:
+        if not isinstance(error, KafkaError):
+            return error
+        text = f"{error.message}. Of {self._record_count} records that were sent together {self._written} were written"
+        told = type(error)(error.code, text)
+        told.__cause__ = error
+        return told
+
+
+class BatchDelivery:
+    """One future for a batch that was encoded elsewhere: it tells of the first record, when all are settled."""
+
+    def __init__(self, delivery: Delivery, record_count: int) -> None:
+        self._delivery = delivery
+        self._left = record_count
+        self._first: RecordMetadata | None = None
+
+    def written(self, settlement: Settlement, outcome: Acknowledged, record_count: int) -> None:
+        assert settlement.partition is not None
+        appended_ms = outcome.log_append_time_ms
+        written_ms = settlement.timestamps[0] if appended_ms is None else appended_ms
+        self._first = self._first or RecordMetadata(
+            settlement.topic, settlement.partition, outcome.base_offset, written_ms
+        )
+        self._left -= record_count
+        if not self._left and not self._delivery.done():
+            self._delivery.set_result(self._first)
+
+    def failed(self, error: Exception, record_count: int) -> None:
+        fail(self._delivery, error)

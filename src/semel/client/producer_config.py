@@ -143,6 +143,11 @@ class ProducerConfig:
     )
 
     @property
+    def batch_size_max(self) -> int:
+        """No batch grows beyond what a request may hold."""
+        return min(self.batch_size, self.max_request_size)
+
+    @property
     def compression_level(self) -> int | None:
         match self.compression_type:
             case Codec.GZIP:

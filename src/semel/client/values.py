@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semel.wire.records import Headers
 
@@ -18,15 +19,45 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+class WrittenRange(NamedTuple):
+    """Where records that were sent together were written in one partition. Those of other producers may be between."""
+
+    first_offset: int | None
+    last_offset: int | None
+    record_count: int
+
+
+class BulkMetadata(NamedTuple):
+    """Where the records of a ``send_many`` or ``send_arrow`` were written, by partition."""
+
+    topic: str
+    record_count: int
+    partitions: Mapping[int, WrittenRange]
+
+
+class ProducerRecord(NamedTuple):
+    """A record that is about to be sent, as ``on_send`` sees it: before its key and value are serialized."""
+
+    topic: str
+    value: Any
+    key: Any = None
+    partition: int | None = None
+    headers: Headers = ()
+    timestamp: int | None = None
+
+
 class ConsumerRecord(NamedTuple):
-    """A record that was read. A key or value of ``None`` is Kafka's null, not an empty one."""
+    """A record that was read. A key or value of ``None`` is Kafka's null, not an empty one.
+
+    They are bytes, unless the consumer has a deserializer: then they are what it made of them.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Headers
 
 

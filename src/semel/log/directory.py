@@ -124,7 +124,7 @@ class LogDirectory:
         missing = []
         folder = self.path
         while not self._disk.exists(folder):
-            folder = os.path.dirname(folder)
+            folder = os.path.dirname(folder) or os.curdir  # The folder that a relative path begins in has no name.
             missing.append(folder)
         self._disk.make_folder(self.path)
         for parent in missing:

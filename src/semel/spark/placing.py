@@ -6,7 +6,7 @@ The law: all rows of one partition go to one writer, so that a partition has one
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -54,9 +54,9 @@ class Placing:
         reasons = self._reasons(columns)
         if reasons:
             self._divert(columns, reasons)
-        partitions = self._partitions(columns, reasons)
-        numbers = {topic: zlib.crc32(topic.encode()) for topic in self._counts}
-        firsts = np.array([numbers[topic] for topic in columns["topic"].to_pylist()], dtype=np.int64)
+        topics = pc.dictionary_encode(columns["topic"])
+        partitions = self._partitions(columns, _by_topic(topics, self._counts), reasons)
+        firsts = _by_topic(topics, {topic: zlib.crc32(topic.encode()) for topic in self._counts})
         columns["partition"] = pa.array(partitions.astype(np.int32))
         columns["writer"] = pa.array(((firsts + partitions) % self._job.writers).astype(np.int32))
         order = ["topic", "partition", "writer", "key", "value"]
@@ -122,12 +122,11 @@ class Placing:
 
     # Partitions
 
-    def _partitions(self, columns: dict[str, pa.Array], diverted: dict[int, str]) -> Int64s:
-        topics = columns["topic"].to_pylist()
-        counts = np.array([self._counts[topic] for topic in topics], dtype=np.int64)
+    def _partitions(self, columns: dict[str, pa.Array], counts: Int64s, diverted: dict[int, str]) -> Int64s:
+        """``counts`` says for each row how many partitions its topic has."""
         partitioner = self._job.sink.partitioner
         if partitioner is not None:
-            keys, values = columns["key"].to_pylist(), columns["value"].to_pylist()
+            topics, keys, values = (columns[name].to_pylist() for name in ("topic", "key", "value"))
             chosen = [
                 partitioner(topic, key, value, self._counts[topic])
                 for topic, key, value in zip(topics, keys, values, strict=True)
@@ -144,6 +143,13 @@ class Placing:
             said[list(diverted)] = -1
             partitions = np.where(said >= 0, said, partitions)
         return partitions
+
+
+def _by_topic(topics: pa.DictionaryArray, numbers: Mapping[str, int]) -> Int64s:
+    """For each row, the number of its topic."""
+    of_each = np.array([numbers[name] for name in topics.dictionary.to_pylist()], dtype=np.int64)
+    found: Int64s = of_each[topics.indices.to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _sizes(columns: dict[str, pa.Array]) -> Int64s:

@@ -19,13 +19,16 @@ POINTS: Final = (
     "planned",
     "begun",
     "fetched",
+    "producing",
     "produced",
     "written",
     "offsets sent",
     "committed",
     "done",
 )
-"""The steps of a batch in order. "fetched" and "produced" are reached in tasks, the others in the driver."""
+"""The steps of a batch in order. Those of ``TASK_POINTS`` are reached in tasks, the others in the driver."""
+
+TASK_POINTS: Final = ("fetched", "producing", "produced")
 
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 

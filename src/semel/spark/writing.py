@@ -38,6 +38,7 @@ def write(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.Recor
     for rows in batches:
         if rows.num_rows:
             writer = writer or _Writer(job)
+            job.sink.reached("producing", job.batch_id)
             writer.add(rows)
     if writer is None:
         return

@@ -80,6 +80,13 @@ def test_encoded_rows_are_the_batches_of_a_builder(records: list[Fields], size: 
     ]
 
 
+@pytest.mark.parametrize("size", range(62, 400, 3))
+def test_batches_are_cut_at_the_very_byte_where_a_builder_cuts(size: int) -> None:
+    records: list[Fields] = [(1000 + number, None, b"v" * (number % 70), ()) for number in range(150)]
+    batches = encode(arrow(records, with_headers=False), size_bytes_max=size, is_transactional=True)
+    assert [batch.records for batch in batches] == one_by_one(records, size, Codec.NONE)
+
+
 @deterministic
 @given(rows, sizes, st.integers(0, 59))
 def test_a_slice_of_rows_without_headers_is_encoded_as_if_it_stood_alone(

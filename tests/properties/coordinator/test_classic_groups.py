@@ -125,7 +125,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 self.scene.sync(member.member_id, group.generation, assignments, instance_id=member.instance_id)
             )
 
-    @precondition(lambda self: (self._group() or NOBODY).static_ids)
+    @precondition(lambda self: bool((self._group() or NOBODY).static_ids))
     @rule(data=st.data())
     def static_member_returns(self, data: st.DataObject) -> None:
         group = self._group()
@@ -164,7 +164,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                     assert group is not None
                     assert member_id in group.members, "it was heard within its session and is out"
 
-    @precondition(lambda self: self.scene.entries)
+    @precondition(lambda self: bool(self.scene.entries))
     @rule()
     def coordinator_is_lost_law_7(self) -> None:
         self.scene.disk_is_full = False

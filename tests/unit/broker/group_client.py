@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from semel.wire.apis import ApiKey
+from semel.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from semel.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -12,6 +13,7 @@ from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from tests.unit.broker.raw_client import RawClient
 
 SESSION_MS = 6000
+METADATA = encode_subscription(ConsumerProtocolSubscription(topics=["orders"]))
 
 
 def join_request(group: str, member_id: str = "", instance_id: str | None = None, **wishes: Any) -> JoinGroupRequest:
@@ -22,7 +24,7 @@ def join_request(group: str, member_id: str = "", instance_id: str | None = None
         member_id=member_id,
         group_instance_id=instance_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol("range", b"metadata")],
+        protocols=[JoinGroupRequestProtocol("range", METADATA)],
     )
     for name, value in wishes.items():
         setattr(request, name, value)

@@ -23,7 +23,7 @@ from semel.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.group_client import heartbeat, join, join_request, leave, sync
+from tests.unit.broker.group_client import METADATA, heartbeat, join, join_request, leave, sync
 from tests.unit.broker.offset_client import commit, fetch
 from tests.unit.broker.raw_client import RawClient
 from tests.unit.broker.transactional_client import GROUP, Transactional, find_coordinator
@@ -57,7 +57,7 @@ class TestEveryVersion:
         assert first.protocol_type == ("consumer" if version >= 7 else None)
         assert first.member_id == first.leader
         assert first.member_id.startswith("raw-")
-        assert [(one.member_id, one.metadata) for one in first.members] == [(first.member_id, b"metadata")]
+        assert [(one.member_id, one.metadata) for one in first.members] == [(first.member_id, METADATA)]
 
     @pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
     def test_of_sync_group(self, client: RawClient, group: str, version: int) -> None:
@@ -95,7 +95,7 @@ class TestEveryVersion:
         (member,) = found.members
         assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "raw", "/127.0.0.1")
         assert member.group_instance_id == ("one" if version >= 4 else None)
-        assert (member.member_metadata, member.member_assignment) == (b"metadata", joined.member_id.encode())
+        assert (member.member_metadata, member.member_assignment) == (METADATA, joined.member_id.encode())
         assert (missing.group_id, missing.group_state) == ("nobody", "Dead")
         assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
 

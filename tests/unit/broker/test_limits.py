@@ -14,9 +14,15 @@ from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request
 from semel.wire.messages.api_versions import ApiVersionsRequest
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from semel.wire.messages.metadata import MetadataRequest
 from tests.unit.broker.raw_client import RawClient, batch, fetch_request, produce_request, values
 
+_BROKER = 4
 API_VERSIONS = ApiVersionsRequest("raw", "1.0")
 
 
@@ -56,6 +62,18 @@ def test_a_place_is_free_again_when_its_client_has_left(setting: str) -> None:
                 assert is_served(client)
             while server.connections:
                 time.sleep(0.001)
+
+
+@pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
+def test_a_limit_on_connections_is_altered_while_the_broker_runs(setting: str) -> None:
+    with Broker(**{setting.replace(".", "_"): 1}) as broker, RawClient(broker.port) as first:
+        with RawClient(broker.port) as second:
+            assert second.is_closed_by_broker()
+        raised = AlterConfigsResource(_BROKER, "", [AlterableConfig(setting, 0, "2")])
+        request = IncrementalAlterConfigsRequest([raised], validate_only=False)
+        assert first.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code == 0
+        with RawClient(broker.port) as second:
+            assert is_served(second)
 
 
 def test_an_idle_connection_is_closed_and_one_that_waits_is_not(name: str) -> None:

@@ -31,6 +31,7 @@ from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.records import Codec
 from tests.unit.broker.raw_client import RawClient, batch, produce_request
+from tests.unit.broker.transactional_client import Transactional
 
 VERSIONS = range(3, 14)
 NAMES = ("t", "a-topic-of-usual-length", "n" * 126, "m" * 127, "l" * 249)
@@ -148,6 +149,58 @@ def test_retries_refusals_and_everything_unusual_are_answered_alike(pair: Pair, 
     ):
         quick, ordinary = pair.ask(framed(request, version))
         assert quick == ordinary
+
+
+@pytest.mark.parametrize("version", [8, 9, 11, 12, 13])
+def test_batches_of_a_transaction_are_answered_alike_from_the_first_to_one_that_is_late(
+    pair: Pair, version: int
+) -> None:
+    identities = topic_ids(pair)
+    transactional_id = f"transaction in version {version}"
+    producers = [Transactional(client, transactional_id, is_v2=version >= 12) for client in pair.clients]
+    for producer in producers:
+        producer.find()
+        assert producer.init().error_code == 0
+        if version < 12:
+            assert producer.add("t", 0) == [0]
+    assert producers[0].producer_id == producers[1].producer_id
+
+    def ask(
+        sequence: int, *, epoch: int = 0, name: str | None = transactional_id, is_transactional: bool = True
+    ) -> int:
+        records = batch(
+            b"x",
+            timestamp=TIME,
+            producer_id=producers[0].producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
+        request = produce_request("t", records)
+        request.transactional_id = name
+        request.topic_data[0].topic_id = identities["t"]
+        quick, ordinary = pair.ask(framed(request, version))
+        assert quick == ordinary
+        assert quick is not None
+        _, position = decode_response_header(quick, APIS[ApiKey.PRODUCE], version)
+        response = decode(APIS[ApiKey.PRODUCE].response_class, quick, version, position)
+        ((answer,),) = (topic.partition_responses for topic in response.responses)
+        code: int = answer.error_code
+        return code
+
+    if version >= 12:
+        # With transactions V2 sequences begin at 0, also once the coordinator has let the producer in.
+        assert [ask(5), ask(5)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+    assert [ask(0), ask(1), ask(1), ask(2)] == [ErrorCode.NONE] * 4
+    assert ask(9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert ask(3, name="somebody else") != ErrorCode.NONE
+    assert ask(3, name=None) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert ask(3, epoch=7) != ErrorCode.NONE
+    ask(3, is_transactional=False)
+    for producer in producers:
+        assert producer.end(True).error_code == 0
+    # Scenario 42: nothing late opens a transaction that nobody ends.
+    assert ask(3) != ErrorCode.NONE
 
 
 def test_mutated_requests_are_answered_alike(pair: Pair) -> None:

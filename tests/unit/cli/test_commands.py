@@ -184,6 +184,17 @@ def test_lag_is_zero_when_only_markers_and_aborted_records_remain(run: Run, brok
         assert row["lag"] == 1
 
 
+def test_a_group_goes_on_behind_the_last_record_that_was_shown(run: Run, topic: str) -> None:
+    run("produce", topic, "--partition", "0", stdin=b"1\n2\n3\n4\n")
+    consume = ("consume", topic, "--group", f"max-{topic}", "--from", "beginning")
+    assert run(*consume, "--max", "3") == "1\n2\n3\n"
+    assert run(*consume) == "4\n"
+
+
+def test_a_member_of_a_group_does_not_wait_for_a_topic_that_is_not_there(run: Run) -> None:
+    assert "nowhere" in run("consume", "nowhere", "--group", "waiting", exit_code=Exit.NOT_FOUND)
+
+
 def test_offsets_are_reset_and_a_dry_run_changes_nothing(run: Run, broker: Broker, topic: str) -> None:
     run("produce", topic, "--partition", "0", stdin=b"1\n2\n3\n4\n")
     with blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:

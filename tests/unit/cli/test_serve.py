@@ -73,6 +73,13 @@ def test_it_says_once_that_it_is_ready_serves_and_stops_when_told(tmp_path: Path
             assert values(client.fetch("t", 0)) == [(0, b"kept")]
 
 
+def test_the_folder_may_be_a_relative_path_as_the_default_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(Path("semel-data")) as (_, ready):
+        assert ready["folder"] == "semel-data"
+    assert (tmp_path / "semel-data" / "meta.properties").exists()
+
+
 def test_what_was_acknowledged_is_there_after_kill_9(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, ready):
         with RawClient(int(ready["port"])) as client:

@@ -540,16 +540,33 @@ def test_a_commit_that_a_rebalance_overtook_is_repeated_for_what_the_member_has_
     assert member.machine.assignment == ORDERS, "and nothing was lost"
 
 
-def test_partitions_that_were_taken_away_are_counted() -> None:
-    member = joined()
-    group = member.machine.group
-    assert group is not None
-    before = group.withdrawals
-    member.poll(5_000)
-    assert group.withdrawals == before
+def test_work_is_lost_when_partitions_go_after_records_were_read_and_before_they_are_committed() -> None:
+    """Scenario 54: a transaction with such records in it must not be committed."""
+    member = Member(enable_auto_commit=False)
+    member.fill(0, 3)
+    member.subscribe("orders")
+    assert member.poll(count=1) == [(0, 0)]
+    assert not member.machine.has_lost_work
     rebalance(member)
-    member.poll()
-    assert group.withdrawals > before, "even though they came back"
+    member.poll(count=1)
+    assert member.machine.has_lost_work, "even though the partition came back"
+    member.machine.rewind()
+    assert not member.machine.has_lost_work
+    assert member.poll(count=1) == [(0, 0)]
+    member.commit()
+    rebalance(member)
+    member.poll(count=1)
+    assert not member.machine.has_lost_work, "there was nothing to lose"
+
+
+def test_work_is_lost_with_the_membership() -> None:
+    member = joined(enable_auto_commit=False)
+    while member.poll():
+        pass
+    assert not member.machine.has_lost_work
+    member.group.refuse_with[ApiKey.HEARTBEAT] = [ErrorCode.ILLEGAL_GENERATION]
+    member.away(4_000)
+    assert member.machine.has_lost_work
 
 
 def test_nothing_is_asked_about_partitions_that_the_application_does_not_know_of() -> None:
@@ -606,6 +623,18 @@ def test_rewinding_goes_back_to_where_reading_began_if_nothing_was_committed() -
     assert member.poll() == [(0, 3), (0, 4)]
     member.machine.rewind()
     assert member.poll() == [(0, 3), (0, 4)]
+
+
+def test_records_that_were_put_back_do_not_shorten_the_way_back() -> None:
+    """Scenario 57: what could not be handed out is read again, and so is what came before it."""
+    member = Member(enable_auto_commit=False)
+    member.fill(0, 3)
+    member.subscribe("orders")
+    assert member.poll() == [(0, 0), (0, 1), (0, 2)]
+    member.machine.put_back(ORDERS[0], 2)
+    assert member.poll() == [(0, 2)]
+    member.machine.rewind()
+    assert member.poll() == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_rewinding_goes_back_to_where_the_application_has_put_it() -> None:

@@ -108,7 +108,11 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
-    [("sasl_kerberos_service_name", "PLAIN, SCRAM and OAUTHBEARER"), ("key_serializer", "keys are bytes"), ("partitioner_class", "partitioner=")],
+    [
+        ("sasl_kerberos_service_name", "PLAIN, SCRAM and OAUTHBEARER"),
+        ("key_serializer", "keys are bytes"),
+        ("partitioner_class", "partitioner="),
+    ],
 )
 def test_a_setting_that_kafka_has_and_this_client_has_not_says_why(setting: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):

@@ -174,6 +174,33 @@ def test_bytes_that_are_no_batch_are_an_error_and_are_not_asked_for_without_a_pa
     assert len(consumer.world.requests(ApiKey.FETCH)) < 10
 
 
+def test_a_fetch_for_a_partition_that_was_taken_away_meanwhile_counts_for_nothing() -> None:
+    consumer = holding_fetches(Consuming(auto_offset_reset="earliest"))
+    append(consumer.cluster.log("orders"), [b"a", b"b"])
+    consumer.assign(ORDERS_0, ORDERS_1)
+    consumer.assign(ORDERS_1)
+    consumer.world.answer(consumer.world.waiting(ApiKey.FETCH)[0])
+    assert consumer.machine.take(10) == []
+
+
+@pytest.mark.parametrize("is_here_already", [True, False])
+def test_a_partition_that_comes_back_is_not_given_what_was_fetched_for_it_before(is_here_already: bool) -> None:
+    consumer = holding_fetches(Consuming(auto_offset_reset="earliest"))
+    append(consumer.cluster.log("orders"), [b"a"])
+    append(consumer.cluster.log("orders"), [b"b"])
+    consumer.assign(ORDERS_0)
+    late = consumer.world.waiting(ApiKey.FETCH)[0]
+    if is_here_already:
+        consumer.world.answer(late)
+    consumer.machine.assign([], consumer.world.now_ms)
+    consumer.machine.assign([ORDERS_0], consumer.world.now_ms)
+    consumer.machine.seek(ORDERS_0, 1)
+    if not is_here_already:
+        consumer.world.answer(late)
+    consumer.world.held = consumer.has_nothing_new
+    assert consumer.take() == [(0, 1, b"b")]
+
+
 # Lag
 
 

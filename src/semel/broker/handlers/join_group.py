@@ -6,6 +6,7 @@ that goes away meanwhile is still a member: it is in the next generation, and it
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +19,8 @@ from semel.coordinator.group.classic.results import JoinResult
 from semel.errors import ErrorCode
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
+logger = logging.getLogger("semel.broker")
+
 REBALANCE_TIMEOUT_SINCE: Final = 1
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 NULL_PROTOCOL_SINCE: Final = 7
@@ -27,6 +30,8 @@ _NO_GENERATION: Final = -1
 
 
 def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
+    if message.reason:
+        logger.debug("%s joins group %s: %s", message.member_id or request.client_id, message.group_id, message.reason)
     has_rebalance_timeout = request.version >= REBALANCE_TIMEOUT_SINCE
     asked = JoinRequest(
         group_id=message.group_id,

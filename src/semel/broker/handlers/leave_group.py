@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from semel.broker.node import Node
@@ -13,6 +14,8 @@ from semel.coordinator.group.classic.results import LeaveResult
 from semel.errors import ErrorCode
 from semel.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
+logger = logging.getLogger("semel.broker")
+
 BATCHES_SINCE: Final = 3
 
 
@@ -21,6 +24,10 @@ def leave_group(node: Node, request: Request, message: LeaveGroupRequest) -> Non
     leaving = [LeavingMember(message.member_id)]
     if is_batch:
         leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in message.members]
+
+        for member in message.members:
+            if member.reason:
+                logger.debug("%s leaves group %s: %s", member.member_id, message.group_id, member.reason)
 
     def respond(result: LeaveResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode):

@@ -133,11 +133,13 @@ class _Chunk:
         """Where each record begins and ends."""
         starts, ends = _candidates(self._data, self._size)
         nowhere = len(starts)
-        number_at = np.full(self._size + 1, nowhere, dtype=np.int64)
-        number_at[starts] = np.arange(nowhere)
-        successor = np.append(number_at[ends], nowhere)
+        if not nowhere or starts[0] != 0:
+            raise _Odd
+        found = np.searchsorted(starts, ends)
+        found[found == nowhere] = 0
+        successor = np.append(np.where(starts[found] == ends, found, nowhere), nowhere)
         count = int(self._counts.sum())
-        chain = number_at[:1]
+        chain = np.zeros(1, dtype=np.int64)
         while len(chain) < count:
             chain = np.concatenate((chain, successor[chain]))
             if len(chain) < count:
@@ -221,12 +223,12 @@ class _Chunk:
 
 
 def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
-    """Every place where a length that fits is followed by a zero byte, and the place where that length ends."""
-    zeros = np.flatnonzero(data[:size] == 0)
+    """Every place where a length that fits is followed by a zero byte, in order, and where that length ends."""
     starts: list[Int64s] = []
     ends: list[Int64s] = []
-    zeros = zeros[zeros > 0]
-    zeros = zeros[data[zeros - 1] < 0x80]
+    # The last byte of a length is 1 to 127: one subtraction, and zeros among zeros are out, of which there may be many.
+    last = data[: max(size - 1, 0)] - np.uint8(1)
+    zeros = np.flatnonzero((data[1:size] == 0) & (last < 0x7F)) + 1
     length = data[zeros - 1].astype(np.int64)
     for width in range(1, _LENGTH_WIDTH_MAX + 1):
         end = zeros + (length >> 1)
@@ -241,7 +243,9 @@ def _candidates(data: Bytes, size: int) -> tuple[Int64s, Int64s]:
         zeros, length = zeros[longer], (length[longer] << 7) | (byte[longer] & 0x7F)
         if not len(zeros):
             break
-    return np.concatenate(starts), np.concatenate(ends)
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order]
 
 
 def _require(conditions: npt.NDArray[np.bool_]) -> None:

@@ -21,6 +21,7 @@ from semel.wire.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQU
 _NOTHING: Final = pa.scalar(b"")
 _NO_HEADERS: Final = pa.scalar(b"\0")
 _EMPTY: Final = b""
+_NULL_LENGTH: Final = -1
 _ATTRIBUTES_BYTES: Final = 1
 # A byte at least for each of: length, timestamp delta, offset delta.
 _DELTAS_BYTES_MIN: Final = 3
@@ -51,8 +52,11 @@ def encode(
     codec: Codec = Codec.NONE,
     compression_level: int | None = None,
     is_transactional: bool = False,
+    more_follow: bool = False,
 ) -> Iterator[EncodedBatch]:
     """The rows as batches of up to ``size_bytes_max`` bytes before compression; a larger record travels alone.
+
+    With ``more_follow`` the last batch is left out: rows that follow may still fit into it.
 
     Columns: ``key`` and ``value`` (binary or string, null is Kafka's null), ``timestamp`` (int64, milliseconds), and
     ``headers`` (a list of structs of key and value) if there are any. All rows together are less than 2 GiB. Raises
@@ -65,11 +69,12 @@ def encode(
         columns.check_sizes(record_size_bytes_max)
     cut = _Cut(columns, size_bytes_max - HEADER_SIZE)
     block, ends = columns.encoded(cut)
-    for start, count in zip(cut.starts, cut.counts, strict=True):
+    batches = len(cut.starts) - more_follow
+    for number, (start, count) in enumerate(zip(cut.starts[:batches], cut.counts, strict=False)):
         timestamps = columns.timestamps[start : start + count]
         newest, oldest = int(timestamps.max()), int(timestamps[0])
         records = seal_batch(
-            [block[ends[start] : ends[start + count]]],
+            [block[ends[number] : ends[number + 1]]],
             codec,
             compression_level,
             (0, NO_LEADER_EPOCH),
@@ -82,6 +87,7 @@ def encode(
 class _Columns:
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._keys, self._key_lengths = _binary(rows.column("key"))
+        self._has_keys = bool((self._key_lengths > 0).any())
         self._values, self._value_lengths = _binary(rows.column("value"))
         if rows.column("timestamp").null_count:
             raise ValueError("every record has a timestamp; the column holds nulls")
@@ -104,27 +110,26 @@ class _Columns:
         if size_bytes > size_bytes_max:
             raise OversizedRecord(row, size_bytes, size_bytes_max)
 
-    def encoded(self, cut: _Cut) -> tuple[bytes, Int64s]:
-        """All records, one behind the other, and where each begins; the last of these is the end."""
+    def encoded(self, cut: _Cut) -> tuple[memoryview, list[int]]:
+        """All records, one behind the other, and where each batch begins; the last of these is the end."""
         sizes = np.concatenate(cut.sizes)
         # The zeros are the records' attributes, which have no meaning yet.
-        prefixes = join_varints(
+        numbers = [
             sizes,
             np.zeros(len(sizes), dtype=np.int64),
             self.timestamps - np.repeat(self.timestamps[cut.starts], cut.counts),
             np.concatenate([np.arange(count, dtype=np.int64) for count in cut.counts]),
             self._key_lengths,
-        )
-        joined = pc.binary_join_element_wise(
-            prefixes,
-            self._keys,
-            join_varints(self._value_lengths),
-            self._values,
-            _NO_HEADERS if self._tails is None else self._tails,
-            _NOTHING,
-        )
+        ]
+        if self._has_keys:
+            parts = [join_varints(*numbers), self._keys, join_varints(self._value_lengths), self._values]
+        else:
+            parts = [join_varints(*numbers, self._value_lengths), self._values]
+        tails = _NO_HEADERS if self._tails is None else self._tails
+        joined = pc.binary_join_element_wise(*parts, tails, _NOTHING)
         _, offsets, data = joined.buffers()
-        return data.to_pybytes(), np.frombuffer(offsets, dtype=np.int32)[: len(joined) + 1].astype(np.int64)
+        ends = np.frombuffer(offsets, dtype=np.int32)[[*cut.starts, len(joined)]]
+        return memoryview(data), ends.tolist()
 
 
 class _Cut:
@@ -150,12 +155,14 @@ class _Cut:
             before = int(at_least[start - 1])
 
 
-def _binary(column: pa.Array) -> tuple[pa.BinaryArray, Int64s]:
+def _binary(column: pa.Array) -> tuple[pa.BinaryArray | pa.Scalar, Int64s]:
     """The bytes with nulls made empty, and the lengths with nulls made -1."""
+    if column.null_count == len(column):
+        return _NOTHING, np.full(len(column), _NULL_LENGTH, dtype=np.int64)
     data = column.cast(pa.binary())
     lengths = pc.binary_length(data).cast(pa.int64())
     if data.null_count:
-        lengths, data = lengths.fill_null(-1), data.fill_null(_EMPTY)
+        lengths, data = lengths.fill_null(_NULL_LENGTH), data.fill_null(_EMPTY)
     return data, lengths.to_numpy(zero_copy_only=False)
 
 

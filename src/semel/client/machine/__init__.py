@@ -13,4 +13,6 @@ of a clock that never goes back.
     sequences     the numbers that make a batch unique
     transaction   the eight states and what is asked of the coordinator in each
     fetcher       what a consumer reads, and from where
+    beginnings    where a partition begins to be read, and where it goes back to
+    group         being a member of a group, in both protocols; commits: its offsets
 """

@@ -17,7 +17,7 @@ from semel.wire.records import BatchBuilder, Headers
 
 class Accumulator:
     def __init__(self, config: ProducerConfig) -> None:
-        self._batch_size = config.batch_size
+        self._batch_size = config.batch_size_max
         self._codec = config.compression_type
         self._compression_level = config.compression_level
         self._linger_ms = config.linger_ms
@@ -78,13 +78,14 @@ class Accumulator:
 
     def append_built(
         self, queue: PartitionQueue, records: bytes, record_count: int, delivery: Delivery, now_ms: float
-    ) -> None:
+    ) -> ProducerBatch:
         """Put a batch behind those that wait. What was being collected before it is full now."""
         batch = ProducerBatch.built(queue.topic_partition, records, record_count, delivery, now_ms)
         queue.open = None
         queue.waiting.append(batch)
         self.buffered_bytes += batch.size_bytes
         self.active[queue] = None
+        return batch
 
     def served(self, queue: PartitionQueue) -> None:
         """Its turn is over: the others come first now."""

@@ -49,6 +49,8 @@ class Settlement(NamedTuple):
     deliveries: list[Delivery]
     timestamps: list[int]
     outcome: Acknowledged | Exception
+    bulk_count: int | None = None
+    """How many records the only delivery stands for; ``None`` where every record has one of its own."""
 
 
 class ProducerBatch:
@@ -59,6 +61,7 @@ class ProducerBatch:
         "deliveries",
         "flushes",
         "in_doubt",
+        "is_bulk",
         "numbers",
         "on_wire",
         "outcome",
@@ -86,6 +89,8 @@ class ProducerBatch:
         """Whether an attempt ended without an answer that rules out that the batch was written."""
         self.outcome: Acknowledged | Exception | None = None
         self.flushes: list[Flush] = []
+        self.is_bulk = False
+        """Whether one delivery stands for all records."""
         self.builder = builder
 
     @classmethod
@@ -94,10 +99,15 @@ class ProducerBatch:
     ) -> ProducerBatch:
         """A batch whose records were put together elsewhere; one delivery stands for all of them."""
         batch = cls(topic_partition, None, created_ms)
-        batch.records, batch.size_bytes, batch.record_count = records, len(records), count
+        batch.records, batch.size_bytes, batch.record_count, batch.is_bulk = records, len(records), count, True
         batch.deliveries.append(delivery)
         batch.timestamps.append(parse_header(records).max_timestamp)
         return batch
+
+    @property
+    def count(self) -> int:
+        """How many records it holds so far."""
+        return self.record_count or len(self.deliveries)
 
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, delivery: Delivery
@@ -144,8 +154,9 @@ class ProducerBatch:
             half.records = _built(part, codec, is_transactional)
             half.size_bytes = len(half.records)
             half.record_count = len(part)
-            half.deliveries = self.deliveries[start : start + len(part)]
-            half.timestamps = self.timestamps[start : start + len(part)]
+            half.is_bulk = self.is_bulk
+            half.deliveries = self.deliveries if self.is_bulk else self.deliveries[start : start + len(part)]
+            half.timestamps = self.timestamps if self.is_bulk else self.timestamps[start : start + len(part)]
             half.attempts = self.attempts
             half.flushes = list(self.flushes)
             for flush in half.flushes:
@@ -155,7 +166,7 @@ class ProducerBatch:
             yield half
 
     def __repr__(self) -> str:
-        return f"ProducerBatch({self.topic_partition}, {len(self.deliveries)} records, {self.numbers}, {self.outcome})"
+        return f"ProducerBatch({self.topic_partition}, {self.count} records, {self.numbers}, {self.outcome})"
 
 
 class Flush:

@@ -16,6 +16,7 @@ from semel.client.machine.beginnings import Beginnings
 from semel.client.machine.cluster_view import TopicView
 from semel.client.machine.commits import Committed
 from semel.client.machine.connections import COORDINATION, Connections
+from semel.client.machine.fetched import DecodeRows, Rows
 from semel.client.machine.fetcher import Fetcher
 from semel.client.machine.group.group import Group
 from semel.client.machine.group.subscription import TopicSubscription
@@ -70,6 +71,8 @@ class ConsumerMachine:
         self._beginnings = Beginnings(config, self._positions, self._lookup, self._fetcher.errors, self.group)
         self._group_topics: tuple[str, ...] = ()
         self._asked_topics: dict[str, Promise[TopicView]] = {}
+        self._withdrawals_before: int | None = None
+        """How often partitions had been taken away when the first record was handed out that is not settled yet."""
         self._readable: list[Promise[None]] = []
         self._records_consumed = 0
         self._deadline_ms = _NEVER
@@ -130,6 +133,7 @@ class ConsumerMachine:
         if self.group is not None:
             self.group.settled(offsets)
         self._beginnings.settled(offsets)
+        self._withdrawals_before = None
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
         return self.the_group("committed").committed(partitions)
@@ -145,9 +149,23 @@ class ConsumerMachine:
     def rewind(self) -> None:
         """Back to what was committed last: what came after it was not done."""
         self._beginnings.rewind()
+        self._withdrawals_before = None
+
+    @property
+    def has_lost_work(self) -> bool:
+        """Whether partitions were taken away since records were handed out that are neither committed nor taken back.
+
+        Then what was handed out may be of these partitions, and ``positions`` says nothing of them any more.
+        """
+        before = self._withdrawals_before
+        return self.group is not None and before is not None and before != self.group.withdrawals
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._beginnings.seek(self._positions[topic_partition], offset)
+
+    def put_back(self, topic_partition: TopicPartition, offset: int) -> None:
+        """This record and those behind it were not handed out after all. The way back is not changed by it."""
+        self._positions[topic_partition].seek(offset)
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Go to the first record that is as late as this; EARLIEST and LATEST are times, too."""
@@ -197,17 +215,19 @@ class ConsumerMachine:
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Records that are here. Raises what went wrong with a partition, once, if there are none."""
-        if self.error is not None:
-            raise type(self.error)(self.error.code, self.error.message) from self.error
-        if self.group is not None:
-            self.group.raise_error()
-            if self.group.holds_records:
-                return []
+        if not self._may_take():
+            return []
         records = self._fetcher.take(count)
-        if not records and self._fetcher.errors:
-            raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
-        self._records_consumed += len(records)
+        self._taken(len(records))
         return records
+
+    def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
+        """The same as columns."""
+        if not self._may_take():
+            return []
+        taken = self._fetcher.take_rows(count, decode)
+        self._taken(sum(rows.num_rows for _, rows in taken))
+        return taken
 
     def readable(self) -> Promise[None]:
         """Kept when ``take`` has something to give, or to raise."""
@@ -281,6 +301,22 @@ class ConsumerMachine:
         self._assign((kept for kept in self._positions.partitions if kept not in gone), now_ms)
 
     # Inside
+
+    def _may_take(self) -> bool:
+        if self.error is not None:
+            raise type(self.error)(self.error.code, self.error.message) from self.error
+        if self.group is None:
+            return True
+        self.group.raise_error()
+        return not self.group.holds_records
+
+    def _taken(self, count: int) -> None:
+        """So many records are handed out now; with none, there may be an error to raise."""
+        if not count and self._fetcher.errors:
+            raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
+        if count and self._withdrawals_before is None and self.group is not None:
+            self._withdrawals_before = self.group.withdrawals
+        self._records_consumed += count
 
     def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
         self._beginnings.assign(partitions)

@@ -6,8 +6,8 @@ over: from the transaction's first offset, which the list says, to its abort mar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from semel.client.values import ConsumerRecord
 from semel.errors import DecodeError
@@ -18,26 +18,49 @@ from semel.wire.records import BatchHeader, RecordBlock, iterate_headers, verify
 
 # Whoever takes records one by one does not have them decoded one by one.
 _RECORDS_AT_ONCE: Final = 64
+_NOTHING_TAKEN: Final = -1
 _NOBODY: Final[Sequence[AbortedTransaction]] = ()
 
 
+class Rows(Protocol):
+    """Records as columns, in the order of their offsets."""
+
+    num_rows: int
+
+    def slice(self, offset: int, length: int | None = None) -> Any: ...
+
+    def column(self, name: str) -> Any: ...
+
+
+DecodeRows: TypeAlias = Callable[[Buffer, Iterable[tuple[int, BatchHeader]]], Iterator[Rows]]
+"""Of a buffer and the batches in it, their records. See ``client.arrow.decode``."""
+
+
 class FetchedRecords:
-    """Records of one partition, to be taken in order. A batch is decoded when its records are asked for."""
+    """Records of one partition, to be taken in order. A batch is decoded when its records are asked for.
+
+    They may be taken as records or as rows, and now as the one, now as the other.
+    """
 
     __slots__ = (
         "_batches",
         "_block",
         "_buffer",
         "_check_crcs",
+        "_chunks",
+        "_current",
         "_decoded",
         "_fetch_offset",
         "_handed_out",
+        "_rows",
+        "_visible",
         "error",
         "generation",
         "last_epoch",
         "next_offset",
         "size_bytes",
         "taken_epoch",
+        "taken_offset",
         "topic_partition",
     )
 
@@ -63,18 +86,27 @@ class FetchedRecords:
         """The leader epoch of the last batch, as ``next_offset`` belongs to it."""
         self.taken_epoch: int | None = None
         """The leader epoch of the record that was taken last."""
+        self.taken_offset = _NOTHING_TAKEN
+        """The offset of the row that was taken last."""
         self.error: DecodeError | None = None
         """What is wrong with the next record."""
         self._buffer = records
         self._fetch_offset = fetch_offset
         self._check_crcs = check_crcs
         self._batches = visible_batches(records, headers, aborted)
+        self._current: tuple[int, BatchHeader] | None = None
         self._block: RecordBlock | None = None
+        self._visible: list[tuple[int, BatchHeader]] = []
+        """The batches whose rows are being taken."""
+        self._chunks: Iterator[Rows] | None = None
+        self._rows: Rows | None = None
         self._decoded: list[ConsumerRecord] = []
         self._handed_out = 0
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Up to so many records. Fewer means that there are no more, or that ``error`` says why."""
+        if self._chunks is not None:
+            self._leave_rows()
         taken = self._decoded[self._handed_out : self._handed_out + count]
         self._handed_out += len(taken)
         if len(taken) == count or self.error is not None:
@@ -98,15 +130,96 @@ class FetchedRecords:
             self.error = error
         return taken
 
+    def take_rows(self, count: int, decode: DecodeRows) -> list[Rows]:
+        """The same as columns. A batch that holds a bad record is refused whole."""
+        if self._chunks is None:
+            self._leave_records(decode)
+        assert self._chunks is not None
+        taken: list[Rows] = []
+        try:
+            while count and self.error is None:
+                if self._rows is None:
+                    self._rows = next(self._chunks, None)
+                    if self._rows is None:
+                        break
+                part = self._rows.slice(0, count)
+                taken.append(part)
+                count -= part.num_rows
+                self._rows = self._rows.slice(part.num_rows) if part.num_rows < self._rows.num_rows else None
+        except DecodeError as error:
+            self.error = error
+        if taken:
+            self.taken_offset = last = _offset(taken[-1], -1)
+            self._fetch_offset = last + 1
+            self.taken_epoch = next(_epoch(header) for _, header in self._visible if header.last_offset >= last)
+        return taken
+
+    def _leave_records(self, decode: DecodeRows) -> None:
+        """What was decoded and not handed out is decoded again, as rows."""
+        left = self._decoded[self._handed_out :]
+        if left:
+            self._fetch_offset = left[0].offset
+        elif self._decoded:
+            self._fetch_offset = self._decoded[-1].offset + 1
+        current = [] if self._block is None or self._current is None else [self._current]
+        self._visible = [*current, *self._batches]
+        self._block, self._current, self._decoded, self._handed_out = None, None, [], 0
+        self._chunks = self._decode_rows(decode)
+
+    def _leave_rows(self) -> None:
+        first = self._fetch_offset
+        self._batches = iter([batch for batch in self._visible if batch[1].last_offset >= first])
+        self._chunks = self._rows = None
+
+    def _decode_rows(self, decode: DecodeRows) -> Iterator[Rows]:
+        sound: list[tuple[int, BatchHeader]] = []
+        error: DecodeError | None = None
+        for position, header in self._visible:
+            error = self._checksum_error(position, header)
+            if error is not None:
+                break
+            sound.append((position, header))
+        behind = self._fetch_offset
+        try:
+            for rows in decode(self._buffer, sound):
+                yield from self._from(behind, rows)
+                behind = _offset(rows, -1) + 1
+        except DecodeError:
+            # Of those that were decoded together, the ones before the bad one are sound.
+            for batch in sound:
+                if batch[1].last_offset >= behind:
+                    for rows in decode(self._buffer, [batch]):
+                        yield from self._from(behind, rows)
+        if error is not None:
+            raise error
+
+    def _from(self, first: int, rows: Rows) -> Iterator[Rows]:
+        """Without those before an offset: a batch may begin before the one that was asked for."""
+        before = 0
+        if _offset(rows, 0) < first:
+            before = sum(offset < first for offset in rows.column("offset").to_pylist())
+        if before < rows.num_rows:
+            yield rows.slice(before) if before else rows
+
     def _has_block(self) -> bool:
         if self._block is None:
             for position, header in self._batches:
-                if self._check_crcs and not verify_crc(self._buffer, position, header):
-                    text = f"{self.topic_partition}: the batch at offset {header.base_offset} fails its checksum"
-                    raise DecodeError(text)
+                error = self._checksum_error(position, header)
+                if error is not None:
+                    raise error
+                self._current = position, header
                 self._block = RecordBlock(self._buffer, position)
                 break
         return self._block is not None
+
+    def _checksum_error(self, position: int, header: BatchHeader) -> DecodeError | None:
+        if not self._check_crcs or verify_crc(self._buffer, position, header):
+            return None
+        return DecodeError(f"{self.topic_partition}: the batch at offset {header.base_offset} fails its checksum")
+
+
+def _offset(rows: Rows, row: int) -> int:
+    return int(rows.column("offset")[row].as_py())
 
 
 def visible_batches(

@@ -10,7 +10,7 @@ counted: it is no more than two fetches for each, and must not stop the others.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -21,7 +21,7 @@ from semel.client.machine.backoff import Backoff
 from semel.client.machine.calls import Call
 from semel.client.machine.connections import Connections, Route
 from semel.client.machine.fetch_session import SESSIONS_SINCE, Asked, FetchSession
-from semel.client.machine.fetched import FetchedRecords
+from semel.client.machine.fetched import DecodeRows, FetchedRecords, Rows
 from semel.client.machine.metadata import Metadata
 from semel.client.machine.positions import Position, Positions
 from semel.client.machine.produce_errors import OUTDATED_METADATA
@@ -95,25 +95,45 @@ class Fetcher:
     def take(self, count: int) -> list[ConsumerRecord]:
         """Up to so many records, and the positions move past them."""
         taken: list[ConsumerRecord] = []
-        for chunk in tuple(self._ready):
-            position = self._positions.get(chunk.topic_partition)
+        for chunk, position in self._takeable():
             wanted = count - len(taken)
-            if position is None or position.is_paused or position.generation != chunk.generation:
-                continue
             records = chunk.take(wanted)
             if records:
                 position.offset, position.offset_epoch = records[-1].offset + 1, chunk.taken_epoch
                 taken += records
             if len(records) == wanted:
                 break
-            self._ready.remove(chunk)
-            if chunk.error is None:
-                position.offset, position.offset_epoch = chunk.next_offset, chunk.last_epoch
-            else:
-                self.errors[chunk.topic_partition] = chunk.error
-                assert position.offset is not None
-                position.seek(position.offset, position.offset_epoch)  # To read it again: the next copy may be sound.
+            self._taken_whole(chunk, position)
         return taken
+
+    def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
+        """The same as columns."""
+        taken: list[tuple[TopicPartition, Rows]] = []
+        for chunk, position in self._takeable():
+            parts = chunk.take_rows(count, decode)
+            taken += ((chunk.topic_partition, part) for part in parts)
+            if parts:
+                position.offset, position.offset_epoch = chunk.taken_offset + 1, chunk.taken_epoch
+                count -= sum(part.num_rows for part in parts)
+            if not count:
+                break
+            self._taken_whole(chunk, position)
+        return taken
+
+    def _takeable(self) -> Iterator[tuple[FetchedRecords, Position]]:
+        for chunk in tuple(self._ready):
+            position = self._positions.get(chunk.topic_partition)
+            if position is not None and not position.is_paused and position.generation == chunk.generation:
+                yield chunk, position
+
+    def _taken_whole(self, chunk: FetchedRecords, position: Position) -> None:
+        self._ready.remove(chunk)
+        if chunk.error is None:
+            position.offset, position.offset_epoch = chunk.next_offset, chunk.last_epoch
+        else:
+            self.errors[chunk.topic_partition] = chunk.error
+            assert position.offset is not None
+            position.seek(position.offset, position.offset_epoch)  # To read it again: the next copy may be sound.
 
     def poll(self, now_ms: float) -> None:
         """Ask every broker that has nothing to answer for what its partitions want."""

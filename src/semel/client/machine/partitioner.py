@@ -24,22 +24,27 @@ class Partitioning:
 
     def __init__(self, config: ProducerConfig, random: Random, partitioner: Partitioner | None) -> None:
         self._partitioner = partitioner
-        self._hashes_keys = partitioner is None and not config.partitioner_ignore_keys
+        self.hashes_keys = partitioner is None and not config.partitioner_ignore_keys
+        self.asks_for_each = partitioner is not None
         self._random = random
         self._batch_size = config.batch_size
         self._sticky: dict[str, StickyPartition] = {}
 
     def choose(self, topic: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
-        if key is not None and self._hashes_keys:
+        if key is not None and self.hashes_keys:
             return positive_murmur2(key) % len(topic.partitions)
         if self._partitioner is not None:
             return self._asked(self._partitioner, topic, key, value)
-        sticky = self._sticky.get(topic.name)
-        if sticky is None:
-            sticky = self._sticky[topic.name] = StickyPartition(self._random, self._batch_size)
+        sticky = self.sticky(topic)
         chosen = sticky.choose(topic)
         sticky.sent(size_bytes)
         return chosen
+
+    def sticky(self, topic: TopicView) -> StickyPartition:
+        sticky = self._sticky.get(topic.name)
+        if sticky is None:
+            sticky = self._sticky[topic.name] = StickyPartition(self._random, self._batch_size)
+        return sticky
 
     def _asked(self, partitioner: Partitioner, topic: TopicView, key: bytes | None, value: bytes | None) -> int:
         count = len(topic.partitions)
@@ -68,6 +73,11 @@ class StickyPartition:
             partition = self._partition = self._random.choice(topic.available)
             self._bytes = 0
         return partition
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes go to the chosen partition before another one is chosen."""
+        return self._size_bytes_max - self._bytes
 
     def sent(self, size_bytes: int) -> None:
         """A record of this size went to the chosen partition."""

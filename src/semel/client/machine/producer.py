@@ -7,13 +7,15 @@ The law: every record that ``add`` took is settled exactly once, with where it w
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 from typing import Final
 
 from semel.client.machine.accumulator import Accumulator
 from semel.client.machine.actions import Action
 from semel.client.machine.batch import Delivery, Settlement
-from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.bulk import Bulk, WaitingBulk
+from semel.client.machine.cluster_view import ClusterView, TopicView
 from semel.client.machine.connections import DATA, Connections
 from semel.client.machine.coordination import Coordination
 from semel.client.machine.coordinators import Coordinators
@@ -25,7 +27,7 @@ from semel.client.machine.promise import Promise
 from semel.client.machine.sender import Sender
 from semel.client.machine.sequences import Numbering
 from semel.client.machine.transaction import Transaction
-from semel.client.machine.waiting_room import WaitingRecord, WaitingRoom
+from semel.client.machine.waiting_room import Waiting, WaitingRecord, WaitingRoom
 from semel.client.producer_config import ProducerConfig
 from semel.errors import (
     AbortableError,
@@ -40,14 +42,17 @@ from semel.errors import (
     client_error,
     family_of,
 )
-from semel.types import Buffer
+from semel.types import Buffer, TopicPartition
 from semel.wire.records import HEADER_SIZE, Headers
 
 _NEVER: Final = float("inf")
 
 # A record's own lengths and deltas take this much at most.
-_RECORD_OVERHEAD_BYTES: Final = 26
-_HEADER_OVERHEAD_BYTES: Final = 10
+RECORD_OVERHEAD_BYTES: Final = 26
+HEADER_OVERHEAD_BYTES: Final = 10
+
+# So much of a bulk is encoded at once: what was encoded before travels meanwhile.
+_BULK_PIECE_BYTES: Final = 2 * 2**20
 
 
 class ProducerMachine:
@@ -74,6 +79,9 @@ class ProducerMachine:
         self._accumulator = Accumulator(config)
         self._room = WaitingRoom(config.buffer_memory)
         self._asked_topics: dict[str, Promise[TopicView]] = {}
+        self._known_view: ClusterView | None = None
+        self._known_queues: dict[str, list[PartitionQueue]] = {}
+        """The queues of topics whose partitions that view knows: what ``add`` looks up for every record."""
         self._buffer_memory = config.buffer_memory
         self._record_size_max = config.max_request_size - HEADER_SIZE
         self._closing = self._refuses = False
@@ -120,18 +128,20 @@ class ProducerMachine:
             self.transaction.check_may_send()
         if self._refuses:
             self._raise_why_not()
-        size_bytes = _RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        size_bytes = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
-            size_bytes += sum(_HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
+            size_bytes += sum(HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
         if size_bytes > self._record_size_max:
-            raise AbortableError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size_bytes} bytes for {topic} was not sent: max.request.size is "
-                f"{self._config.max_request_size}. Raise it, or send less; the producer can go on",
-            )
+            self._raise_too_large(f"a record of {size_bytes} bytes for {topic} was not sent")
         accumulator = self._accumulator
         if self._room.is_empty and accumulator.buffered_bytes < self._buffer_memory:
-            queue = self._queue_for(topic, key, value, partition, size_bytes)
+            queue = None
+            if partition is not None and self._known_view is self._metadata.view:
+                queues = self._known_queues.get(topic, ())
+                if 0 <= partition < len(queues):
+                    queue = queues[partition]
+            if queue is None:
+                queue = self._queue_for(topic, key, value, partition, size_bytes)
             if queue is not None:
                 if not accumulator.append(queue, timestamp, key, value, headers, delivery, now_ms):
                     return False
@@ -163,6 +173,25 @@ class ProducerMachine:
             raise StateError(f"send_batch: partition {partition} of {topic} is not known")
         self._accumulator.append_built(queue, records, record_count, delivery, now_ms)
         self._metadata.want(topic, now_ms)
+
+    def add_bulk(self, bulk: Bulk, delivery: Delivery, now_ms: float) -> None:
+        """Take many records of a topic. They wait in line with single ones, and leave piece by piece.
+
+        Raises, and takes nothing, as ``add`` does; one record that is too large is enough.
+        """
+        if self.transaction is not None:
+            self.transaction.check_may_send()
+        if self._refuses:
+            self._raise_why_not()
+        row, size_bytes = bulk.largest()
+        if size_bytes > self._record_size_max:
+            self._raise_too_large(
+                f"{bulk.record_count} records for {bulk.topic} were not sent: row {row} takes {size_bytes} bytes"
+            )
+        deadline_ms = now_ms + self._config.max_block_ms
+        self._room.wait_for_room(
+            WaitingBulk(bulk.topic, bulk, delivery, bulk.size_bytes, deadline_ms, bulk.record_count)
+        )
 
     @property
     def is_full(self) -> bool:
@@ -240,7 +269,7 @@ class ProducerMachine:
         self._deadline_ms = min(
             self._connections.next_deadline_ms(now_ms),
             self._metadata.next_deadline_ms(now_ms),
-            self._room.next_deadline_ms(),
+            now_ms if self._may_pour else self._room.next_deadline_ms(),
             self._sender.next_deadline_ms(now_ms, urgent=urgent),
             _NEVER if self._producer_id is None else self._producer_id.next_deadline_ms(now_ms),
             _NEVER if self.transaction is None else self._coordination.next_deadline_ms(now_ms),
@@ -272,10 +301,12 @@ class ProducerMachine:
             self._producer_id.poll(now_ms)
         self._look_at_metadata(now_ms)
         self._leave_room(now_ms)
+        if self._room.topics:
+            self._metadata.poll(now_ms)  # Who left the line may have found a topic that nobody has asked for yet.
         if self.transaction is not None and self.transaction.drops_batches:
             self._give_up(self.transaction.error or _aborted())
         self._sender.poll(now_ms, urgent=self._is_urgent)
-        if self._room.has_line:
+        if self._room.has_line and not self._room.begins_with_bulk:
             self._leave_room(now_ms)
         if self.transaction is not None:
             self._coordination.poll(now_ms, is_settled=self.is_idle)
@@ -286,6 +317,11 @@ class ProducerMachine:
     def _is_urgent(self) -> bool:
         committing = self.transaction is not None and self.transaction.is_ending
         return committing or self._closing or self._room.has_line
+
+    @property
+    def _may_pour(self) -> bool:
+        """Whether more of a bulk would find room. It is left for the next poll, so that this one's requests leave."""
+        return self._room.begins_with_bulk and self._used_bytes < self._buffer_memory
 
     @property
     def _used_bytes(self) -> int:
@@ -306,7 +342,12 @@ class ProducerMachine:
                 raise ValueError(f"partition {partition} of {topic}: partitions are counted from 0")
             self._metadata.outdated()
             return None
-        return self._accumulator.queues(topic, count)[partition]
+        queues = self._accumulator.queues(topic, count)
+        if self._known_view is not self._metadata.view:
+            self._known_view = self._metadata.view
+            self._known_queues.clear()
+        self._known_queues[topic] = queues[:count]
+        return queues[partition]
 
     def _look_at_metadata(self, now_ms: float) -> None:
         """After an answer: place those who waited for a topic, or tell them that it will not come."""
@@ -320,8 +361,10 @@ class ProducerMachine:
             if view.error != ErrorCode.NONE and family_of(view.error) is not Family.RETRIABLE:
                 self._refuse_topic(topic, view.error)
             elif view.partitions:
-                for record in self._room.take_topic(topic):
-                    self._place(record, now_ms)
+                waiting = deque(self._room.take_topic(topic))
+                while waiting and isinstance(waiting[0], WaitingRecord):
+                    self._place(waiting.popleft(), now_ms)
+                self._room.go_first(waiting)  # A bulk needs more room than it has had, and who is behind it stays so.
                 promise = self._asked_topics.pop(topic, None)
                 if promise is not None:
                     promise.fulfil(view)
@@ -339,10 +382,17 @@ class ProducerMachine:
         for record, waited_for in self._room.take_expired(now_ms):
             self._refuse(record, self._waited_too_long(record, waited_for))
         while self._room.has_line and self._used_bytes < self._buffer_memory:
-            self._place(self._room.next_in_line(), now_ms)
+            first = self._room.next_in_line()
+            self._place(first, now_ms)
+            if isinstance(first, WaitingBulk) and first.is_spread and first.records_left:
+                self._room.go_first(deque([first]))
+                break
 
-    def _place(self, record: WaitingRecord, now_ms: float) -> None:
+    def _place(self, record: Waiting, now_ms: float) -> None:
         self._metadata.want(record.topic, now_ms)
+        if isinstance(record, WaitingBulk):
+            self._pour(record, now_ms)
+            return
         queue = None
         try:
             if not self._room.awaits(record.topic):
@@ -363,10 +413,43 @@ class ProducerMachine:
             else:
                 batch.flushes.append(flush)
 
-    def _refuse(self, record: WaitingRecord, error: Exception) -> None:
-        self._sender.records_failed += 1
+    def _pour(self, waiting: WaitingBulk, now_ms: float) -> None:
+        """Put the next piece of a bulk into its partitions' queues."""
+        try:
+            if not waiting.is_spread:
+                view = self._metadata.view.topics.get(waiting.topic)
+                is_known = view is not None and view.partitions and not self._room.awaits(waiting.topic)
+                if view is None or not is_known or not waiting.bulk.spread(view, self._partitioning):
+                    if is_known:
+                        self._metadata.outdated()
+                    self._room.wait_for_topic(waiting)
+                    return
+                waiting.is_spread = True
+                self._accumulator.queues(waiting.topic, len(view.partitions))
+            pieces = waiting.bulk.take(_BULK_PIECE_BYTES)
+        except Exception as error:  # As above: the partitioner, and the columns, are somebody else's.
+            self._refuse(waiting, error)
+            waiting.records_left = 0
+            return
+        for partition, records, count in pieces:
+            queue = self._accumulator.queue(TopicPartition(waiting.topic, partition))
+            batch = self._accumulator.append_built(queue, records, count, waiting.delivery, now_ms)
+            waiting.records_left -= count
+            for flush in waiting.flushes:
+                flush.wait_for_one_more()
+                batch.flushes.append(flush)
+        if not waiting.records_left:
+            for flush in waiting.flushes:
+                flush.one_is_settled()
+
+    def _refuse(self, record: Waiting, error: Exception) -> None:
+        if isinstance(record, WaitingBulk):
+            count, partition, timestamps, bulk_count = record.records_left, None, [0], record.records_left
+        else:
+            count, partition, timestamps, bulk_count = 1, record.partition, [record.timestamp], None
+        self._sender.records_failed += count
         self._sender.settled.append(
-            Settlement(record.topic, record.partition, [record.delivery], [record.timestamp], error)
+            Settlement(record.topic, partition, [record.delivery], timestamps, error, bulk_count)
         )
         for flush in record.flushes:
             flush.one_is_settled()
@@ -374,12 +457,15 @@ class ProducerMachine:
             failure = error if isinstance(error, KafkaError) else AbortableError(ErrorCode.INVALID_RECORD, str(error))
             self.transaction.failed(failure, was_numbered=False)
 
-    def _waited_too_long(self, record: WaitingRecord, waited_for: str) -> TimedOut:
+    def _waited_too_long(self, record: Waiting, waited_for: str) -> TimedOut:
         view = self._metadata.view.topics.get(record.topic)
         answer = f"; the broker answered {view.error.name}" if view is not None and view.error else ""
+        what = f"a record for {record.topic} was"
+        if isinstance(record, WaitingBulk):
+            what = f"the last {record.records_left} of {record.bulk.record_count} records for {record.topic} were"
         return TimedOut(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"a record for {record.topic} was not sent: it waited for {waited_for} longer than max.block.ms "
+            f"{what} not sent: waited for {waited_for} longer than max.block.ms "
             f"({self._config.max_block_ms} ms){answer}",
         )
 
@@ -400,6 +486,13 @@ class ProducerMachine:
             promise.fail(error)
         self._asked_topics.clear()
         self._give_up(error, also_on_wire=True)
+
+    def _raise_too_large(self, what: str) -> None:
+        raise AbortableError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{what}: max.request.size is {self._config.max_request_size}. Raise it, or send less; the producer can go "
+            "on",
+        )
 
     def _raise_why_not(self) -> None:
         if self.error is not None:

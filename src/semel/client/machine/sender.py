@@ -170,7 +170,7 @@ class Sender:
             if self._numbering is None:
                 batch.seal(None)
             else:
-                numbers = queue.sequences.take(batch.record_count or len(batch.deliveries))
+                numbers = queue.sequences.take(batch.count)
                 batch.seal(numbers, is_transactional=self._transaction_version is not None)
         if self._numbering is not None:
             self._numbering.sent()
@@ -256,9 +256,7 @@ class Sender:
         while queue.drained and not queue.drained[0].on_wire:
             batch = queue.drained[0]
             if batch.in_doubt:
-                text = (
-                    f"{len(batch.deliveries)} records to {batch.topic_partition} may have been written: no answer came"
-                )
+                text = f"{batch.count} records to {batch.topic_partition} may have been written: no answer came"
                 self._fail(queue, batch, client_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text))
             else:
                 queue.give_back(batch)
@@ -279,12 +277,13 @@ class Sender:
         batch.outcome = outcome
         queue.remove(batch)
         self._accumulator.settled(queue, batch)
-        count = batch.record_count or len(batch.deliveries)
+        count = batch.count
         if isinstance(outcome, Acknowledged):
             self.records_acknowledged += count
         else:
             self.records_failed += count
-        self.settled.append(Settlement(*batch.topic_partition, batch.deliveries, batch.timestamps, outcome))
+        bulk_count = count if batch.is_bulk else None
+        self.settled.append(Settlement(*batch.topic_partition, batch.deliveries, batch.timestamps, outcome, bulk_count))
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: float) -> None:
         parts = list(batch.split())
@@ -300,7 +299,7 @@ class Sender:
         code = named(answer.code)
         reason = f" ({answer.message})" if answer.message and answer.message != code.name else ""
         known = "may have been written" if batch.in_doubt else "not written"
-        what = f"{len(batch.deliveries)} records to {batch.topic_partition} {known}"
+        what = f"{batch.count} records to {batch.topic_partition} {known}"
         family = family_of(code)
         if family is Family.FATAL and code not in BATCH_FATAL:
             family = Family.ABORTABLE
@@ -317,7 +316,7 @@ class Sender:
                     batch,
                     TimedOut(
                         ErrorCode.REQUEST_TIMED_OUT,
-                        f"{len(batch.deliveries)} records to {batch.topic_partition} {known}: not acknowledged within "
+                        f"{batch.count} records to {batch.topic_partition} {known}: not acknowledged within "
                         f"delivery.timeout.ms ({limit_ms} ms) and {batch.attempts} attempts",
                     ),
                 )

@@ -3,7 +3,8 @@
 They wait in the order they came, for max.block.ms at most. Whoever waits for room waits in one line; whoever has room
 and waits for a topic waits with others for that topic only, so that one misspelt name does not hold up the rest.
 
-The law: as much again as buffer.memory may wait for room, and not more. A sender that never pauses is told so.
+The law: behind the first in line as much again as buffer.memory may wait for room, and not more. A sender that never
+pauses is told so. Only the first in line may be larger than that: a bulk, which leaves piece by piece.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from semel.client.machine.batch import Delivery, Flush
+from semel.client.machine.bulk import WaitingBulk
 from semel.errors import ErrorCode, RetriableError
 from semel.wire.records import Headers
 
@@ -34,12 +36,15 @@ class WaitingRecord:
     flushes: list[Flush] = field(default_factory=list)
 
 
+Waiting: TypeAlias = WaitingRecord | WaitingBulk
+
+
 class WaitingRoom:
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
-        self._line: deque[WaitingRecord] = deque()
+        self._line: deque[Waiting] = deque()
         self._line_bytes = 0
-        self._by_topic: dict[str, deque[WaitingRecord]] = {}
+        self._by_topic: dict[str, deque[Waiting]] = {}
         self.is_empty = True
         self.reserved_bytes = 0
         """What those who wait for a topic take of the buffer already."""
@@ -49,6 +54,10 @@ class WaitingRoom:
         return bool(self._line)
 
     @property
+    def begins_with_bulk(self) -> bool:
+        return bool(self._line) and isinstance(self._line[0], WaitingBulk)
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics that are waited for."""
         return tuple(self._by_topic)
@@ -56,8 +65,9 @@ class WaitingRoom:
     def awaits(self, topic: str) -> bool:
         return topic in self._by_topic
 
-    def wait_for_room(self, record: WaitingRecord) -> None:
-        if self._line_bytes + record.size_bytes > self._size_bytes_max:
+    def wait_for_room(self, record: Waiting) -> None:
+        behind_bytes = self._line_bytes - self._line[0].size_bytes if self._line else -record.size_bytes
+        if behind_bytes + record.size_bytes > self._size_bytes_max:
             raise RetriableError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"buffer.memory ({self._size_bytes_max} bytes) is used up and as much again waits for room. Wait for "
@@ -67,32 +77,38 @@ class WaitingRoom:
         self._line_bytes += record.size_bytes
         self.is_empty = False
 
-    def wait_for_topic(self, record: WaitingRecord) -> None:
+    def go_first(self, waiting: deque[Waiting]) -> None:
+        """These have waited already, for a topic or in the line: they come before all others, in their order."""
+        self._line.extendleft(reversed(waiting))
+        self._line_bytes += sum(one.size_bytes for one in waiting)
+        self._left()
+
+    def wait_for_topic(self, record: Waiting) -> None:
         self._by_topic.setdefault(record.topic, deque()).append(record)
         self.reserved_bytes += record.size_bytes
         self.is_empty = False
 
-    def next_in_line(self) -> WaitingRecord:
+    def next_in_line(self) -> Waiting:
         record = self._line.popleft()
         self._line_bytes -= record.size_bytes
         self._left()
         return record
 
-    def take_topic(self, topic: str) -> Iterator[WaitingRecord]:
+    def take_topic(self, topic: str) -> Iterator[Waiting]:
         """Everybody who waits for a topic, in order."""
         waiting = self._by_topic.pop(topic, deque())
         self.reserved_bytes -= sum(record.size_bytes for record in waiting)
         self._left()
         return iter(waiting)
 
-    def take_expired(self, now_ms: float) -> list[tuple[WaitingRecord, str]]:
+    def take_expired(self, now_ms: float) -> list[tuple[Waiting, str]]:
         """Those who waited too long, with what for."""
         return self._take(lambda record: record.deadline_ms <= now_ms)
 
-    def take_all(self) -> list[tuple[WaitingRecord, str]]:
+    def take_all(self) -> list[tuple[Waiting, str]]:
         return self._take(lambda record: True)
 
-    def records(self) -> Iterator[WaitingRecord]:
+    def records(self) -> Iterator[Waiting]:
         for waiting in self._by_topic.values():
             yield from waiting
         yield from self._line
@@ -101,9 +117,9 @@ class WaitingRoom:
         deadlines = [waiting[0].deadline_ms for waiting in (self._line, *self._by_topic.values()) if waiting]
         return min(deadlines, default=_NEVER)
 
-    def _take(self, leaves: Callable[[WaitingRecord], bool]) -> list[tuple[WaitingRecord, str]]:
+    def _take(self, leaves: Callable[[Waiting], bool]) -> list[tuple[Waiting, str]]:
         # All wait equally long, so those who leave are at the front.
-        taken: list[tuple[WaitingRecord, str]] = []
+        taken: list[tuple[Waiting, str]] = []
         for topic in self.topics:
             waiting = self._by_topic[topic]
             while waiting and leaves(waiting[0]):

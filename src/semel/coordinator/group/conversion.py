@@ -26,13 +26,16 @@ from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.consumer import deadlines
 from semel.coordinator.group.consumer.classic_protocol import (
     assignment_of,
+    claimed_by,
     classic_member,
     encoded_assignment,
     has_user_data,
+    subscription_of,
 )
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import (
+    AssignedPartition,
     ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
@@ -64,17 +67,14 @@ class Upgrade:
         self.answers: tuple[Answer, ...] = tuple(_sent_away(group))
         # Also of an empty group: whoever still knows a generation must find it gone, and not come again.
         self.draft.write(GroupEpoch(group.group_id, group.generation))
-        taken: Partitions = frozenset()
-        for classic in group.members.values():
+        owned = _owned(group, topics)
+        for member_id, classic in group.members.items():
             member = _upgraded(group, classic)
             assert member is not None, "checked by can_upgrade"
-            # A leader may have assigned a partition twice. Here that cannot be.
-            assigned = assignment_of(classic.assignment, topics) - taken
-            taken |= assigned
             self.draft.write(member)
-            self.draft.write(Target(group.group_id, member.member_id, assigned))
+            self.draft.write(Target(group.group_id, member_id, owned[member_id]))
             current = CurrentAssignment(
-                group.group_id, member.member_id, group.generation, group.generation, MemberState.STABLE, assigned
+                group.group_id, member_id, group.generation, group.generation, MemberState.STABLE, owned[member_id]
             )
             self.draft.write(current)
             self.changes += (deadlines.session(member, settings, moment),)
@@ -145,6 +145,26 @@ def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
         generation=group.epoch,
         is_recorded=True,
     )
+
+
+def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
+    """What everybody may be reading, each partition once: a leader may have assigned one twice, here that cannot be.
+
+    A rebalance that began anew has taken the assignments back. Cooperative members read on; they said what when they
+    joined, and of two who said the same the one of the later generation is right.
+    """
+    owned = {member_id: assignment_of(member.assignment, topics) for member_id, member in group.members.items()}
+    if group.state is not ClassicState.STABLE:
+        without = [member for member in group.members.values() if not member.assignment]
+        said = {member.member_id: subscription_of(member.protocols) for member in without}
+        claims = [(member_id, claim) for member_id, claim in said.items() if claim is not None]
+        for member_id, claim in sorted(claims, key=lambda one: -one[1].generation_id):
+            owned[member_id] = claimed_by(claim, topics) - frozenset().union(*owned.values())
+    taken: set[AssignedPartition] = set()
+    for member_id, partitions in owned.items():
+        owned[member_id] = partitions - taken
+        taken |= partitions
+    return owned
 
 
 def _upgraded(group: ClassicGroup, member: ClassicMember) -> ConsumerMember | None:

@@ -153,15 +153,26 @@ class BatchBuilder:
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Take the record, or leave the batch as it is and say ``False`` because the record would make it too large."""
-        count = len(self._encoded)
-        base_timestamp = self._base_timestamp if count else timestamp
-        encoded = _encode_record(count, timestamp - base_timestamp, key, value, headers)
+        records = self._encoded
+        count = len(records)
+        if not count:
+            self._base_timestamp = timestamp
+        delta = timestamp - self._base_timestamp
+        if value is None or headers:
+            encoded = _encode_record(count, delta, key, value, headers)
+        else:
+            # This is ``_encode_record``, in line: every record that is sent comes through here.
+            if key is None:
+                body = b"".join((b"\0", VARINTS[delta], VARINTS[count], _NULL, VARINTS[len(value)], value, b"\0"))
+            else:
+                key_size, value_size = VARINTS[len(key)], VARINTS[len(value)]
+                body = b"".join((b"\0", VARINTS[delta], VARINTS[count], key_size, key, value_size, value, b"\0"))
+            encoded = VARINTS[len(body)] + body
         size_bytes = self.size_bytes + len(encoded)
         if count and size_bytes > self._size_bytes_max:
             return False
-        self._encoded.append(encoded)
+        records.append(encoded)
         self.size_bytes = size_bytes
-        self._base_timestamp = base_timestamp
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         return True
@@ -189,7 +200,7 @@ class BatchBuilder:
 
 
 def seal_batch(
-    encoded: list[bytes],
+    encoded: list[bytes] | list[memoryview],
     codec: Codec,
     compression_level: int | None,
     place: tuple[int, int],

@@ -51,7 +51,10 @@ def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> Heartbea
                 return refused(
                     ErrorCode.FENCED_INSTANCE_ID, f"instance {beat.instance_id} of {group.group_id} is {holder} now"
                 )
-            if group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
+            # In the classic protocol whoever comes last is right, and a static member does not say that it stops. So a
+            # member that is upgraded takes the place of its former self at once.
+            is_classic = group.members[holder].classic is not None
+            if not is_classic and group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
                 return refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"instance {beat.instance_id} of {group.group_id} is in use by {holder}, which has not left",

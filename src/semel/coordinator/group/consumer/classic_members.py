@@ -160,7 +160,7 @@ class ClassicMembers:
         subscription = subscription_of(request.protocols)
         if member is None or subscription is None:
             return _refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request)
-        claimed = claimed_by(subscription, draft.group.assignment(member_id).epoch, topics)
+        claimed = claimed_by(subscription, topics)
         assignors = self._settings.consumer.assignors
         done = progress(draft, member, claimed=claimed, assignors=assignors, topics=topics, moment=moment)
         if done is None:

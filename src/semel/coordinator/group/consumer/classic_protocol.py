@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from semel.coordinator.group.classic.requests import Protocols
 from semel.coordinator.group.consumer.records import (
@@ -25,8 +24,6 @@ from semel.wire.messages.consumer_protocol import (
     encode_assignment,
     grouped,
 )
-
-_NO_GENERATION: Final = -1
 
 
 def classic_member(
@@ -67,13 +64,11 @@ def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription | None
         return None
 
 
-def claimed_by(subscription: ConsumerProtocolSubscription, epoch: int, topics: TopicsView) -> Partitions:
-    """What it still owns: nothing, if it gives up everything before it joins, or speaks of another generation.
+def claimed_by(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Partitions:
+    """What it still owns: nothing, if it gives up everything before it joins.
 
-    Cooperative clients of an older version say what they own without a generation, and still read it.
+    The generation in which it got them does not matter: what it says it reads it may be reading, and must give up.
     """
-    if subscription.generation_id not in (_NO_GENERATION, epoch):
-        return frozenset()
     return _partitions(subscription.owned_partitions, topics)
 
 

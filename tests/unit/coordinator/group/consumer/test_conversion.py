@@ -136,6 +136,34 @@ def test_who_waits_in_a_rebalance_is_told_to_join_again(coordinator: Coordinator
     assert list(coordinator.shard.waiters()) == []
 
 
+def test_what_cooperative_members_read_on_is_theirs_though_a_rebalance_took_their_assignments_back(
+    coordinator: Coordinator,
+) -> None:
+    """One that joined, and then another one before the leader assigned: nobody has an assignment any more."""
+    first, second, third = classic = [ClassicConsumer(coordinator, name, cooperative=True) for name in "abc"]
+    form_classic_group(first)
+    second.join()
+    assert first.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    first.join()
+    for consumer in (first, second):
+        consumer.generation = consumer.answers.pop().generation
+    third.join()
+    group = coordinator.shard.directory.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert group.members[first.member_id].assignment == b""
+
+    member = Member(coordinator, "new")
+    assert member.beat().assigned == frozenset(), "the first one reads on"
+
+    check_disjoint([member], classic)
+    for consumer in classic:
+        consumer.join()
+        consumer.sync()
+        check_disjoint([member], classic)
+    settle_all([member], classic)
+    assert sorted([len(member.owned), *(len(consumer.owned) for consumer in classic)]) == [1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
 def test_a_group_with_members_is_not_converted_without_leave(policy: MigrationPolicy) -> None:
     coordinator = Coordinator(Topics(orders=6), ConsumerSettings(migration_policy=policy))
@@ -269,7 +297,31 @@ def test_a_static_classic_member_that_lost_its_id_gets_what_it_had(coordinator: 
     assert second.owned == first.owned
     assert coordinator.group.epoch == epoch
     assert first.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
-    assert Member(coordinator, "x", instance_id="one").beat().error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def test_a_static_member_is_upgraded_in_its_place_and_back(coordinator: Coordinator) -> None:
+    """It restarts with another protocol, and says nothing when it stops: only KIP-848 has a word for that."""
+    (member,) = members_of(coordinator, 1)
+    before = ClassicConsumer(coordinator, "a", instance_id="one")
+    settle(member)
+    before.join()
+    before.sync()
+    settle_all([member], [before])
+    epoch = coordinator.group.epoch
+
+    upgraded = Member(coordinator, "upgraded", instance_id="one")
+    upgraded.beat()
+
+    assert upgraded.owned == before.partitions
+    assert coordinator.group.epoch == epoch
+    assert before.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+    after = ClassicConsumer(coordinator, "b", instance_id="one")
+    assert after.join().error is ErrorCode.UNRELEASED_INSTANCE_ID
+    upgraded.leave(-2)
+    assert after.join().error is ErrorCode.NONE
+    after.sync()
+    assert after.partitions == before.partitions
+    assert coordinator.group.epoch == epoch
 
 
 def test_the_classic_api_is_not_for_members_that_speak_kip_848(coordinator: Coordinator) -> None:

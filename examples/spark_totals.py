@@ -1,0 +1,69 @@
+"""A stateful Spark query, exactly once: what every customer spent in every hour, written when the hour is over.
+
+An order is JSON, with its customer as the key and the time of the order as the timestamp. Each micro-batch is one Kafka
+transaction, with the totals that it wrote and with how far it read. Kill this program whenever you like, and start it
+again with the same checkpoint: every total is written once, and every order is in one of them.
+"""
+
+import argparse
+import os
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
+
+from semel.spark import pipeline, register
+from semel.spark.java import use_java
+
+
+def totals(orders: DataFrame) -> DataFrame:
+    """Spark as ever. What is written are the columns key and value."""
+    order = sf.from_json(sf.col("value").cast("string"), "amount LONG")
+    return (
+        orders.select("key", "timestamp", order["amount"].alias("amount"))
+        .withWatermark("timestamp", "2 hours")
+        .groupBy("key", sf.window("timestamp", "1 hour").alias("hour"))
+        .agg(sf.count("*").alias("orders"), sf.sum("amount").alias("spent"))
+        .select("key", sf.to_json(sf.struct("hour.start", "orders", "spent")).alias("value"))
+    )
+
+
+def start(
+    spark: SparkSession, servers: str, checkpoint: str, *, rows_per_batch: int = 100_000, **trigger: object
+) -> StreamingQuery:
+    """The topics orders and totals must be there."""
+    register(spark)
+    orders = (
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .option("kafka.group.id", "totals-job")
+        .option("maxOffsetsPerTrigger", rows_per_batch)
+        .load()
+    )
+    return pipeline(
+        totals(orders),
+        topic="totals",
+        transactional_id="totals-job",
+        servers=servers,
+        checkpoint=checkpoint,
+        trigger=trigger,
+    ).start()
+
+
+def run(servers: str, checkpoint: str, rows_per_batch: int) -> None:
+    """Until somebody ends it."""
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = SparkSession.builder.appName("totals").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    start(spark, servers, checkpoint, rows_per_batch=rows_per_batch).awaitTermination()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What every customer spent in every hour, exactly once.")
+    parser.add_argument("servers", nargs="?", default="127.0.0.1:9092")
+    parser.add_argument("--checkpoint", default="checkpoints/totals")
+    parser.add_argument("--rows-per-batch", type=int, default=100_000)
+    run(**vars(parser.parse_args()))

@@ -1,0 +1,281 @@
+"""A bulk of records as Arrow columns: spread over partitions and encoded without a line of Python per record.
+
+The law is that of ``machine.bulk``: the same partitions, the same batches, the same bytes as record by record. Only a
+partitioner of one's own is asked for every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.client.arrow.decoding import HEADERS_TYPE
+from semel.client.arrow.encoding import encode
+from semel.client.arrow.murmur2 import positive_murmur2_column
+from semel.client.arrow.varints import Int64s
+from semel.client.machine.bulk import Piece
+from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.partitioner import Partitioning, StickyPartition
+from semel.client.machine.producer import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
+from semel.client.producer_config import ProducerConfig
+from semel.types import INT32_MAX
+
+COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
+
+_UNCHOSEN: Final = -1
+# Arrow counts bytes in 32 bits; a record takes more as a record than in its columns.
+_SHARE_BYTES_MAX: Final = INT32_MAX // 4
+
+
+class ArrowBulk:
+    """See ``machine.bulk.Bulk``. ``rows`` has the columns of ``as_rows``."""
+
+    def __init__(self, topic: str, rows: pa.Table, config: ProducerConfig) -> None:
+        self.topic = topic
+        self.record_count = rows.num_rows
+        self._rows = rows
+        self._config = config
+        self._sizes = _sizes(rows)
+        self.size_bytes = int(self._sizes.sum())
+        self._shares: list[_Share] = []
+        self._turn = 0
+
+    def largest(self) -> tuple[int, int]:
+        row = int(self._sizes.argmax())
+        return row, int(self._sizes[row])
+
+    def spread(self, topic: TopicView, partitioning: Partitioning) -> bool:
+        chosen = self._given_partitions(len(topic.partitions))
+        if chosen is None:
+            return False
+        self._choose_others(chosen, topic, partitioning)
+        self._shares = list(self._share_out(chosen))
+        return True
+
+    def take(self, size_bytes: int) -> list[Piece]:
+        """A piece of every partition, in turn: requests carry one batch of each."""
+        pieces: list[Piece] = []
+        while size_bytes > 0 and self._shares:
+            share = self._shares[self._turn % len(self._shares)]
+            size_bytes -= share.encode_next(pieces, max(size_bytes // len(self._shares), 1), self._config)
+            if share.is_over:
+                self._shares.remove(share)
+            else:
+                self._turn += 1
+        return pieces
+
+    def _given_partitions(self, partition_count: int) -> Int64s | None:
+        if "partition" not in self._rows.column_names:
+            return np.full(self.record_count, _UNCHOSEN, dtype=np.int64)
+        given: Int64s = (
+            self._rows.column("partition").cast(pa.int64()).fill_null(_UNCHOSEN).to_numpy().copy()  # To be written to.
+        )
+        return None if int(given.max()) >= partition_count else given
+
+    def _choose_others(self, chosen: Int64s, topic: TopicView, partitioning: Partitioning) -> None:
+        """The partition of every record that does not say it itself."""
+        left = np.flatnonzero(chosen == _UNCHOSEN)
+        if not len(left):
+            return
+        if partitioning.asks_for_each:
+            keys, values = self._rows.column("key"), self._rows.column("value")
+            for row in left.tolist():
+                key, value = keys[row].as_py(), values[row].as_py()
+                chosen[row] = partitioning.choose(topic, key, value, int(self._sizes[row]))
+            return
+        if partitioning.hashes_keys:
+            keys = self._rows.column("key").combine_chunks()
+            has_key = keys.is_valid().to_numpy(zero_copy_only=False)[left]
+            hashed = left[has_key]
+            if len(hashed):
+                chosen[hashed] = positive_murmur2_column(keys)[hashed] % len(topic.partitions)
+            left = left[~has_key]
+        if len(left):
+            chosen[left] = _sticky_column(partitioning.sticky(topic), topic, self._sizes[left])
+
+    def _share_out(self, chosen: Int64s) -> Iterator[_Share]:
+        first = int(chosen[0])
+        if (chosen == first).all():
+            yield _Share(first, self._rows, self._sizes)
+            return
+        order = np.argsort(chosen.astype(np.int16 if chosen.max() < 2**15 else np.int64), kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(chosen[order])) + 1):
+            yield _Share(int(chosen[rows[0]]), self._rows.take(pa.array(rows)), self._sizes[rows])
+
+
+class _Share:
+    """The records of one partition, and how far they are encoded."""
+
+    def __init__(self, partition: int, rows: pa.Table, sizes: Int64s) -> None:
+        self._partition = partition
+        self._rows = rows
+        self._ends = np.cumsum(sizes)
+        self._row = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._row == len(self._ends)
+
+    def encode_next(self, pieces: list[Piece], size_bytes: int, config: ProducerConfig) -> int:
+        """Add whole batches of about so many bytes, one at least. Says how many bytes of records they took."""
+        before = int(self._ends[self._row - 1]) if self._row else 0
+        wanted = max(size_bytes, 2 * config.batch_size_max)
+        while True:
+            end = max(int(np.searchsorted(self._ends, before + min(wanted, _SHARE_BYTES_MAX))), self._row + 2)
+            end = min(end, len(self._ends))
+            first = self._row
+            for batch in encode(
+                _as_batch(self._rows.slice(first, end - first)),
+                size_bytes_max=config.batch_size_max,
+                codec=config.compression_type,
+                compression_level=config.compression_level,
+                is_transactional=config.transactional_id is not None,
+                more_follow=end < len(self._ends),
+            ):
+                pieces.append(Piece(self._partition, batch.records, batch.record_count))
+                self._row += batch.record_count
+            if self._row > first:
+                return int(self._ends[self._row - 1]) - before
+            wanted *= 2  # All of these records fit into one batch, and more may.
+
+
+def as_rows(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
+    """The columns of a table as ``ArrowBulk`` takes them: bytes, and a timestamp in milliseconds for every row."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise TypeError(f"a table is a pyarrow.Table or RecordBatch, not {type(table).__name__}")
+    unknown = [name for name in table.column_names if name not in COLUMNS]
+    if unknown or not table.num_columns:
+        raise ValueError(f"columns {unknown or 'none'}: a record has {', '.join(COLUMNS)}; name or drop them")
+    count = table.num_rows
+    columns: dict[str, Any] = {
+        "key": _bytes(table, "key"),
+        "value": _bytes(table, "value"),
+        "timestamp": _timestamps(table, now_ms),
+    }
+    if "headers" in table.column_names:
+        columns["headers"] = _headers(table.column("headers"))
+    if "partition" in table.column_names:
+        columns["partition"] = table.column("partition").cast(pa.int32())
+        smallest = pc.min(columns["partition"]).as_py() if count else None
+        if smallest is not None and smallest < 0:
+            raise ValueError(f"partition {smallest}: partitions are counted from 0")
+    return pa.table(columns)
+
+
+def rows_of_lists(
+    values: Iterable[bytes | None],
+    keys: Iterable[bytes | None] | None,
+    partitions: int | Sequence[int | None] | None,
+    headers: Sequence[Any] | None,
+    timestamps: int | Sequence[int | None] | None,
+    now_ms: int,
+) -> pa.Table:
+    """The same of lists. One partition or timestamp stands for all."""
+    columns: dict[str, Any] = {"value": _array("values", values, pa.binary())}
+    count = len(columns["value"])
+    if keys is not None:
+        columns["key"] = _array("keys", keys, pa.binary())
+    if headers is not None:
+        columns["headers"] = _array("headers", headers, HEADERS_TYPE)
+    for name, given, kind in (("partition", partitions, pa.int32()), ("timestamp", timestamps, pa.int64())):
+        if isinstance(given, int):
+            columns[name] = pa.repeat(pa.scalar(given, kind), count)
+        elif given is not None:
+            columns[name] = _array(name, given, kind)
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns differ in length: {lengths}")
+    return as_rows(pa.table(columns), now_ms)
+
+
+def _array(name: str, given: Iterable[Any], kind: pa.DataType) -> pa.Array:
+    if isinstance(given, pa.ChunkedArray | pa.Array):
+        return given
+    if isinstance(given, bytes | str):
+        raise TypeError(f"{name} is one {type(given).__name__}; a list of them is needed")
+    try:
+        return pa.array(given if isinstance(given, list | tuple) else list(given), kind)
+    except pa.ArrowException as error:
+        raise TypeError(
+            f"key and value of a record are bytes or None, headers are (str, bytes): {name}: {error}"
+        ) from None
+
+
+def _bytes(table: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, pa.binary())])
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        return column if column.type == pa.binary() else column.cast(pa.binary())
+    except pa.ArrowNotImplementedError:
+        raise TypeError(f"{name}: key and value of a record are bytes or text, not {column.type}") from None
+
+
+def _timestamps(table: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    if "timestamp" not in table.column_names:
+        return pa.chunked_array([pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)])
+    column = table.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return column.cast(pa.int64()).fill_null(now_ms)
+
+
+def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_map(column.type):
+        chunks = [
+            pa.ListArray.from_arrays(
+                chunk.offsets,
+                pa.StructArray.from_arrays([chunk.keys, chunk.items], names=["key", "value"]),
+                mask=chunk.is_null() if chunk.null_count else None,
+            )
+            for chunk in column.chunks
+        ]
+        column = pa.chunked_array(chunks, chunks[0].type) if chunks else pa.chunked_array([], HEADERS_TYPE)
+    return column.cast(HEADERS_TYPE)
+
+
+def _as_batch(rows: pa.Table) -> pa.RecordBatch:
+    (batch,) = rows.combine_chunks().to_batches()
+    return batch
+
+
+def _sizes(rows: pa.Table) -> Int64s:
+    """What each record takes at most, as the machine counts it when it adds them one by one."""
+    sizes = np.full(rows.num_rows, RECORD_OVERHEAD_BYTES, dtype=np.int64)
+    for name in ("key", "value"):
+        sizes += _lengths(pc.binary_length(rows.column(name)))
+    if "headers" in rows.column_names:
+        column = rows.column("headers").combine_chunks()
+        flat = column.flatten()
+        per_header = HEADER_OVERHEAD_BYTES + 3 * _lengths(pc.utf8_length(flat.field(0)))
+        per_header += _lengths(pc.binary_length(flat.field(1)))
+        rows_of_headers = np.repeat(np.arange(rows.num_rows), _lengths(pc.list_value_length(column)))
+        np.add.at(sizes, rows_of_headers, per_header)
+    return sizes
+
+
+def _lengths(lengths: pa.Array | pa.ChunkedArray) -> Int64s:
+    filled: Int64s = lengths.fill_null(0).cast(pa.int64()).to_numpy()
+    return filled
+
+
+def _sticky_column(sticky: StickyPartition, topic: TopicView, sizes: Int64s) -> Int64s:
+    """One by one, all these records would go to the partition that is chosen until it has had its bytes."""
+    ends = np.cumsum(sizes)
+    chosen = np.empty(len(sizes), dtype=np.int64)
+    row, before = 0, 0
+    while row < len(sizes):
+        partition = sticky.choose(topic)
+        end = min(max(int(np.searchsorted(ends, before + sticky.room_bytes)), row) + 1, len(sizes))
+        sticky.sent(int(ends[end - 1]) - before)
+        chosen[row:end] = partition
+        row, before = end, int(ends[end - 1])
+    return chosen

@@ -1,0 +1,66 @@
+"""From the bytes of keys and values to what an application wants to have.
+
+The law: a record that cannot be deserialized is neither lost nor passed over. Those before it are handed out, the
+position stays before it, and whoever polls next is told which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from semel.client.values import ConsumerRecord
+from semel.errors import SemelError
+from semel.types import TopicPartition
+
+Deserializer: TypeAlias = Callable[[bytes], Any]
+"""Of the bytes of a key or value, what they mean. Null passes no deserializer: it stays ``None``."""
+
+
+class DeserializationError(SemelError):
+    """A deserializer raised; what it raised is the ``__cause__``.
+
+    ``partition`` and ``offset`` say for which record. To pass over it, ``seek`` to the next.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, cause: Exception) -> None:
+        super().__init__(f"the record at offset {offset} of {partition} cannot be deserialized: {cause!r}")
+        self.partition = partition
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Deserializers:
+    key: Deserializer | None = None
+    value: Deserializer | None = None
+
+    @property
+    def exist(self) -> bool:
+        return self.key is not None or self.value is not None
+
+    def applied(
+        self, records: Sequence[ConsumerRecord], seek: Callable[[TopicPartition, int], None]
+    ) -> list[ConsumerRecord]:
+        """The records, up to the first that cannot be; ``seek`` takes back that one and those behind it."""
+        done: list[ConsumerRecord] = []
+        for index, record in enumerate(records):
+            try:
+                done.append(self._applied(record))
+            except Exception as error:
+                for left in reversed(records[index:]):
+                    seek(TopicPartition(left.topic, left.partition), left.offset)
+                if done:
+                    break
+                raise DeserializationError(
+                    TopicPartition(record.topic, record.partition), record.offset, error
+                ) from error
+        return done
+
+    def _applied(self, record: ConsumerRecord) -> ConsumerRecord:
+        key, value = record.key, record.value
+        if key is not None and self.key is not None:
+            key = self.key(key)
+        if value is not None and self.value is not None:
+            value = self.value(value)
+        return record._replace(key=key, value=value)

@@ -1,0 +1,147 @@
+"""What an application hangs onto a producer: serializers, a look at every record before it is sent, word of its end.
+
+The order for a record: ``on_send``, then the serializers, then the partition is chosen, then it is taken. What one of
+them raises, ``send`` raises, and nothing is taken. ``None`` is Kafka's null and passes no serializer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple, TypeAlias
+
+from semel.client.deliveries import Delivery
+from semel.client.offsets import HeadersLike, as_headers
+from semel.client.values import BulkMetadata, ProducerRecord, RecordMetadata
+from semel.errors import StateError
+
+log = logging.getLogger(__name__)
+
+Serializer: TypeAlias = Callable[[Any], bytes | None]
+"""Of a key or value, its bytes."""
+
+OnSend: TypeAlias = Callable[[ProducerRecord], ProducerRecord]
+"""Of a record, the record that is to be sent instead of it; often the same."""
+
+OnAcknowledgement: TypeAlias = Callable[[RecordMetadata | BulkMetadata | None, Exception | None], None]
+"""Told where a record, or a bulk of them, was written; or why it was not."""
+
+
+class Lists(NamedTuple):
+    """The arguments of ``send_many``."""
+
+    values: Iterable[Any]
+    keys: Iterable[Any] | None = None
+    partition: int | Sequence[int | None] | None = None
+    headers: Sequence[HeadersLike] | None = None
+    timestamps: int | Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+    on_send: OnSend | None = None
+    on_acknowledgement: OnAcknowledgement | None = None
+
+    @property
+    def change_records(self) -> bool:
+        return self.on_send is not None or self.key_serializer is not None or self.value_serializer is not None
+
+    def prepare(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as it is to be sent, in bytes."""
+        if self.on_send is not None:
+            record = self.on_send(record)
+            if not isinstance(record, ProducerRecord):
+                raise TypeError(f"on_send returns the record that is to be sent; it returned {type(record).__name__}")
+        return record._replace(
+            key=_serialized(self.key_serializer, record.key), value=_serialized(self.value_serializer, record.value)
+        )
+
+    def prepare_many(self, topic: str, lists: Lists) -> Lists:
+        """The same for lists. They stay columns unless ``on_send`` wants to see records."""
+        if self.on_send is not None:
+            lists = self._shown(topic, lists)
+        values, keys = lists.values, lists.keys
+        if self.value_serializer is not None:
+            values = [_serialized(self.value_serializer, value) for value in values]
+        if self.key_serializer is not None and keys is not None:
+            keys = [_serialized(self.key_serializer, key) for key in keys]
+        headers = None if lists.headers is None else [as_headers(one) if one else () for one in lists.headers]
+        return lists._replace(values=values, keys=keys, headers=headers)
+
+    def refuse_table(self) -> None:
+        """A table is sent as it is. Were a hook passed over in silence, what it was for would not happen."""
+        if self.on_send is not None:
+            raise StateError("send_arrow: this producer has on_send, which sees records and no tables: use send_many")
+
+    def acknowledging(self, delivery: Delivery) -> Delivery:
+        return delivery if self.on_acknowledgement is None else _Acknowledging(delivery, self.on_acknowledgement)
+
+    def _shown(self, topic: str, lists: Lists) -> Lists:
+        assert self.on_send is not None
+        values = list(lists.values)
+        shown: list[ProducerRecord] = []
+        for value, key, partition, headers, timestamp in zip(
+            values,
+            repeat(None, len(values)) if lists.keys is None else lists.keys,
+            _for_each(lists.partition, len(values)),
+            repeat((), len(values)) if lists.headers is None else lists.headers,
+            _for_each(lists.timestamps, len(values)),
+            strict=True,
+        ):
+            headers = as_headers(headers) if headers else ()
+            record = self.on_send(ProducerRecord(topic, value, key, partition, headers, timestamp))
+            if record.topic != topic:
+                raise ValueError(f"on_send moved a record from {topic} to {record.topic}: send_many sends to one topic")
+            shown.append(record)
+        return Lists(
+            values=[record.value for record in shown],
+            keys=[record.key for record in shown],
+            partition=[record.partition for record in shown],
+            headers=[record.headers for record in shown],
+            timestamps=[record.timestamp for record in shown],
+        )
+
+
+class _Acknowledging:
+    """A delivery that tells a hook first. The hook hears of records whose future was cancelled, too."""
+
+    __slots__ = ("_delivery", "_hook")
+
+    def __init__(self, delivery: Delivery, hook: OnAcknowledgement) -> None:
+        self._delivery = delivery
+        self._hook = hook
+
+    def done(self) -> bool:
+        return False  # It is settled once, by whoever settles everything; a cancelled future changes nothing here.
+
+    def set_result(self, result: Any, /) -> None:
+        self._tell(result, None)
+        if not self._delivery.done():
+            self._delivery.set_result(result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._tell(None, exception)
+        if not self._delivery.done():
+            self._delivery.set_exception(exception)
+            self._delivery.exception()
+
+    def exception(self) -> BaseException | None:
+        return None
+
+    def _tell(self, written: Any, error: Any) -> None:
+        try:
+            self._hook(written, error)
+        except Exception:  # Whoever settles records has others to settle.
+            log.exception("on_acknowledgement raised")
+
+
+def _serialized(serializer: Serializer | None, given: Any) -> Any:
+    return given if serializer is None or given is None else serializer(given)
+
+
+def _for_each(given: int | Sequence[int | None] | None, count: int) -> Iterable[int | None]:
+    return repeat(given, count) if given is None or isinstance(given, int) else given

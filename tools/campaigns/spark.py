@@ -1,0 +1,29 @@
+"""Two hundred kills of a pipeline on Semel and fifty on Apache Kafka: driver, tasks, broker, at every named point.
+
+Each run is ten kills of one pipeline. The first twenty runs are on Semel, the last five on Apache Kafka; every other
+one keeps state. A point that was to be reached and was not fails its run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tools.brokers import apache_kafka, semel
+from tools.server import running
+from tools.spark_run import chosen_kills, kill_pipeline
+
+COUNT = 25
+KILLS = 10
+_ON_SEMEL = 20
+
+
+def run(seed: int) -> dict[str, Any]:
+    is_stateful = seed % 2 == 1
+    kills = chosen_kills(seed, KILLS, is_stateful=is_stateful)
+    with tempfile.TemporaryDirectory(prefix="semel-spark-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        server = semel(place / "broker") if seed < _ON_SEMEL else apache_kafka(place / "broker")
+        with running(server):
+            return kill_pipeline(server, place, kills, is_stateful=is_stateful).to_json()

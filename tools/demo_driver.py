@@ -1,0 +1,66 @@
+"""The driver of the demo's Spark job, as a process of its own that can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+JOB = Path(__file__).resolve().parent.parent / "examples" / "spark_totals.py"
+
+# Quick to start rather than quick for long: the demo starts two of them, and neither lives for more than a minute.
+_SPARK = (
+    "--master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+    "--conf spark.sql.session.timeZone=UTC --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
+    "pyspark-shell"
+)
+
+
+class Driver:
+    def __init__(self, folder: Path, servers: str, rows_per_batch: int) -> None:
+        self._folder = folder
+        self._arguments = [servers, "--checkpoint", str(folder / "checkpoint"), "--rows-per-batch", str(rows_per_batch)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        assert self._process is None, "the driver runs already"
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, str(JOB), *self._arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SPARK},
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """The driver and its Java at once, without a word, as when a machine is lost."""
+        process, self._process = self._process, None
+        if process is not None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def check(self) -> None:
+        """Raises SystemExit, with what it printed last, if the driver ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise SystemExit(f"the driver ended with code {self._process.returncode}:\n{self.printed()}")
+
+    def printed(self) -> str:
+        return self._output.read_text(errors="replace")[-3000:]
+
+    @property
+    def _output(self) -> Path:
+        return self._folder / "driver.txt"

@@ -1,0 +1,72 @@
+"""A steady trickle of records into every partition of a topic, so that whoever stops reading falls behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+_PAUSE_S: Final = 0.05
+
+
+class Feeder:
+    """Sends from a thread of its own, in order, until ``finish``. Record n of a partition has offset n."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, *, partitions: int) -> None:
+        self.values: list[list[bytes]] = [[] for _ in range(partitions)]
+        self._topic = topic
+        self._acknowledged = [0] * partitions
+        self._failed: list[KafkaError] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._send_until_stopped, name="feeder", daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_finished(self) -> bool:
+        return self._stopping.is_set()
+
+    def ends(self) -> list[int]:
+        """How many records of each partition are acknowledged."""
+        assert not self._failed, f"{self._topic} could not be fed: {self._failed[0]}"
+        return list(self._acknowledged)
+
+    def finish(self, timeout_s: float = 60.0) -> list[int]:
+        """Send no more; where each partition ends once everything is acknowledged."""
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(timeout_s) == 0, f"{self._topic} was not fed within {timeout_s:.0f} s"
+        return self.ends()
+
+    def _send_until_stopped(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            for partition, values in enumerate(self.values):
+                value = f"record {number}".encode()
+                values.append(value)
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(partition))
+                number += 1
+            deadline = time.monotonic() + _PAUSE_S
+            while (left := deadline - time.monotonic()) > 0:
+                self._producer.poll(left)
+
+    def _answered(self, partition: int) -> Callable[[KafkaError | None, Message], None]:
+        def answered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._acknowledged[partition] += 1
+            else:
+                self._failed.append(error)
+
+        return answered

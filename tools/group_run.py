@@ -1,0 +1,332 @@
+"""Disturb the members of a group and its broker, again and again, while the group reads a topic; and judge the group.
+
+Faults come in a seeded order: members join and leave, are killed with SIGKILL, are stopped for longer than their
+session and go on as zombies; the broker is killed in the middle of a rebalance. Within half a minute after each fault
+every partition must be read past what was there when the fault was over: no partition is left alone. Committed offsets
+never go back. At the end every record was read at least once, and a copy that was made in transactions equals its
+source, partition by partition.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from tools.committed_watch import CommittedWatch
+from tools.copy_run import differences, read_committed
+from tools.feeder import Feeder
+from tools.load import create_topic
+from tools.member_process import OWN, Library, MemberProcess
+from tools.members.role import Role
+from tools.server import Server
+
+PARTITIONS: Final = 24
+SESSION_TIMEOUT_MS: Final = 3_000
+STUCK_S_MAX: Final = 30.0
+
+# What the broker is to be started with, so that a member's death is noticed in seconds.
+SETTINGS: Final = {
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+
+
+class Fault(StrEnum):
+    JOIN = "join"
+    LEAVE = "leave"
+    KILL = "kill"
+    PAUSE = "pause"
+    KILL_BROKER = "kill-broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who is in the group. Members are of these libraries in turn, and start one after the other."""
+
+    group: str
+    libraries: tuple[Library, ...]
+    protocol: str
+    members: int
+    is_transactional: bool = False
+
+    @property
+    def topic(self) -> str:
+        return f"read-by-{self.group}"
+
+    @property
+    def target(self) -> str:
+        return f"copied-by-{self.group}" if self.is_transactional else ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    seed: int
+    groups: tuple[str, ...]
+    records: int
+    faults: dict[str, int]
+    gave_up: int
+    looks: int
+    slowest_to_catch_up_ms: int
+    seconds: float
+    anomalies: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.anomalies
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            **asdict(self),
+            "groups": ", ".join(self.groups),
+            "anomalies": list(self.anomalies[:20]),
+            "passed": self.passed,
+        }
+
+
+def disturb(server: Server, plans: Sequence[Plan], folder: Path, *, seed: int, faults: Iterable[Fault]) -> GroupRun:
+    """The verdict on groups that read one topic each while they, or the server that runs, are disturbed."""
+    started = time.monotonic()
+    chosen = random.Random(seed)
+    anomalies: list[str] = []
+    counted: Counter[str] = Counter()
+    slowest_s = 0.0
+    with ExitStack() as stack:
+        groups = [stack.enter_context(_Group(server, plan, folder)) for plan in plans]
+        for group in groups:
+            group.grow()
+        slowest_s = max(slowest_s, _catch_up(groups, "the start"))
+        for fault in faults:
+            counted[str(fault)] += 1
+            if fault is Fault.KILL_BROKER:
+                _kill_broker(server, groups, chosen)
+            else:
+                for group in groups:
+                    group.disturb(fault, chosen)
+            slowest_s = max(slowest_s, _catch_up(groups, f"{fault} ({counted.total()})"))
+        for group in groups:
+            group.feeder.finish()
+        _catch_up(groups, "the end")
+        for group in groups:
+            group.leave()
+    for group in groups:
+        anomalies += group.anomalies()
+    return GroupRun(
+        seed=seed,
+        groups=tuple(f"{plan.group} of {plan.members}" for plan in plans),
+        records=sum(sum(group.feeder.ends()) for group in groups),
+        faults=dict(counted),
+        gave_up=sum(group.gave_up for group in groups),
+        looks=sum(group.watch.looks for group in groups),
+        slowest_to_catch_up_ms=round(slowest_s * 1000),
+        seconds=round(time.monotonic() - started, 1),
+        anomalies=tuple(anomalies),
+    )
+
+
+def faults_of(seed: int, count: int, *among: Fault) -> list[Fault]:
+    """So many faults, each kind at least once if there is room, in an order of the seed's own."""
+    chosen = random.Random(seed)
+    picked = [among[number % len(among)] for number in range(count)]
+    chosen.shuffle(picked)
+    return picked
+
+
+@dataclass(slots=True)
+class _Group:
+    server: Server
+    plan: Plan
+    folder: Path
+    members: list[MemberProcess] = field(default_factory=list)
+    gone: list[MemberProcess] = field(default_factory=list)
+    gave_up: int = 0
+    feeder: Feeder = field(init=False)
+    watch: CommittedWatch = field(init=False)
+    _started: int = 0
+
+    def __enter__(self) -> _Group:
+        servers, plan = self.server.bootstrap_servers, self.plan
+        for topic in filter(None, (plan.topic, plan.target)):
+            create_topic(servers, topic, partitions=PARTITIONS)
+        self.feeder = Feeder(servers, plan.topic, partitions=PARTITIONS)
+        self.feeder.start()
+        self.watch = CommittedWatch(servers, plan.group, plan.topic, PARTITIONS, self.acknowledged)
+        self.watch.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.watch.__exit__(*exception)
+        for member in self.members:
+            member.kill()
+
+    def grow(self) -> None:
+        """From one member to all of them; the first is at work when the others come."""
+        self.start().wait_until_assigned(STUCK_S_MAX)
+        while len(self.members) < self.plan.members:
+            self.start()
+        for member in self.members:
+            member.wait_until_assigned(STUCK_S_MAX)
+
+    def start(self) -> MemberProcess:
+        name = f"{self.plan.group}-{self._started}"
+        library = self.plan.libraries[self._started % len(self.plan.libraries)]
+        role = Role(
+            self.server.bootstrap_servers,
+            self.plan.topic,
+            self.plan.group,
+            name,
+            self.plan.protocol,
+            SESSION_TIMEOUT_MS,
+            self.plan.target,
+        )
+        self._started += 1
+        member = MemberProcess(library, role, self.folder / f"{self.plan.group}.txt")
+        self.members.append(member)
+        return member
+
+    def tend(self) -> None:
+        """A member that has given up is replaced by a new one, and counted."""
+        for member in [member for member in self.members if member.exit_code is not None]:
+            self.gave_up += 1
+            self._take(member)
+            self.start()
+
+    def disturb(self, fault: Fault, chosen: random.Random) -> None:
+        member = chosen.choice(self.members)
+        match fault:
+            case Fault.JOIN:
+                self.start()
+            case Fault.LEAVE:
+                member.leave()
+                self._take(member)
+                self._at_least_one()
+            case Fault.KILL:
+                member.kill()
+                self._take(member)
+                self._at_least_one()
+            case Fault.PAUSE:
+                self._at_least_one(besides=member)
+                member.pause()
+                # Long enough that it is put out, and its partitions and transactions are taken from it.
+                time.sleep(SESSION_TIMEOUT_MS / 1000 * 1.5)
+                member.resume()
+            case Fault.KILL_BROKER:
+                raise AssertionError("the broker is not of one group")
+
+    def begin_rebalance(self, chosen: random.Random) -> None:
+        """Somebody comes or goes; whether the group has noticed is left open."""
+        if len(self.members) > self.plan.members and chosen.random() < 0.7:
+            member = chosen.choice(self.members)
+            if chosen.random() < 0.5:
+                member.kill()
+            else:
+                member.ask_to_leave()
+            self._take(member)
+        else:
+            self.start()
+
+    def goals(self) -> list[int]:
+        """Past the present ends, so that a record is among it which came after the fault; as long as records come."""
+        return [end + (not self.feeder.is_finished) for end in self.feeder.ends()]
+
+    def is_shared(self) -> bool:
+        return all(member.told.assigned for member in self.members)
+
+    def is_read_up_to(self, ends: Sequence[int]) -> bool:
+        return all(offset >= end for offset, end in zip(self.watch.offsets, ends, strict=True))
+
+    def leave(self) -> None:
+        """All at once, so that none has to take over from the others."""
+        for member in self.members:
+            member.ask_to_leave()
+        for member in self.members:
+            member.wait()
+
+    def acknowledged(self) -> dict[int, int]:
+        """What members were told is committed; nothing of transactions, whose markers are written later."""
+        if self.plan.is_transactional:
+            return {}
+        highest: dict[int, int] = {}
+        for member in (*self.gone, *self.members):
+            for partition, offset in list(member.told.committed.items()):
+                highest[partition] = max(offset, highest.get(partition, 0))
+        return highest
+
+    def anomalies(self) -> list[str]:
+        """Called when all is over: what is wrong with what was read."""
+        found = [*self.watch.anomalies]
+        ends = self.feeder.ends()
+        if self.watch.offsets != ends:
+            found.append(f"{self.plan.group}: committed {self.watch.offsets}, and the topic ends at {ends}")
+        if self.plan.is_transactional:
+            copied = read_committed(self.server.bootstrap_servers, self.plan.target, partitions=PARTITIONS)
+            for partition, (expected, got) in enumerate(zip(self.feeder.values, copied, strict=True)):
+                told = differences(expected, got)
+                found += [f"{self.plan.group}, partition {partition}: {difference}" for difference in told]
+        else:
+            read = {place for member in (*self.gone, *self.members) for place in member.told.read}
+            everything = {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)}
+            if lost := sorted(everything - read):
+                found.append(f"{self.plan.group}: {len(lost)} records were read by nobody, {lost[0]} first")
+        if self.gave_up and self.plan.libraries == (OWN,):
+            found.append(f"our own client gave up {self.gave_up} times: {self.printed()}")
+        return found
+
+    def printed(self) -> str:
+        return self.members[0].printed() if self.members else ""
+
+    def _take(self, member: MemberProcess) -> None:
+        self.members.remove(member)
+        self.gone.append(member)
+
+    def _at_least_one(self, besides: MemberProcess | None = None) -> None:
+        if not [member for member in self.members if member is not besides]:
+            self.start()
+
+
+def _kill_broker(server: Server, groups: Sequence[_Group], chosen: random.Random) -> None:
+    """While every group is about to rebalance, in the middle of it, or just through."""
+    for group in groups:
+        group.begin_rebalance(chosen)
+    time.sleep(chosen.uniform(0.0, 1.5))
+    server.kill()
+    server.start()
+
+
+def _catch_up(groups: Sequence[_Group], after: str) -> float:
+    """Return once every partition is read past its present end and every member has partitions; the seconds it took.
+
+    A group for which that takes too long is stuck, and that is a TimeoutError.
+    """
+    started = time.monotonic()
+    goals = [(group, group.goals()) for group in groups]
+    while not all(group.is_read_up_to(ends) and group.is_shared() for group, ends in goals):
+        for group in groups:
+            group.tend()
+        if time.monotonic() > started + STUCK_S_MAX:
+            raise TimeoutError(_stuck(goals, after))
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def _stuck(goals: Sequence[tuple[_Group, list[int]]], after: str) -> str:
+    told = []
+    for group, ends in goals:
+        behind = [number for number, end in enumerate(ends) if group.watch.offsets[number] < end]
+        if behind:
+            members = {
+                member.role.name: (sorted(member.told.assigned), member.told.errors[-2:]) for member in group.members
+            }
+            told.append(f"{group.plan.group} has not read partitions {behind}: {members} {group.printed()}")
+    return f"{STUCK_S_MAX:.0f} s after {after}: {'; '.join(told)}"

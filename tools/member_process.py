@@ -1,0 +1,149 @@
+"""A member of a group as a process: what it has told, and the ways to disturb it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tools.kafka_jars import KAFKA_4, jars_of, java
+from tools.members.role import Role
+
+_FOLDER: Final = Path(__file__).resolve().parent / "members"
+_LEAVE_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One of the programs in ``tools.members``."""
+
+    name: str
+    module: str | None
+    """``None`` is the one that is not in Python."""
+    has_transactions: bool = True
+    """Whether its transactions carry the group's generation with the offsets."""
+
+    def command(self) -> Sequence[str]:
+        if self.module is not None:
+            return [sys.executable, "-m", self.module]
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        return [java(), "-Xmx128m", quiet, "-cp", f"{jars_of(KAFKA_4)}/*", str(_FOLDER / "Member.java")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+OWN: Final = Library("semel", "tools.members.own")
+CONFLUENT: Final = Library("confluent-kafka", "tools.members.confluent")
+KAFKA_PYTHON: Final = Library("kafka-python", "tools.members.kafka_python")
+AIOKAFKA: Final = Library("aiokafka", "tools.members.aio", has_transactions=False)
+JAVA: Final = Library("java", None)
+PYTHON_LIBRARIES: Final = (OWN, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
+
+
+@dataclass(slots=True)
+class Told:
+    """Everything a member has said, in the order of its lines."""
+
+    assigned: set[int] = field(default_factory=set)
+    revoked: list[set[int]] = field(default_factory=list)
+    read: list[tuple[int, int]] = field(default_factory=list)
+    committed: dict[int, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+    def hear(self, line: str) -> None:
+        what, _, values = line.strip().partition(" ")
+        match what:
+            case "assigned":
+                self.assigned |= {int(value) for value in values.split()}
+            case "revoked":
+                self.revoked.append({int(value) for value in values.split()})
+                self.assigned -= self.revoked[-1]
+            case "read":
+                self.read += _pairs(values)
+            case "committed":
+                self.committed |= dict(_pairs(values))
+            case "error":
+                self.errors.append(values)
+
+
+class MemberProcess:
+    """Started when it is made."""
+
+    def __init__(self, library: Library, role: Role, output: Path) -> None:
+        self.library = library
+        self.role = role
+        self.told = Told()
+        self.is_paused = False
+        self._output = output
+        with output.open("a") as errors:
+            self._process = subprocess.Popen(
+                [*library.command(), *role.to_arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=_FOLDER.parent.parent,
+            )
+        self._listener = threading.Thread(target=self._listen, name=role.name, daemon=True)
+        self._listener.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """``kill -9``: nobody is told that it is gone. What it has said until then is heard."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def ask_to_leave(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def leave(self) -> None:
+        """Ask it to leave the group and wait until it has."""
+        self.ask_to_leave()
+        self.wait()
+
+    def wait(self, timeout_s: float = _LEAVE_TIMEOUT_S) -> None:
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise TimeoutError(f"{self.role.name} did not end within {timeout_s:.0f} s: {self.printed()}") from None
+        self._listener.join()
+
+    def wait_until_assigned(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self.told.assigned:
+            if time.monotonic() > deadline or self.exit_code is not None:
+                raise TimeoutError(f"{self.role.name} was assigned nothing: {self.told.errors} {self.printed()}")
+            time.sleep(0.01)
+
+    def printed(self, last_bytes: int = 2000) -> str:
+        return self._output.read_bytes()[-last_bytes:].decode(errors="replace")
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self.told.hear(line)
+
+
+def _pairs(values: str) -> list[tuple[int, int]]:
+    return [(int(left), int(right)) for left, _, right in (value.partition(":") for value in values.split())]

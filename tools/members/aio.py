@@ -1,0 +1,74 @@
+"""A member on aiokafka. It has no transactions in which a group's generation is checked, so it only reads."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from tools.members.role import (
+    HEARTBEAT_INTERVAL_MS,
+    RECORDS_PER_POLL,
+    Role,
+    tell_assigned,
+    tell_committed,
+    tell_error,
+    tell_read,
+    tell_revoked,
+)
+
+_ASSIGNORS = {assignor.name: assignor for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor)}
+
+
+class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        tell_assigned(one.partition for one in assigned)
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        tell_revoked(one.partition for one in revoked)
+
+
+async def main(role: Role) -> None:
+    assert not role.is_transactional, "aiokafka's send_offsets_to_transaction knows no generation"
+    leave = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=role.bootstrap_servers,
+        client_id=role.name,
+        group_id=role.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        max_poll_records=RECORDS_PER_POLL,
+        session_timeout_ms=role.session_timeout_ms,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
+    )
+    consumer.subscribe([role.topic], listener=_Told())
+    async with consumer:
+        while not leave.is_set():
+            polled = await consumer.getmany(timeout_ms=100)
+            if polled:
+                tell_read((record.partition, record.offset) for records in polled.values() for record in records)
+                await _commit(consumer, {one: records[-1].offset + 1 for one, records in polled.items()})
+
+
+async def _commit(consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
+    try:
+        await consumer.commit(offsets)
+    except (KafkaError, IllegalStateError) as error:
+        tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        return
+    tell_committed((partition.partition, offset) for partition, offset in offsets.items())
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(Role.from_arguments()))
+    except KafkaError as error:
+        tell_error(error)
+        raise

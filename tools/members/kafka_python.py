@@ -1,0 +1,140 @@
+"""A member on kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError, ProducerFencedError
+from kafka.structs import OffsetAndMetadata
+
+from tools.members.role import (
+    HEARTBEAT_INTERVAL_MS,
+    RECORDS_PER_POLL,
+    TRANSACTION_TIMEOUT_MS,
+    Role,
+    asked_to_leave,
+    tell_assigned,
+    tell_committed,
+    tell_error,
+    tell_read,
+    tell_revoked,
+)
+
+_ASSIGNORS = {
+    assignor.name: assignor
+    for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, CooperativeStickyAssignor)
+}
+_SETTINGS = {"reconnect_backoff_max_ms": 500}
+
+
+class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        tell_assigned(one.partition for one in assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        tell_revoked(one.partition for one in revoked)
+
+
+def main() -> None:
+    role, leave = Role.from_arguments(), asked_to_leave()
+    producer = _producer(role) if role.is_transactional else None
+    consumer = KafkaConsumer(
+        bootstrap_servers=role.bootstrap_servers,
+        client_id=role.name,
+        group_id=role.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        max_poll_records=RECORDS_PER_POLL,
+        session_timeout_ms=role.session_timeout_ms,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
+        **_SETTINGS,
+    )
+    consumer.subscribe([role.topic], listener=_Told())
+    while not leave.is_set():
+        polled = consumer.poll(timeout_ms=100)
+        if not polled:
+            continue
+        offsets = {one: OffsetAndMetadata(records[-1].offset + 1, "", -1) for one, records in polled.items()}
+        if producer is None:
+            tell_read((record.partition, record.offset) for records in polled.values() for record in records)
+            _commit(consumer, offsets)
+        elif not _copied(producer, consumer, role, polled, offsets):
+            # An aborted transaction's offsets stay with its producer, which commits them with its next one (3.0.12):
+            # over those that the partitions' new owner has committed meanwhile.
+            producer.close()
+            producer = _producer(role)
+            _rewind(consumer)
+    consumer.close()
+    if producer is not None:
+        producer.close()
+
+
+def _producer(role: Role) -> KafkaProducer:
+    producer = KafkaProducer(
+        bootstrap_servers=role.bootstrap_servers,
+        client_id=role.name,
+        transactional_id=role.name,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        linger_ms=0,
+        **_SETTINGS,
+    )
+    producer.init_transactions()
+    return producer
+
+
+def _commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    try:
+        consumer.commit(offsets)
+    except KafkaError as error:
+        tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        return
+    _tell_committed(offsets)
+
+
+def _copied(
+    producer: KafkaProducer,
+    consumer: KafkaConsumer,
+    role: Role,
+    polled: dict[TopicPartition, Any],
+    offsets: dict[TopicPartition, OffsetAndMetadata],
+) -> bool:
+    """One transaction; False when it was aborted."""
+    producer.begin_transaction()
+    try:
+        for partition, records in polled.items():
+            for record in records:
+                producer.send(role.target, record.value, partition=partition.partition)
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.commit_transaction()
+    except ProducerFencedError:
+        raise
+    except KafkaError as error:
+        tell_error(error)
+        producer.abort_transaction()
+        return False
+    _tell_committed(offsets)
+    return True
+
+
+def _rewind(consumer: KafkaConsumer) -> None:
+    for partition in consumer.assignment():
+        consumer.seek(partition, consumer.committed(partition) or 0)
+
+
+def _tell_committed(offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    tell_committed((partition.partition, one.offset) for partition, one in offsets.items())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KafkaError as error:
+        tell_error(error)
+        raise

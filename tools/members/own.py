@@ -1,0 +1,110 @@
+"""A member on our own client."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from semel import Consumer, ConsumerRecord, Producer, TopicPartition
+from semel.errors import AbortableError, SemelError
+from tools.members.role import (
+    CONSUMER_PROTOCOL,
+    HEARTBEAT_INTERVAL_MS,
+    RECORDS_PER_POLL,
+    TRANSACTION_TIMEOUT_MS,
+    Role,
+    tell_assigned,
+    tell_committed,
+    tell_error,
+    tell_read,
+    tell_revoked,
+)
+
+
+class _Told:
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        tell_assigned(one.partition for one in partitions)
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        tell_revoked(one.partition for one in partitions)
+
+
+async def main(role: Role) -> None:
+    leave = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
+    consumer = Consumer(
+        bootstrap_servers=role.bootstrap_servers,
+        client_id=role.name,
+        group_id=role.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        **_membership(role),
+    )
+    if not role.is_transactional:
+        async with consumer:
+            await _read(consumer, role, leave)
+        return
+    producer = Producer(
+        bootstrap_servers=role.bootstrap_servers,
+        client_id=role.name,
+        transactional_id=role.name,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
+    async with producer, consumer:
+        await _copy(consumer, producer, role, leave)
+
+
+async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
+    consumer.subscribe([role.topic], listener=_Told())
+    while not leave.is_set():
+        records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
+        if not records:
+            continue
+        tell_read((record.partition, record.offset) for record in records)
+        try:
+            await consumer.commit()
+        except SemelError as error:
+            tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        else:
+            tell_committed(_reached(records).items())
+
+
+async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: asyncio.Event) -> None:
+    consumer.subscribe([role.topic], listener=_Told())
+    while not leave.is_set():
+        records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
+        if not records:
+            continue
+        try:
+            async with producer.transaction(consumer=consumer):
+                for record in records:
+                    producer.send(role.target, record.value, partition=record.partition)
+        except AbortableError as error:
+            tell_error(error)
+        else:
+            tell_committed(_reached(records).items())
+
+
+def _membership(role: Role) -> dict[str, Any]:
+    if role.protocol == CONSUMER_PROTOCOL:
+        return {"group_protocol": "consumer"}
+    return {
+        "partition_assignment_strategy": role.protocol,
+        "session_timeout_ms": role.session_timeout_ms,
+        "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+    }
+
+
+def _reached(records: Sequence[ConsumerRecord]) -> dict[int, int]:
+    return {record.partition: record.offset + 1 for record in records}
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(Role.from_arguments()))
+    except SemelError as error:
+        tell_error(error)
+        raise

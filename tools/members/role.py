@@ -1,0 +1,76 @@
+"""What a member is to do, as it goes to the member on its command line; and what it tells, on its standard output."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Final
+
+RECORDS_PER_POLL: Final = 50
+HEARTBEAT_INTERVAL_MS: Final = 300
+CONSUMER_PROTOCOL: Final = "consumer"
+TRANSACTION_TIMEOUT_MS: Final = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    bootstrap_servers: str
+    topic: str
+    group: str
+    name: str
+    """Who this member is: its client id, and its transactional id."""
+    protocol: str
+    """An assignor of the classic protocol, or ``consumer`` for the protocol in which the broker assigns."""
+    session_timeout_ms: int
+    target: str = ""
+    """Where to copy to in transactions; empty for a member that only reads."""
+
+    def to_arguments(self) -> list[str]:
+        return [str(value) for value in astuple(self)]
+
+    @classmethod
+    def from_arguments(cls) -> Role:
+        *texts, session_timeout_ms, target = sys.argv[1:]
+        bootstrap_servers, topic, group, name, protocol = texts
+        return cls(bootstrap_servers, topic, group, name, protocol, int(session_timeout_ms), target)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.target)
+
+
+def asked_to_leave() -> threading.Event:
+    """Set once SIGTERM has arrived."""
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
+    return asked
+
+
+def tell_assigned(partitions: Iterable[int]) -> None:
+    _tell("assigned", map(str, sorted(partitions)))
+
+
+def tell_revoked(partitions: Iterable[int]) -> None:
+    _tell("revoked", map(str, sorted(partitions)))
+
+
+def tell_read(records: Iterable[tuple[int, int]]) -> None:
+    """These (partition, offset) were read, and are not committed yet."""
+    _tell("read", (f"{partition}:{offset}" for partition, offset in records))
+
+
+def tell_committed(offsets: Iterable[tuple[int, int]]) -> None:
+    """The broker has acknowledged these offsets, each one past the last record that was read."""
+    _tell("committed", (f"{partition}:{offset}" for partition, offset in offsets))
+
+
+def tell_error(error: object) -> None:
+    """What the library said, on one line."""
+    _tell("error", [" ".join(f"{type(error).__name__} {error}".split())])
+
+
+def _tell(what: str, values: Iterable[str]) -> None:
+    print(what, *values, flush=True)

@@ -1,0 +1,226 @@
+"""Kill a pipeline's driver, tasks and broker at named points, then compare what it wrote with what it should have.
+
+Every kill is one halt: the process that reaches the point waits there, and is killed, or has its broker killed, or is
+left behind as a zombie that goes on once its successor works. When the faults are over the pipeline must consume all
+input, and the output must be the function of the input: nothing missing, nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from semel.blocking import Producer
+from semel.client.consumer_config import IsolationLevel
+from semel.spark.cluster import Cluster
+from semel.spark.reading import read_split
+from semel.spark.sink import POINTS, TASK_POINTS
+from semel.spark.splits import Split
+from semel.types import TopicPartition
+from tools.load import create_topic
+from tools.server import Server
+from tools.spark_job import GROUP, SINK, SOURCE, Halt, Job
+
+_PARTITIONS = 3
+_KEYS = 5
+_RECORDS = 30
+_PAUSE_S = 0.05
+_PATIENCE_S = 300.0
+
+DRIVER, TASK, BROKER, ZOMBIE, CHECKPOINT = "driver", "task", "broker", "zombie", "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    victim: str
+    point: str
+
+    def __str__(self) -> str:
+        return f"{self.victim} at {self.point!r}"
+
+
+# Everything that can be killed, wherever it can be. A task of the driver's points does not exist.
+KILLS = (
+    *(Kill(DRIVER, point) for point in POINTS),
+    *(Kill(BROKER, point) for point in POINTS),
+    *(Kill(TASK, point) for point in TASK_POINTS),
+    Kill(ZOMBIE, "producing"),
+    Kill(CHECKPOINT, "produced"),
+    Kill(CHECKPOINT, "done"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    broker: str
+    is_stateful: bool
+    kills: tuple[str, ...]
+    records: int
+    problems: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "passed": self.passed}
+
+
+def chosen_kills(seed: int, count: int, *, is_stateful: bool) -> list[Kill]:
+    """Each kind in turn, so that a campaign reaches every point; in another order for each seed."""
+    kinds = [kill for kill in KILLS if not (is_stateful and kill.victim == CHECKPOINT)]
+    first = seed * count
+    kills = [kinds[(first + index) % len(kinds)] for index in range(count)]
+    random.Random(seed).shuffle(kills)
+    return kills
+
+
+def kill_pipeline(server: Server, folder: Path, kills: list[Kill], *, is_stateful: bool) -> Verdict:
+    for topic in (SOURCE, SINK):
+        create_topic(server.bootstrap_servers, topic, partitions=_PARTITIONS)
+    run = _Run(server, folder, is_stateful)
+    try:
+        for number, kill in enumerate(kills):
+            run.kill(number, kill)
+        problems = run.finish()
+    finally:
+        run.end_driver()
+    return Verdict(server.name, is_stateful, tuple(map(str, kills)), run.sent, tuple(problems))
+
+
+class _Run:
+    def __init__(self, server: Server, folder: Path, is_stateful: bool) -> None:
+        self.sent = 0
+        self._server = server
+        self._folder = folder
+        self._checkpoint = folder / "checkpoint"
+        self._is_stateful = is_stateful
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._zombies: list[Halt] = []
+        Job(server.bootstrap_servers, is_stateful, str(self._checkpoint)).write(folder)
+
+    def kill(self, number: int, kill: Kill) -> None:
+        halt = Halt(number, kill.point, survives=kill.victim == ZOMBIE)
+        halt.write(self._folder)
+        self._feed()
+        self._start_driver()
+        pid = self._wait_for(halt)
+        self._release_zombies()
+        match kill.victim:
+            case "driver":
+                self.end_driver()
+            case "task":
+                os.kill(pid, signal.SIGKILL)
+            case "broker":
+                self._server.kill()
+                self._server.start()
+            case "zombie":
+                self.end_driver()
+                self._zombies.append(halt)
+            case "checkpoint":
+                self.end_driver()
+                shutil.rmtree(self._checkpoint)
+        if kill.victim != ZOMBIE:
+            halt.leave(self._folder).touch()
+
+    def finish(self) -> list[str]:
+        """No more faults: all input must be consumed, and then the output is judged."""
+        (self._folder / "halt.json").unlink()
+        for _ in range(2):  # Again with whoever was left behind by the last fault.
+            self._feed()
+            deadline = time.monotonic() + _PATIENCE_S
+            while not self._is_consumed():
+                if time.monotonic() > deadline:
+                    return [f"not all input was consumed {_PATIENCE_S:.0f} s after the last fault: {self._printed()}"]
+                self._start_driver()
+                time.sleep(_PAUSE_S)
+            self._release_zombies()
+        return self._problems()
+
+    def end_driver(self) -> None:
+        """Driver and JVM at once, without a word. What they had forked is left alone, as on another machine."""
+        if self._driver is not None:
+            os.killpg(self._driver.pid, signal.SIGKILL)
+            self._driver.wait()
+            self._driver = None
+
+    def _start_driver(self) -> None:
+        if self._driver is not None and self._driver.poll() is None:
+            return
+        with (self._folder / "driver.txt").open("ab") as output:
+            self._driver = subprocess.Popen(
+                [sys.executable, "-m", "tools.spark_job", str(self._folder)],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def _wait_for(self, halt: Halt) -> int:
+        deadline = time.monotonic() + _PATIENCE_S
+        claim = halt.claim(self._folder)
+        while not claim.exists():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{halt.point!r} was not reached in {_PATIENCE_S:.0f} s: {self._printed()}")
+            # A driver that stopped by itself is started again, as an operator would; so is one whose broker was away.
+            self._start_driver()
+            time.sleep(_PAUSE_S)
+        return int(claim.read_text())
+
+    def _release_zombies(self) -> None:
+        """Now that its successor is at work, a zombie goes on and writes; or tries to."""
+        for halt in self._zombies:
+            halt.leave(self._folder).touch()
+        self._zombies.clear()
+
+    def _feed(self) -> None:
+        with Producer(bootstrap_servers=self._server.bootstrap_servers) as producer:
+            numbers = range(self.sent, self.sent + _RECORDS)
+            for future in [producer.send(SOURCE, b"%d" % number, b"%d" % (number % _KEYS)) for number in numbers]:
+                future.result()
+        self.sent += _RECORDS
+
+    def _is_consumed(self) -> bool:
+        with Cluster(bootstrap_servers=self._server.bootstrap_servers) as cluster:
+            partitions = [TopicPartition(SOURCE, index) for index in range(_PARTITIONS)]
+            ends = cluster.end_offsets(partitions)
+            return ends == {place: at.offset for place, at in cluster.committed(GROUP, partitions).items()}
+
+    def _problems(self) -> list[str]:
+        written = self._written()
+        expected = Counter(b"%d" % (number % _KEYS) for number in range(self.sent))
+        if not self._is_stateful:
+            found = Counter(value for _, value in written)
+            wanted = Counter(b"%d" % number for number in range(self.sent))
+            missing, twice = wanted - found, found - wanted
+            problems = [f"missing: {sorted(missing.elements())[:10]}"] if missing else []
+            return problems + ([f"twice or foreign: {sorted(twice.elements())[:10]}"] if twice else [])
+        problems = []
+        for key, total in expected.items():
+            counts = [int(value) for of, value in written if of == key]
+            if counts != sorted(set(counts)):
+                problems.append(f"the counts of {key!r} do not grow: {counts}")
+            if not counts or counts[-1] != total:
+                problems.append(f"{key!r} was counted {counts[-1:]} times; it came {total} times")
+        return problems
+
+    def _written(self) -> list[tuple[bytes, bytes]]:
+        level = IsolationLevel.READ_COMMITTED
+        with Cluster(bootstrap_servers=self._server.bootstrap_servers, isolation_level=level) as cluster:
+            partitions = [TopicPartition(SINK, index) for index in range(_PARTITIONS)]
+            return [
+                (row["key"], row["value"])
+                for place, end in cluster.end_offsets(partitions).items()
+                for rows in read_split(Split(place, 0, end), cluster, include_headers=False, fail_on_data_loss=True)
+                for row in rows.to_pylist()
+            ]
+
+    def _printed(self) -> str:
+        return (self._folder / "driver.txt").read_bytes()[-2000:].decode(errors="replace")
