@@ -115,9 +115,7 @@ class _Recovery:
             if segment.base_offset >= end_offset:
                 break
             _, start = segment.offset_index.lookup(replay_from)
-            for position, header in segment.headers(start):
-                if header.base_offset >= end_offset:
-                    break
+            for position, header in segment.headers_below(end_offset, start):
                 if header.has_producer_id and header.base_offset >= replay_from:
                     marker = _marker(segment.read_batch(position, header)) if header.is_control else None
                     self._producers.replay(header, marker)
@@ -183,10 +181,14 @@ def _trusted_end(segment: Segment, recovery_point: int) -> tuple[int, int]:
     """Where in the file the recovery point lies, and the offset it is reached with."""
     _, position = segment.offset_index.lookup(recovery_point)
     end_offset = segment.base_offset
-    for at, header in segment.headers(position):
-        if header.base_offset >= recovery_point:
-            return at, max(end_offset, min(recovery_point, header.base_offset))
+    for at, header in segment.headers_below(recovery_point, position):
         position, end_offset = at + header.size_bytes, header.next_offset
+    if end_offset < recovery_point:
+        # Compaction may have left nothing right below the recovery point. Then the next batch says that it is reached.
+        for at, header in segment.headers(position):
+            if header.base_offset >= recovery_point:
+                return at, recovery_point
+            break
     return position, end_offset
 
 
@@ -278,9 +280,7 @@ def _refill_windows(segments: Segments, producers: ProducerStates, offset: int) 
         _, near_end = segment.offset_index.lookup(offset)
         # An index entry is the only place to start from that is known to be the beginning of a batch.
         start = max((at for _, at in segment.offset_index if at <= near_end - remaining), default=0)
-        for _, header in segment.headers(start):
-            if header.base_offset >= offset:
-                break
+        for _, header in segment.headers_below(offset, start):
             if header.has_producer_id:
                 producers.remember_earlier(header)
         remaining -= max(near_end - start, 1)

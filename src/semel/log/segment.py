@@ -206,6 +206,21 @@ class Segment:
                 return
             position += within
 
+    def headers_below(self, end_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """The same for what lies below ``end_offset`` and is known to be sound.
+
+        It ends with the batch that reaches the offset. The next one must not even be asked for its own: a power cut may
+        have taken the first bytes of it and no others, and with them its offset, which no checksum covers.
+        """
+        reached = self.base_offset
+        for at, header in self.headers(position):
+            if header.base_offset >= end_offset or header.base_offset < reached:
+                return
+            yield at, header
+            reached = header.next_offset
+            if reached >= end_offset:
+                return
+
     def batches(
         self, position: int = 0, *, step_bytes: int = _SCAN_BYTES
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
@@ -251,8 +266,6 @@ class Segment:
         """The same where the time index may be behind: the batches after its last entry count too."""
         self.trust_time_index()
         _, position = self.offset_index.lookup(self.offset_of_largest_timestamp)
-        for _, header in self.headers(position):
-            if header.base_offset >= end_offset:
-                break
+        for _, header in self.headers_below(end_offset, position):
             if header.max_timestamp > self.largest_timestamp:
                 self.largest_timestamp, self.offset_of_largest_timestamp = header.max_timestamp, header.last_offset

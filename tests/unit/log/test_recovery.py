@@ -223,6 +223,31 @@ def test_nothing_below_the_recovery_point_is_read_again() -> None:
     assert open_log(damaged, config=CONFIG).log_end_offset == 0
 
 
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_batch_that_lost_its_offset_to_a_power_cut_does_not_pass_for_an_older_one(has_snapshot: bool) -> None:
+    """The first bytes of a write and the rest of it may lie in two sectors, and only the second one reach the disk.
+
+    What is left is a batch with a good checksum and an offset of 0, right behind the recovery point.
+    """
+    disk = VirtualDisk()
+    log = open_log(disk)
+    for number in range(3):
+        append(log, produced(number, f"synced {number}", producer=1))
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    append(log, produced(0, "torn", producer=2))
+    (segment,) = log.segments
+    last, _ = batches(read_file(disk, segment.path(".log")))[-1]
+    if not has_snapshot:
+        disk.remove(f"{FOLDER}/{recovery_point:020}.snapshot")
+    torn = read_file(disk, segment.path(".log"))[: -len(last)] + bytes(8) + last[8:]
+    log.close()
+    with_content(disk, segment.path(".log"), torn)
+    recovered = open_log(disk, recovery_point=recovery_point)
+    assert recovered.log_end_offset == recovery_point == 3
+    assert [value for _, value in values(recovered)] == [b"synced 0", b"synced 1", b"synced 2"]
+    assert [producer.producer_id for producer in recovered.describe_producers()] == [1]
+
+
 def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
     """The recovery point passes a segment whose index file an earlier process had written for other batches."""
     disk = VirtualDisk()
