@@ -18,8 +18,9 @@ help:
 	@echo "make spark-jars     fetch Spark's own Kafka connector (Java, Maven, 460 MB), for make bench ARGS=--spark"
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
-	@echo "                    campaign-kill, campaign-simulation, campaign-transactions"
-	@echo "make docs           write the documents that are generated from the code"
+	@echo "                    campaign-groups, campaign-groups-simulation, campaign-kill, campaign-simulation,"
+	@echo "                    campaign-transactions"
+	@echo "make docs           write the generated documents and the picture, and build the site into .cache/site"
 	@echo "make clean          remove caches; .venv and the jars stay"
 
 environment:
@@ -73,7 +74,7 @@ campaign-%: environment
 	@$(RUN) -m tools.campaign $* $(ARGS)
 
 docs: environment
-	@echo "semel: generated documents"
+	@echo "semel: generated documents, the picture, the site"
 	@$(RUN) -m tools.docs
 
 clean:

@@ -35,7 +35,7 @@ def main() -> int:
         "--only",
         default="",
         metavar="PART",
-        help="only rows whose key contains this, e.g. latency, transactions or clients",
+        help="only rows whose key contains this: latency, transactions, clients ...",
     )
     parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
     parser.add_argument("--spark", action="store_true", help="only the rows of pipelines on Spark")

@@ -23,6 +23,8 @@ from benchmarks.topics import QUIET
 PARTITIONS = 4
 VALUE = bytes(100)
 BATCH_BYTES = 256 * 1024
+# Enough for all batches under way, and small enough that the same memory is used again while it is warm.
+BUFFER_BYTES = 8 * 2**20
 AT_ONCE = 500
 ROWS_AT_ONCE = 50_000
 
@@ -31,9 +33,13 @@ class Produce(Protocol):
     def __call__(self, servers: str, topic: str, seconds: float) -> Taken: ...
 
 
+def _semel(servers: str) -> semel.Producer:
+    return semel.Producer(bootstrap_servers=servers, batch_size=BATCH_BYTES, buffer_memory=BUFFER_BYTES)
+
+
 def semel_send(servers: str, topic: str, seconds: float) -> Taken:
     async def load() -> Taken:
-        async with semel.Producer(bootstrap_servers=servers, batch_size=BATCH_BYTES) as producer:
+        async with _semel(servers) as producer:
             await producer.send(topic, VALUE, partition=0)
 
             async def some(partition: int) -> int:
@@ -63,7 +69,7 @@ def _semel_bulk(
     servers: str, topic: str, seconds: float, send: Callable[[semel.Producer, int], Awaitable[Any]]
 ) -> Taken:
     async def load() -> Taken:
-        async with semel.Producer(bootstrap_servers=servers, batch_size=BATCH_BYTES) as producer:
+        async with _semel(servers) as producer:
             await producer.send(topic, VALUE, partition=0)
             await producer.send_many(topic, [])  # Brings pyarrow.
 
@@ -151,7 +157,7 @@ def _confluent(servers: str, topic: str, seconds: float, some: Callable[[conflue
             "batch.size": BATCH_BYTES,
             "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 32 * 1024,
+            "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
             "delivery.report.only.error": True,
             **QUIET,
         }

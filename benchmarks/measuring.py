@@ -46,12 +46,15 @@ class Effort:
     known_ids: int
     rounds: int = 2
     starts: int = 3
+    tests: int = 50
     repeats_max: int = 2
     repeats_until_s: float = 480.0
 
 
 FULL = Effort(seconds=4.0, latency_seconds=12.0, recovery_bytes=1_000_000_000, known_ids=1_000_000)
-QUICK = Effort(seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, known_ids=20_000, starts=1, repeats_max=0)
+QUICK = Effort(
+    seconds=0.6, latency_seconds=1.0, recovery_bytes=50_000_000, known_ids=20_000, starts=1, tests=5, repeats_max=0
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.clients import client_workloads
+from benchmarks.fixture import fixture_workload
 from benchmarks.groups import heartbeats_workload, rebalance_workload
 from benchmarks.known_ids import ids_cost_workload, ids_start_workload
 from benchmarks.latency import latency_workload
@@ -83,6 +84,12 @@ LIFECYCLE: tuple[LifecycleWorkload, ...] = (
     start_workload(
         Row("start", "start to ready", "s", higher_is_better=False, aim=10.0),
         Row("memory-idle", "resident memory, idle", "MB", higher_is_better=False, aim=10.0),
+    ),
+    fixture_workload(
+        Row("fixture-start", "a broker for tests: start to ready", "ms", higher_is_better=False, aim=10.0),
+        Row("fixture-memory", "a broker for tests: memory it adds", "MB", higher_is_better=False, aim=10.0),
+        Row("fixture-shared", "50 tests with transactions, one broker for all", "s", higher_is_better=False, aim=1.0),
+        Row("fixture-fresh", "the same, Semel anew for every test", "s", higher_is_better=False, aim=1.0),
     ),
     recovery_workload(
         Row("recovery", "serving again after kill -9, 1 GB of log", "s", higher_is_better=False, limit=0.5)

@@ -1,9 +1,9 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat")`` skips a test on a machine that lacks the
-tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is listed at the end
-of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With ``CI=true`` it is a
-failure instead.
+``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl")`` skips a test on a machine
+that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is
+listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
+``CI=true`` it is a failure instead.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def _kafka(version: str) -> None:
     jars_of(version)
 
 
-def _kcat() -> None:
-    if shutil.which("kcat") is None:
-        raise Unavailable("there is no kcat on PATH: apt-get install kcat, or brew install kcat")
+def _on_path(command: str) -> None:
+    if shutil.which(command) is None:
+        raise Unavailable(f"there is no {command} on PATH: apt-get install {command}, or brew install {command}")
 
 
 # Each raises Unavailable, with a sentence that says how to get the tool.
@@ -44,7 +44,7 @@ _TOOLS: dict[str, Callable[[], None]] = {
     "javac": _javac,
     "kafka": partial(_kafka, KAFKA_4),
     **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},
-    "kcat": _kcat,
+    **{command: partial(_on_path, command) for command in ("kcat", "jq", "curl")},
 }
 
 

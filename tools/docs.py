@@ -1,10 +1,15 @@
-"""Write the documents that are generated from the code; tests fail while one of them is stale."""
+"""``make docs``: write the documents that are generated from the code, draw the picture, build the site.
+
+Tests fail while a document or the picture is stale.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+from tools import first_minutes
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +29,14 @@ def main() -> int:
         before = document.read_text() if document.exists() else None
         document.write_text(written)
         print(f"  {path}: {'as it was' if written == before else 'written'}")
-    return 0
+    return first_minutes.main() or _build_site()
+
+
+def _build_site() -> int:
+    built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"], cwd=ROOT)
+    if built.returncode == 0:
+        print("  the site: .cache/site/index.html")
+    return built.returncode
 
 
 if __name__ == "__main__":

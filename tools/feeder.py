@@ -43,10 +43,14 @@ class Feeder:
         assert not self._failed, f"{self._topic} could not be fed: {self._failed[0]}"
         return list(self._acknowledged)
 
-    def finish(self, timeout_s: float = 60.0) -> list[int]:
-        """Send no more; where each partition ends once everything is acknowledged."""
+    def stop(self) -> None:
+        """Send no more."""
         self._stopping.set()
         self._thread.join()
+
+    def finish(self, timeout_s: float = 60.0) -> list[int]:
+        """Send no more; where each partition ends once everything is acknowledged."""
+        self.stop()
         assert self._producer.flush(timeout_s) == 0, f"{self._topic} was not fed within {timeout_s:.0f} s"
         return self.ends()
 

@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from semel import blocking
+from semel.errors import SemelError
 from tools.committed_watch import CommittedWatch
 from tools.copy_run import differences, read_committed
 from tools.feeder import Feeder
@@ -127,20 +129,12 @@ def disturb(server: Server, plans: Sequence[Plan], folder: Path, *, seed: int, f
         groups=tuple(f"{plan.group} of {plan.members}" for plan in plans),
         records=sum(sum(group.feeder.ends()) for group in groups),
         faults=dict(counted),
-        gave_up=sum(group.gave_up for group in groups),
+        gave_up=sum(len(group.gave_up) for group in groups),
         looks=sum(group.watch.looks for group in groups),
         slowest_to_catch_up_ms=round(slowest_s * 1000),
         seconds=round(time.monotonic() - started, 1),
         anomalies=tuple(anomalies),
     )
-
-
-def faults_of(seed: int, count: int, *among: Fault) -> list[Fault]:
-    """So many faults, each kind at least once if there is room, in an order of the seed's own."""
-    chosen = random.Random(seed)
-    picked = [among[number % len(among)] for number in range(count)]
-    chosen.shuffle(picked)
-    return picked
 
 
 @dataclass(slots=True)
@@ -150,7 +144,7 @@ class _Group:
     folder: Path
     members: list[MemberProcess] = field(default_factory=list)
     gone: list[MemberProcess] = field(default_factory=list)
-    gave_up: int = 0
+    gave_up: list[MemberProcess] = field(default_factory=list)
     feeder: Feeder = field(init=False)
     watch: CommittedWatch = field(init=False)
     _started: int = 0
@@ -167,7 +161,8 @@ class _Group:
 
     def __exit__(self, *exception: object) -> None:
         self.watch.__exit__(*exception)
-        for member in self.members:
+        self.feeder.stop()
+        for member in (*self.members, *self.gone):
             member.kill()
 
     def grow(self) -> None:
@@ -198,7 +193,7 @@ class _Group:
     def tend(self) -> None:
         """A member that has given up is replaced by a new one, and counted."""
         for member in [member for member in self.members if member.exit_code is not None]:
-            self.gave_up += 1
+            self.gave_up.append(member)
             self._take(member)
             self.start()
 
@@ -279,12 +274,27 @@ class _Group:
             everything = {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)}
             if lost := sorted(everything - read):
                 found.append(f"{self.plan.group}: {len(lost)} records were read by nobody, {lost[0]} first")
-        if self.gave_up and self.plan.libraries == (OWN,):
-            found.append(f"our own client gave up {self.gave_up} times: {self.printed()}")
+        found += [
+            f"our own client gave up: {member.last_words()}"
+            for member in self.gave_up
+            if member.library == OWN and not self._had_timed_out(member)
+        ]
         return found
+
+    def described(self) -> object:
+        """The group as its coordinator sees it."""
+        try:
+            with blocking.Admin(bootstrap_servers=self.server.bootstrap_servers) as admin:
+                return admin.groups.describe(self.plan.group)
+        except SemelError as error:
+            return error
 
     def printed(self) -> str:
         return self.members[0].printed() if self.members else ""
+
+    def _had_timed_out(self, member: MemberProcess) -> bool:
+        """On a busy machine a transaction takes too long now and then. Its producer must then begin anew."""
+        return f"the transaction of {member.role.name} has timed out" in self.server.launch.output.read_text()
 
     def _take(self, member: MemberProcess) -> None:
         self.members.remove(member)
@@ -325,8 +335,10 @@ def _stuck(goals: Sequence[tuple[_Group, list[int]]], after: str) -> str:
     for group, ends in goals:
         behind = [number for number, end in enumerate(ends) if group.watch.offsets[number] < end]
         if behind:
-            members = {
-                member.role.name: (sorted(member.told.assigned), member.told.errors[-2:]) for member in group.members
-            }
-            told.append(f"{group.plan.group} has not read partitions {behind}: {members} {group.printed()}")
+            members = {one.role.name: (sorted(one.told.assigned), one.told.errors[-2:]) for one in group.members}
+            leaving = [one.role.name for one in group.gone if one.exit_code is None]
+            told.append(
+                f"{group.plan.group} has not read partitions {behind}: members {members}, still leaving {leaving}, "
+                f"to the broker {group.described()}; {group.printed()}"
+            )
     return f"{STUCK_S_MAX:.0f} s after {after}: {'; '.join(told)}"

@@ -135,6 +135,9 @@ class MemberProcess:
                 raise TimeoutError(f"{self.role.name} was assigned nothing: {self.told.errors} {self.printed()}")
             time.sleep(0.01)
 
+    def last_words(self) -> str:
+        return self.told.errors[-1] if self.told.errors else self.printed()
+
     def printed(self, last_bytes: int = 2000) -> str:
         return self._output.read_bytes()[-last_bytes:].decode(errors="replace")
 

@@ -14,14 +14,14 @@ from tools.server import Server
 PARTITIONS: Final = 4
 KEYS: Final = 1_000
 
-_FIRST_MS: Final = 1_750_000_000_000
 _SPAN_MS: Final = 200_000
 _POLLED_EVERY: Final = 10_000
 _DEADLINE_S: Final = 60.0
 
 
 def fill(server: Server, topic: str, *, records: int, record_bytes: int) -> None:
-    """So many records, over two hundred seconds of their own time."""
+    """So many records, over the last two hundred seconds: older ones would soon be removed."""
+    first_ms = int(time.time() * 1000) - _SPAN_MS
     producer = Producer(
         {
             "bootstrap.servers": server.bootstrap_servers,
@@ -35,7 +35,7 @@ def fill(server: Server, topic: str, *, records: int, record_bytes: int) -> None
     keys = [b"key-%04d" % number for number in range(KEYS)]
     value = bytes(record_bytes - len(keys[0]))
     for number in range(records):
-        time_ms = _FIRST_MS + number * _SPAN_MS // records
+        time_ms = first_ms + number * _SPAN_MS // records
         produced = False
         while not produced:
             try:

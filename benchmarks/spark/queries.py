@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
@@ -12,7 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 SPARK = "Spark's own"
 SEMEL = "semel.spark"
 
-COPY, WINDOWED = "copy", "windowed"
+COPY, FUSED, WINDOWED = "copy", "fused", "windowed"
+"""The second is a copy too; Semel does it with ``arrow=``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,16 @@ def _semel(spark: SparkSession, query: Query) -> StreamingQuery:
     from semel.spark import pipeline, register
 
     register(spark)
+    rows = _read(spark, "semel", query, group_id=query.sink)
     return pipeline(
-        _transformed(_read(spark, "semel", query, group_id=query.sink), query),
+        rows if query.kind == FUSED else _transformed(rows, query),
         topic=query.sink,
         transactional_id=query.sink,
         servers=query.servers,
         checkpoint=query.checkpoint,
         output_mode=_output_mode(query),
         trigger=_trigger(query),
+        arrow=_key_and_value if query.kind == FUSED else None,
     ).start()
 
 
@@ -80,7 +84,7 @@ def _read(spark: SparkSession, name: str, query: Query, group_id: str | None = N
 
 
 def _transformed(rows: DataFrame, query: Query) -> DataFrame:
-    if query.kind == COPY:
+    if query.kind != WINDOWED:
         return rows.select("key", "value")
     counted = (
         rows.withWatermark("timestamp", "10 seconds")
@@ -90,8 +94,12 @@ def _transformed(rows: DataFrame, query: Query) -> DataFrame:
     return counted.select("key", sf.to_json(sf.struct("window.start", "count", "size")).alias("value"))
 
 
+def _key_and_value(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select(["key", "value"])
+
+
 def _output_mode(query: Query) -> str:
-    return "append" if query.kind == COPY else "update"
+    return "update" if query.kind == WINDOWED else "append"
 
 
 def _trigger(query: Query) -> dict[str, Any]:

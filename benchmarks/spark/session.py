@@ -30,6 +30,7 @@ class Session:
         folder.mkdir(parents=True)
         self.name = name
         self._output = folder / "output.txt"
+        inherited = os.environ.get("PYTHONPATH")
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.spark.driver", name, connector.class_path],
@@ -40,7 +41,7 @@ class Session:
                 cwd=folder,
                 env={
                     **os.environ,
-                    "PYTHONPATH": f"{connector.packages}{os.pathsep}{_ROOT}",
+                    "PYTHONPATH": os.pathsep.join(filter(None, (str(connector.packages), str(_ROOT), inherited))),
                     "PYSPARK_PYTHON": sys.executable,
                 },
                 start_new_session=True,

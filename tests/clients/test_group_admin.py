@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonTopicPartition
-from kafka.admin import OffsetSpec
+from kafka.admin import MemberToRemove, OffsetSpec
 from kafka.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
@@ -65,7 +65,7 @@ class Group:
         self._consumer.subscribe([topic])
         while len(self._consumer.assignment()) < PARTITIONS:
             self._consumer.poll(0.05)
-        self._consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED, "so far")], asynchronous=False)
+        self._consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
 
     def empty(self) -> None:
         self._consumer.close()
@@ -77,7 +77,7 @@ def groups(cluster: Server, new_topic: Callable[..., str]) -> Iterator[Callable[
 
     def make(protocol: str = "classic") -> Group:
         topic = new_topic(partitions=PARTITIONS)
-        Confluent().produce(cluster, topic, [Record(b"%d" % number) for number in range(RECORDS)])
+        Confluent().produce(cluster.bootstrap_servers, topic, [Record(b"%d" % number) for number in range(RECORDS)])
         made.append(Group(cluster, topic, protocol))
         return made[-1]
 
@@ -206,7 +206,7 @@ def test_kafka_python_alters_resets_and_deletes_offsets(
     wanted = {first: OffsetAndMetadata(1, "", None), second: OffsetAndMetadata(0, "", None)}
     assert set(python_admin.alter_group_offsets(group.group_id, wanted).values()) == {UnknownMemberIdError}
     assert python_admin.delete_group_offsets(group.group_id, [first]) == {first: GroupSubscribedToTopicError}
-    assert python_admin.delete_groups([group.group_id]) == [(group.group_id, NonEmptyGroupError.__name__)]
+    assert python_admin.delete_groups([group.group_id]) == {group.group_id: NonEmptyGroupError.__name__}
     group.empty()
     assert set(python_admin.alter_group_offsets(group.group_id, wanted).values()) == {NoError}
     assert offsets() == {first: 1, second: 0}
@@ -215,14 +215,16 @@ def test_kafka_python_alters_resets_and_deletes_offsets(
     assert offsets() == {first: RECORDS, second: 0}
     assert python_admin.delete_group_offsets(group.group_id, [second]) == {second: NoError}
     assert offsets() == {first: RECORDS}
-    assert python_admin.delete_groups([group.group_id]) == [(group.group_id, "OK")]
-    assert python_admin.delete_groups([group.group_id]) == [(group.group_id, GroupIdNotFoundError.__name__)]
+    assert python_admin.delete_groups([group.group_id]) == {group.group_id: "OK"}
+    assert python_admin.delete_groups([group.group_id]) == {group.group_id: GroupIdNotFoundError.__name__}
 
 
 def test_kafka_python_puts_a_member_out(python_admin: KafkaAdminClient, groups: Callable[..., Group]) -> None:
     group = groups()
     (member,) = python_admin.describe_groups([group.group_id])[group.group_id]["members"]
-    python_admin.remove_group_members(group.group_id, [member["member_id"]])
+    python_admin.remove_group_members(
+        group.group_id, [MemberToRemove(member_id=member["member_id"], group_instance_id=None)]
+    )
     assert python_admin.describe_groups([group.group_id])[group.group_id]["members"] == []
 
 
@@ -248,9 +250,7 @@ def test_aiokafka_lists_and_describes(cluster: Server, groups: Callable[..., Gro
             )
             assert len(members) == 1
             offsets = await admin.list_consumer_group_offsets(group.group_id)
-            assert [(one.partition, found.offset, found.metadata) for one, found in offsets.items()] == [
-                (0, COMMITTED, "so far")
-            ]
+            assert [(one.partition, found.offset) for one, found in offsets.items()] == [(0, COMMITTED)]
         finally:
             await admin.close()
 
@@ -288,9 +288,7 @@ def test_kafkas_command_line_lists_describes_resets_and_deletes(
     assert "Stable" in state
     assert state[-1] == "1"
     reset = ("--reset-offsets", *by_group, "--topic", group.topic, "--to-earliest")
-    assert "is not empty" in output_of(cluster, *reset, "--execute") or "inactive" in output_of(
-        cluster, *reset, "--execute"
-    )
+    assert "inactive" in output_of(cluster, *reset, "--execute")
     group.empty()
     assert [row[-1] for row in command(cluster, *reset, "--execute") if group.topic in row] == ["0"] * PARTITIONS
     described = [row for row in command(cluster, "--describe", *by_group) if group.topic in row]

@@ -24,15 +24,19 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 def test_kafkas_formatters_read_groups_and_offsets(broker: Callable[..., Server], tmp_path: Path) -> None:
     with running(broker(tmp_path, settings=SETTINGS)) as server:
         create_topic(server.bootstrap_servers, "orders", partitions=2, config={})
-        read_and_commit(server.bootstrap_servers)
+        read_and_commit(server.bootstrap_servers, "readers", "classic")
+        read_and_commit(server.bootstrap_servers, "modern readers", "consumer")
         groups = formatted(server.bootstrap_servers, "GroupMetadataMessageFormatter", of_kind=2)
         offsets = formatted(server.bootstrap_servers, "OffsetsMessageFormatter", of_kind=1)
-    (offset,) = offsets
+    offset, modern = offsets
+    assert modern["key"]["data"] == {"group": "modern readers", "topic": "orders", "partition": 0}
+    assert modern["value"]["data"]["offset"] == 7
     assert offset["key"]["data"] == {"group": "readers", "topic": "orders", "partition": 0}
     assert offset["value"]["version"] == 4
     assert (offset["value"]["data"]["offset"], offset["value"]["data"]["leaderEpoch"]) == (7, -1)
     # Kafka writes a record for a group that nobody has joined yet; Semel does not.
     stable, empty = [one for one in groups if one["value"]["data"]["generation"] > 0]
+    assert {one["key"]["data"]["group"] for one in groups} == {"readers"}, "records of KIP-848 are read past"
     assert stable["key"]["data"] == {"group": "readers"}
     assert stable["value"]["version"] == 3
     data = stable["value"]["data"]
@@ -54,15 +58,16 @@ def test_kafkas_formatters_read_groups_and_offsets(broker: Callable[..., Server]
     assert data == {"protocolType": "consumer", "generation": 2, "protocol": None, "leader": None, "members": []}
 
 
-def read_and_commit(bootstrap_servers: str) -> None:
+def read_and_commit(bootstrap_servers: str, group: str, protocol: str) -> None:
     """One member comes, commits and goes."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "readers",
+            "group.id": group,
+            "group.protocol": protocol,
             "client.id": "reader",
-            "session.timeout.ms": 6000,
             "enable.auto.commit": False,
+            **({"session.timeout.ms": 6000} if protocol == "classic" else {}),
         }
     )
     consumer.subscribe(["orders"])
@@ -75,7 +80,7 @@ def read_and_commit(bootstrap_servers: str) -> None:
 def formatted(bootstrap_servers: str, formatter: str, *, of_kind: int) -> list[Any]:
     """What Kafka's console consumer prints of the log, read to its end: JSON values, one behind the other."""
     arguments = ["--bootstrap-server", bootstrap_servers, "--topic", "__consumer_offsets", "--partition", "0"]
-    arguments += ["--offset", "earliest", "--timeout-ms", "4000"]
+    arguments += ["--offset", "earliest", "--timeout-ms", "10000"]
     arguments += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
     text = run_java("org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
     found, decoder = [], json.JSONDecoder()

@@ -167,7 +167,8 @@ def test_kcat_and_we_read_each_other(cluster: Server, new_topic: Callable[..., s
 @pytest.mark.timeout(300)
 def test_the_java_client_and_we_read_each_other(cluster: Server, new_topic: Callable[..., str]) -> None:
     """One run of the console consumer reads what every way of ours and every codec has written, one after the other."""
-    servers, topic = cluster.bootstrap_servers, new_topic()
+    # What is so old would be deleted by a broker that has run for half a minute.
+    servers, topic = cluster.bootstrap_servers, new_topic(**{"retention.ms": "-1"})
     for codec in CODECS:
         for write in WRITERS:
             write(servers, topic, codec, TEXTS)

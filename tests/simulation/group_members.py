@@ -66,7 +66,7 @@ class Worker:
         self._ledger = ledger
         self._simulation = simulation
         self._next_protocol = next_protocol
-        self._is_static = is_static
+        self.is_static = is_static
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -134,7 +134,7 @@ class Worker:
             **PROTOCOLS[self.protocol],
             **self.consumer_settings(),
             group_id=self.group,
-            group_instance_id=self.name if self._is_static else None,
+            group_instance_id=self.name if self.is_static else None,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             max_poll_interval_ms=3_000,

@@ -80,7 +80,10 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
     await create_topic(served.client(), OUTPUT, 1)
     ledger = Ledger(commits_come_late=delays_commits and kind is Reader)
     workers = members(simulation, ledger, kind)
-    feeder, watcher = Feeder(simulation), Watcher(served.client(), ledger, kind.group)
+    feeder, watcher = (
+        Feeder(simulation, wait_s=LATE_S_MAX if delays_commits else 0.0),
+        Watcher(served.client(), ledger, kind.group),
+    )
     meddler = Meddler(simulation.random("meddler"), faults, delays_commits=delays_commits)
     simulation.network.interceptor = meddler
     watching = asyncio.create_task(watcher.run())
@@ -89,8 +92,6 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
         worker.start()
     await torment(simulation, served, meddler, workers, faults)
     simulation.network.interceptor = None
-    if delays_commits:
-        await asyncio.sleep(LATE_S_MAX)  # What comes after is about what is read after.
     feeder.is_done = True
     await feeding
     if watching.done():
@@ -120,10 +121,14 @@ def members(simulation: Simulation, ledger: Ledger, kind: type[Worker]) -> list[
 
 
 class Feeder:
-    """Writes inputs all the while, so that there is always something to be read; each arrives, and once."""
+    """Writes inputs all the while, so that there is always something to be read; each arrives, and once.
 
-    def __init__(self, simulation: Simulation) -> None:
+    The last ones are written when nothing is on its way any more: what is late is then about what was read before.
+    """
+
+    def __init__(self, simulation: Simulation, *, wait_s: float) -> None:
         self.is_done = False
+        self._wait_s = wait_s
         self._host = simulation.host("feeder")
         self._random: Random = simulation.random("feeder")
         self._client = simulation.random("feeder's producer")
@@ -143,6 +148,7 @@ class Feeder:
                     producer.send(INPUT, b"%d" % count, partition=self._random.randrange(PARTITIONS))
                     count += 1
                 await asyncio.sleep(self._random.uniform(0.0, 1.0))
+            await asyncio.sleep(self._wait_s)
             for partition in range(PARTITIONS):
                 producer.send(INPUT, b"%d" % count, partition=partition)
                 count += 1

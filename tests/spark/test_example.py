@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +27,13 @@ def spark_totals() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """Of records from 1970 it removes none."""
+    with Broker(num_partitions=2, log_retention_ms=-1) as running:
+        yield running
 
 
 def order(broker: Broker, orders: Iterable[tuple[str, int, int]]) -> None:

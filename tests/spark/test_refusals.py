@@ -1,4 +1,4 @@
-"""What is refused before anything starts, as far as it takes no Spark to see it."""
+"""What is refused before anything starts, as far as it takes no Spark to see it; some of it takes a broker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from typing import Any
 import pytest
 from pyspark.conf import SparkConf
 
+from semel.blocking import Consumer
+from semel.spark.cluster import Cluster
 from semel.spark.options import SourceOptions
 from semel.spark.plan import QueryPlan
-from semel.spark.refusals import Refused, check_plan, check_session, check_version
+from semel.spark.refusals import (
+    Refused,
+    check_classic,
+    check_clusters,
+    check_group_is_free,
+    check_plan,
+    check_session,
+    check_version,
+)
+from semel.testing import Broker
+from tests.spark.topics import create, fill
 
 SOURCE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "in", "kafka.group.id": "jobs"}
 
@@ -65,3 +77,41 @@ def test_older_versions_of_spark_are_refused_by_name() -> None:
     with pytest.raises(Refused, match=r"PySpark 4\.1\.1 has no"):
         check_version("4.1.1")
     check_version("4.2.0")
+    check_version("4.3.0")
+
+
+def test_a_frame_of_spark_connect_is_refused_with_where_to_run_it() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(Refused, match="one of Spark Connect, and a pipeline runs in the driver"):
+        check_classic(frame)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_is_refused_whichever_protocol_they_speak(broker: Broker, protocol: str) -> None:
+    create(broker, "in")
+    fill(broker, "in", range(3))
+    with Cluster(bootstrap_servers=broker.bootstrap_servers) as cluster:
+        check_group_is_free("jobs", cluster)
+        with Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="jobs",
+            auto_offset_reset="earliest",
+            group_protocol=protocol,
+        ) as consumer:
+            consumer.subscribe(["in"])
+            assert consumer.poll(60_000)
+            with pytest.raises(Refused, match="group 'jobs' has 1 members that consume and commit"):
+                check_group_is_free("jobs", cluster)
+        check_group_is_free("jobs", cluster)
+
+
+def test_a_sink_on_another_cluster_is_refused(broker: Broker) -> None:
+    source = SourceOptions.parse({**SOURCE, "kafka.bootstrap.servers": broker.bootstrap_servers}, is_streaming=True)
+    with Cluster(bootstrap_servers=broker.bootstrap_servers) as same:
+        check_clusters((source,), same)
+    with (
+        Broker() as other,
+        Cluster(bootstrap_servers=other.bootstrap_servers) as elsewhere,
+        pytest.raises(Refused, match="a transaction cannot span two clusters"),
+    ):
+        check_clusters((source,), elsewhere)

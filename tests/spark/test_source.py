@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from semel.blocking import Consumer, Producer
+from semel.blocking import Producer
 from semel.spark import Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, run, source
@@ -113,25 +113,6 @@ def test_sources_that_are_not_in_the_transaction_are_refused(
     twice = copied(source(spark, broker)).union(copied(source(spark, broker)))
     with pytest.raises(Refused, match="two sources read 'in' under group 'jobs'"):
         run(twice, broker, tmp_path / "checkpoint")
-    with Broker() as elsewhere:
-        create(elsewhere, "out")
-        with pytest.raises(Refused, match="a transaction cannot span two clusters"):
-            run(copied(source(spark, broker)), elsewhere, tmp_path / "checkpoint")
-
-
-def test_a_group_that_consumers_use_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    create(broker, "in", "out")
-    fill(broker, "in", range(3))
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="jobs",
-        auto_offset_reset="earliest",
-        group_protocol="classic",
-    ) as consumer:
-        consumer.subscribe(["in"])
-        assert consumer.poll(60_000)
-        with pytest.raises(Refused, match="group 'jobs' has 1 members that consume and commit"):
-            run(copied(source(spark, broker)), broker, tmp_path / "checkpoint")
 
 
 def test_a_checkpoint_whose_group_has_no_offsets_is_refused(

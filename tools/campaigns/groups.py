@@ -1,24 +1,22 @@
-"""Fifty ``kill -9`` of the broker under rebalances, in ten runs, and as many faults of members beside them.
+"""Fifty ``kill -9`` of the broker under rebalances, in ten runs, with members that are killed, stopped and leave.
 
-Each run has three groups at once, of the next three of the mixes below; every run disturbs members too, of which there
-are up to twelve in a group.
+Each run has one group, the next one of the mixes below: of one library or of several, of up to twelve members.
 """
 
 from __future__ import annotations
 
+import random
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from tools.brokers import semel
-from tools.group_run import SETTINGS, Fault, Plan, disturb, faults_of
+from tools.group_run import SETTINGS, Fault, Plan, disturb
 from tools.member_process import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, OWN, PYTHON_LIBRARIES
 from tools.members.role import CONSUMER_PROTOCOL
 from tools.server import running
 
-COUNT: Final = 10
 KILLS: Final = 5
-_AT_ONCE: Final = 3
 
 MIXES: Final = (
     Plan("all-libraries", PYTHON_LIBRARIES, "roundrobin", 12),
@@ -32,14 +30,15 @@ MIXES: Final = (
     Plan("kip-848-copies", (CONFLUENT, OWN), CONSUMER_PROTOCOL, 2, is_transactional=True),
     Plan("range", (KAFKA_PYTHON, CONFLUENT, OWN), "range", 3, is_transactional=True),
 )
+COUNT: Final = len(MIXES)
 
 
 def run(seed: int) -> dict[str, Any]:
-    plans = [MIXES[(_AT_ONCE * seed + number) % len(MIXES)] for number in range(_AT_ONCE)]
-    faults = faults_of(seed, 2 * KILLS, Fault.KILL_BROKER, Fault.KILL, Fault.KILL_BROKER, Fault.PAUSE)
-    faults = [*faults, *[Fault.KILL_BROKER] * (KILLS - faults.count(Fault.KILL_BROKER)), Fault.LEAVE]
+    plan = MIXES[seed % len(MIXES)]
+    faults = [*[Fault.KILL_BROKER] * KILLS, Fault.KILL, Fault.PAUSE, Fault.LEAVE]
+    random.Random(seed).shuffle(faults)
     with (
         tempfile.TemporaryDirectory(prefix="semel-groups-") as folder,
         running(semel(Path(folder), settings=SETTINGS)) as server,
     ):
-        return disturb(server, plans, Path(folder), seed=seed, faults=faults).to_json()
+        return disturb(server, [plan], Path(folder), seed=seed, faults=faults).to_json()

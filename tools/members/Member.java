@@ -73,13 +73,14 @@ public final class Member implements ConsumerRebalanceListener {
             reading.put("partition.assignment.strategy", ASSIGNORS.get(arguments[4]));
             reading.put("session.timeout.ms", arguments[5]);
             reading.put("heartbeat.interval.ms", "300");
+            reading.put("max.poll.interval.ms", "12000");
         }
         consumer = new KafkaConsumer<>(reading, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         if (target.isEmpty()) {
             producer = null;
         } else {
             settings.put("transactional.id", arguments[3]);
-            settings.put("transaction.timeout.ms", "6000");
+            settings.put("transaction.timeout.ms", "10000");
             producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
             producer.initTransactions();
         }

@@ -12,6 +12,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 
 from tools.members.role import (
     HEARTBEAT_INTERVAL_MS,
+    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
     Role,
     tell_assigned,
@@ -45,6 +46,7 @@ async def main(role: Role) -> None:
         isolation_level="read_committed",
         max_poll_records=RECORDS_PER_POLL,
         session_timeout_ms=role.session_timeout_ms,
+        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
     )

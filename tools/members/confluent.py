@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tools.members.role import (
     CONSUMER_PROTOCOL,
     HEARTBEAT_INTERVAL_MS,
+    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
     TRANSACTION_TIMEOUT_MS,
     Role,
@@ -63,6 +64,7 @@ def _consumer_settings(role: Role) -> dict[str, Any]:
         membership = {
             "partition.assignment.strategy": role.protocol,
             "session.timeout.ms": role.session_timeout_ms,
+            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
             "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
         }
     return {

@@ -14,6 +14,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tools.members.role import (
     HEARTBEAT_INTERVAL_MS,
+    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
     TRANSACTION_TIMEOUT_MS,
     Role,
@@ -52,6 +53,7 @@ def main() -> None:
         isolation_level="read_committed",
         max_poll_records=RECORDS_PER_POLL,
         session_timeout_ms=role.session_timeout_ms,
+        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
         **_SETTINGS,

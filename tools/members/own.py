@@ -12,6 +12,7 @@ from semel.errors import AbortableError, SemelError
 from tools.members.role import (
     CONSUMER_PROTOCOL,
     HEARTBEAT_INTERVAL_MS,
+    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
     TRANSACTION_TIMEOUT_MS,
     Role,
@@ -94,6 +95,7 @@ def _membership(role: Role) -> dict[str, Any]:
     return {
         "partition_assignment_strategy": role.protocol,
         "session_timeout_ms": role.session_timeout_ms,
+        "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
         "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
     }
 

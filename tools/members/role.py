@@ -11,8 +11,10 @@ from typing import Final
 
 RECORDS_PER_POLL: Final = 50
 HEARTBEAT_INTERVAL_MS: Final = 300
+# A rebalance waits for so long for a member that is heard and does not join: one that is busy with a transaction.
+MAX_POLL_INTERVAL_MS: Final = 12_000
 CONSUMER_PROTOCOL: Final = "consumer"
-TRANSACTION_TIMEOUT_MS: Final = 6_000
+TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)

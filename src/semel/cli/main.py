@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from semel import __version__
-from semel.cli import bench, cluster, completion, config, consume, group, produce, producer, serve, topic, txn
+from semel.cli import bench, cluster, completion, config, consume, group, pipeline, produce, producer, serve, topic, txn
 from semel.cli.exits import DESCRIPTION, Exit, UsageError
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 
@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (serve, topic, produce, consume, group, txn, producer, config, cluster, bench, completion):
+    for module in (serve, topic, produce, consume, group, txn, producer, config, cluster, pipeline, bench, completion):
         module.add_parser(commands)
     return parser
 

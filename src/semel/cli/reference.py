@@ -45,15 +45,24 @@ def _sections(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterato
     if len(path) > 1:
         yield f"\n{'#' * len(path)} {' '.join(path)}\n\n{parser.description}\n"
     if len(path) > 1 and not families:
-        yield f"\n```console\n{_examples(parser)}\n```\n{_arguments(parser)}"
+        yield f"{_examples(parser)}{_arguments(parser)}"
     for family in families:
         for name, child in family.choices.items():
             yield from _sections(child, (*path, name))
 
 
 def _examples(parser: argparse.ArgumentParser) -> str:
-    text = (parser.epilog or "").removeprefix("examples:\n")
-    return "\n".join(line[2:] if line.startswith("  ") else line for line in text.strip("\n").splitlines())
+    """A shell session, and below it what the help says in prose."""
+    session, prose = [], []
+    for line in (parser.epilog or "").removeprefix("examples:\n").strip("\n").splitlines():
+        if line.startswith("      "):
+            session.append(f"# {line.strip()}")
+        elif line.startswith("  "):
+            session.append(f"$ {line.strip()}")
+        else:
+            prose.append(line)
+    words = "\n".join(prose).strip()
+    return "\n```console\n" + "\n".join(session) + "\n```\n" + (f"\n{words}\n" if words else "")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> str:

@@ -36,6 +36,7 @@ from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS, Transact
 from semel.client.admin.users import Credentials, ScramMechanism
 from semel.client.loop_thread import LoopThread
 from semel.client.offsets import OffsetsLike, PartitionLike
+from semel.client.twins import with_words_of
 from semel.client.values import OffsetAndMetadata
 from semel.types import TopicPartition
 
@@ -368,14 +369,6 @@ class Users:
         self._run(self._users.delete(user, mechanism=mechanism))
 
 
-def _with_words_of(blocking: type, asynchronous: type) -> None:
-    blocking.__doc__ = asynchronous.__doc__
-    for name, call in vars(blocking).items():
-        original = getattr(asynchronous, name, None)
-        if not name.startswith("_") and original is not None:
-            call.__doc__ = (original.__doc__ or "").replace("await ", "")
-
-
 for _blocking, _asynchronous in (
     (Topics, async_topics.Topics),
     (Configs, async_configs.Configs),
@@ -387,4 +380,4 @@ for _blocking, _asynchronous in (
     (Quotas, async_quotas.Quotas),
     (Users, async_users.Users),
 ):
-    _with_words_of(_blocking, _asynchronous)
+    with_words_of(_blocking, _asynchronous)

@@ -22,6 +22,7 @@ from semel.client.loop_thread import LoopThread
 from semel.client.machine.group.handover import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
+from semel.client.twins import with_words_of
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.types import TopicPartition
 
@@ -256,3 +257,6 @@ class Consumer:
 
 def _expires_ms(timeout_ms: float | None) -> float:
     return float("inf") if timeout_ms is None else time.monotonic() * 1000 + timeout_ms
+
+
+with_words_of(Consumer, AsyncConsumer)

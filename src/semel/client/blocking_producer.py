@@ -20,6 +20,7 @@ from semel.client.machine.bulk import Bulk
 from semel.client.machine.partitioner import Partitioner
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
+from semel.client.twins import with_words_of
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
 
 if TYPE_CHECKING:
@@ -191,7 +192,6 @@ class Producer:
 
     @contextmanager
     def transaction(self, *, consumer: Consuming | None = None) -> Iterator[Producer]:
-        """``begin``, and at the end ``commit``; any exception means ``abort``. A ``consumer`` goes with it."""
         self._thread.check()
         consumed = self._producer.begin_consuming(consumer)
         try:
@@ -202,7 +202,9 @@ class Producer:
         self._thread.run(self._producer.commit_or_abandon(consumed))
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything that was sent is settled, then end the thread. An open transaction is aborted."""
         if self._thread.is_running:
             self._thread.run(self._producer.close(timeout_ms))
             self._thread.stop()
+
+
+with_words_of(Producer, AsyncProducer)

@@ -90,7 +90,10 @@ class Consumer:
         self._closing = self._closed = False
 
     async def start(self) -> None:
-        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits."""
+        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits.
+
+        await consumer.start()
+        """
         self._running()
 
     async def __aenter__(self) -> Consumer:
@@ -122,7 +125,10 @@ class Consumer:
     # What is read, and from where
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
-        """Read these partitions and no others. Those that were assigned before keep their position."""
+        """Read these partitions and no others. Those that were assigned before keep their position.
+
+        consumer.assign([("orders", 0), ("orders", 1)])
+        """
         with self._guard:
             self._machine.assign(map(as_partition, partitions), self._clock.monotonic_ms())
         self.wake()
@@ -136,6 +142,9 @@ class Consumer:
     ) -> None:
         """Share these topics with the other members of the group, or all whose whole name matches the pattern.
 
+            consumer.subscribe(["orders"], listener=listener)
+            consumer.subscribe(pattern="orders-.*")
+
         The first ``poll`` joins the group. ``listener`` is told when partitions come and go: see ``RebalanceListener``.
         Subscribing again replaces what was subscribed to.
         """
@@ -146,7 +155,10 @@ class Consumer:
         self.wake()
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, as for a rebalance, and leave the group. Also takes back ``assign``."""
+        """Give up all partitions, as for a rebalance, and leave the group. Also takes back ``assign``.
+
+        await consumer.unsubscribe()
+        """
         await self._leave("the consumer unsubscribed", self._config.default_api_timeout_ms)
 
     @property
@@ -154,7 +166,10 @@ class Consumer:
         return self._machine.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Read on from this offset."""
+        """Read on from this offset.
+
+        consumer.seek(("orders", 0), 42)
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} of {partition}: offsets are counted from 0")
         with self._guard:
@@ -162,39 +177,60 @@ class Consumer:
         self.wake()
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """Read on from the first record that is left; all partitions if none is named."""
+        """Read on from the first record that is left; all partitions if none is named.
+
+        consumer.seek_to_beginning()
+        """
         self._seek_to_time(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
-        """Read on behind the last record; behind the last stable one, for read_committed."""
+        """Read on behind the last record; behind the last stable one, for read_committed.
+
+        consumer.seek_to_end(("orders", 0))
+        """
         self._seek_to_time(partitions, LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
-        """Read on from the first record that is as late as this, in milliseconds since 1970; else from the end."""
+        """Read on from the first record that is as late as this, in milliseconds since 1970; else from the end.
+
+        consumer.seek_to_time(1_700_000_000_000)
+        """
         if timestamp < 0:
             raise ValueError(f"timestamp {timestamp}: it is counted in milliseconds since 1970")
         self._seek_to_time(partitions, timestamp)
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Hand out nothing of these until ``resume``."""
+        """Hand out nothing of these until ``resume``.
+
+        consumer.pause(("orders", 0))
+        """
         with self._guard:
             for partition in partitions:
                 self._machine.pause(as_partition(partition), paused=True)
 
     def resume(self, *partitions: PartitionLike) -> None:
+        """Hand out what was paused; what it holds already comes first.
+
+        consumer.resume(("orders", 0))
+        """
         with self._guard:
             for partition in partitions:
                 self._machine.pause(as_partition(partition), paused=False)
         self.wake()
 
     async def position(self, partition: PartitionLike) -> int:
-        """The offset of the next record that will be handed out."""
+        """The offset of the next record that will be handed out.
+
+        offset = await consumer.position(("orders", 0))
+        """
         with self._guard:
             promise = self._machine.position(as_partition(partition))
         return await self._within_timeout(promise, "position")
 
     async def lag(self, partition: PartitionLike) -> int:
         """How many offsets lie between the position and the end of what can be read; zero once all of it was.
+
+            behind = await consumer.lag(("orders", 0))
 
         For read_committed that end is the last stable offset. It is as of the last fetch that brought news.
         """
@@ -207,24 +243,36 @@ class Consumer:
         return max(0, end - position)
 
     async def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """The offset of the first record that is left, or would be."""
+        """The offset of the first record that is left, or would be.
+
+        first = (await consumer.beginning_offsets([("orders", 0)]))["orders", 0]
+        """
         return await self._offsets(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that can be read; for read_committed, the last stable offset."""
+        """The offset behind the last record that can be read; for read_committed, the last stable offset.
+
+        end = (await consumer.end_offsets([("orders", 0)]))["orders", 0]
+        """
         return await self._offsets(partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[PartitionLike, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is as late as the timestamp; ``None`` where there is none."""
+        """The first record of each partition that is as late as the timestamp; ``None`` where there is none.
+
+        found = await consumer.offsets_for_times({("orders", 0): 1_700_000_000_000})
+        """
         asked = {as_partition(partition): timestamp for partition, timestamp in timestamps.items()}
         with self._guard:
             promise = self._machine.find_offsets(asked, self._clock.monotonic_ms())
         return await self._within_timeout(promise, "offsets_for_times")
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has. Asking may create it, unless ``allow_auto_create_topics`` is off."""
+        """How many partitions a topic has. Asking may create it, unless ``allow_auto_create_topics`` is off.
+
+        count = await consumer.partitions_for("orders")
+        """
         with self._guard:
             promise = self._machine.know_topic(topic, self._clock.monotonic_ms())
         return len((await self._within_timeout(promise, "partitions_for")).partitions)
@@ -234,13 +282,19 @@ class Consumer:
     async def commit(self, offsets: OffsetsLike | None = None) -> None:
         """Commit these, or how far all partitions were read, and wait until it is done.
 
+            await consumer.commit()
+            await consumer.commit({("orders", 0): record.offset + 1})
+
         ``AbortableError``: the group has gone on without this member, and others have its partitions.
         ``RetriableError``: it is about to; poll, and see what is left.
         """
         await self._within_timeout(self.begin_commit(offsets), "commit")
 
     def commit_async(self, offsets: OffsetsLike | None = None) -> asyncio.Future[None]:
-        """The same without waiting. Commits are sent in the order they were asked for."""
+        """The same without waiting. Commits are sent in the order they were asked for.
+
+        consumer.commit_async().add_done_callback(told)
+        """
         driver = self._running()
         future: asyncio.Future[None] = driver.create_future()
         promise = self.begin_commit(offsets)
@@ -256,17 +310,27 @@ class Consumer:
             return self._machine.commit(asked, self._clock.monotonic_ms())
 
     async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; ``None`` where that is nothing. Waits for undecided transactions."""
+        """What the group has committed; ``None`` where that is nothing. Waits for undecided transactions.
+
+        found = await consumer.committed([("orders", 0)])
+        """
         with self._guard:
             promise = self._machine.committed(map(as_partition, partitions))
         return await self._within_timeout(promise, "committed")
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this member is now, for ``producer.send_offsets``: a member that was replaced is refused with it."""
+        """Who this member is now, for ``producer.send_offsets``: a member that was replaced is refused with it.
+
+        await producer.send_offsets(offsets, consumer.group_metadata())
+        """
         return self._machine.the_group("group_metadata").metadata()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each partition was read: what ``commit`` would commit now."""
+        """How far each partition was read: what ``commit`` would commit now.
+
+        for partition, reached in consumer.positions().items():
+            print(partition, reached.offset)
+        """
         with self._guard:
             return self._machine.positions()
 
@@ -281,7 +345,10 @@ class Consumer:
             self._machine.settled(offsets)
 
     def rewind(self) -> None:
-        """Read again from what was committed last: what came after it was not done."""
+        """Read again from what was committed last: what came after it was not done.
+
+        consumer.rewind()
+        """
         with self._guard:
             self._machine.rewind()
         self.wake()
@@ -376,6 +443,8 @@ class Consumer:
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit, if the consumer commits by itself, tell the listener, leave the group, and disconnect.
+
+            await consumer.close(timeout_ms=5000)
 
         A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is left.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from semel.client.process import Process
@@ -39,14 +40,19 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns, once it has."""
+        if threading.get_ident() == self._thread.ident:
+            work.close()
+            raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
+        return self.begin(work).result()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The coroutine is on its way; the future has what it returns."""
         try:
             self.check()
-            if threading.get_ident() == self._thread.ident:
-                raise StateError(f"a callback of this {self._name} cannot wait for it: do that in another thread")
         except StateError:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         if not self._stopped:

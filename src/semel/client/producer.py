@@ -87,7 +87,10 @@ class Producer:
         self._closed = False
 
     async def start(self) -> None:
-        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits."""
+        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits.
+
+        await producer.start()
+        """
         self._running()
 
     async def __aenter__(self) -> Producer:
@@ -141,10 +144,12 @@ class Producer:
         if headers or self._has_hooks or (key is not None and type(key) is not bytes):
             changed = self.enqueue(future, topic, value, key, partition, headers, timestamp)
         else:
-            # This is ``enqueue``, in line, for the records that most are.
+            # This is ``enqueue``, for the records that most are.
             if timestamp is None:
                 timestamp = self._clock.now_ms()
             try:
+                if value is not None and self._machine.add_to_open(topic, value, key, partition, timestamp, future):
+                    return future
                 changed = self._machine.add(
                     topic, value, key, partition, (), timestamp, future, self._clock.monotonic_ms()
                 )
@@ -273,7 +278,12 @@ class Producer:
         return self._machine.is_full
 
     async def drain(self) -> None:
-        """Wait while records wait for room in the buffer. Returns at once if there is room."""
+        """Wait while records wait for room in the buffer. Returns at once if there is room.
+
+        for line in lines:
+            producer.send("orders", line)
+            await producer.drain()
+        """
         while self._machine.is_full:
             future: asyncio.Future[None] = self._running().create_future()
             self._drains.append(future)
@@ -281,6 +291,9 @@ class Producer:
 
     async def flush(self) -> None:
         """Send what was sent so far without lingering, and wait until all of it is settled.
+
+            producer.send("orders", b"{...}")
+            await producer.flush()
 
         It raises nothing for single records: their futures do. But within a transaction, once something has failed,
         it raises the error that ``commit`` would raise.
@@ -294,7 +307,10 @@ class Producer:
             transaction.raise_error()
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has. Asking may create it, as sending does."""
+        """How many partitions a topic has. Asking may create it, as sending does.
+
+        count = await producer.partitions_for("orders")
+        """
         with self._guard:
             promise = self._machine.know_topic(topic, self._clock.monotonic_ms())
         view = await self._within_max_block(promise, f"partitions_for({topic!r})")
@@ -303,7 +319,10 @@ class Producer:
     # Transactions
 
     async def init(self) -> None:
-        """Take over the transactional id: whoever used it before is fenced, and what they left open is aborted."""
+        """Take over the transactional id: whoever used it before is fenced, and what they left open is aborted.
+
+        await producer.init()
+        """
         transaction = self._transaction("init")
         with self._guard:
             promise = transaction.init()
@@ -311,6 +330,8 @@ class Producer:
 
     def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         """Instead of ``init``: write within the transaction of a producer that has this ``identity``.
+
+            worker.attach(*owner.identity)
 
         Only its owner can commit or abort it. This producer never asks for an epoch of its own; whatever fails here,
         the owner has to know, and to abort. To be attached again, to the next transaction, it must have been flushed.
@@ -323,13 +344,18 @@ class Producer:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Under which producer id and epoch this producer writes now, for others to ``attach`` to."""
+        """Under which producer id and epoch this producer writes now, for others to ``attach`` to.
+
+        worker.attach(*owner.identity)
+        """
         transaction = self._transaction("identity")
         with self._guard:
             return transaction.hand_out_identity()
 
     async def bump_epoch(self) -> None:
         """Between transactions: have everybody refused who is still attached to this producer's identity.
+
+            await owner.bump_epoch()
 
         With transactions V2 every commit and abort does that; with V1, do it before a transaction that others write in.
         """
@@ -339,13 +365,20 @@ class Producer:
         await self._within_max_block(promise, "bump_epoch")
 
     def begin(self) -> None:
-        """Begin a transaction. Nothing is asked of the broker before something is sent."""
+        """Begin a transaction. Nothing is asked of the broker before something is sent.
+
+        producer.begin()
+        producer.send("invoices", invoice)
+        await producer.commit()
+        """
         transaction = self._transaction("begin")
         with self._guard:
             transaction.begin()
 
     async def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
         """Commit a consumer group's offsets as part of the transaction.
+
+            await producer.send_offsets({("orders", 0): record.offset + 1}, group=consumer.group_metadata())
 
         ``offsets`` maps partitions to the offset of the next record to read. ``group`` is a group id, or a
         ``GroupMetadata``, with which a member that has lost its partitions is refused.
@@ -358,6 +391,8 @@ class Producer:
     async def commit(self) -> None:
         """Send what is left, then commit. Returns when the outcome is final.
 
+            await producer.commit()
+
         ``AbortableError``: something failed; nothing of the transaction will be seen once ``abort`` was called.
         ``TimedOut``: not decided within ``max_block_ms``, and still pursued; call ``commit`` again to wait on.
         """
@@ -367,7 +402,10 @@ class Producer:
         await self._within_max_block(promise, "commit")
 
     async def abort(self) -> None:
-        """Give up the transaction: nothing of it will be seen. What was not sent yet is dropped."""
+        """Give up the transaction: nothing of it will be seen. What was not sent yet is dropped.
+
+        await producer.abort()
+        """
         transaction = self._transaction("abort")
         with self._guard:
             promise = transaction.abort()
@@ -376,6 +414,9 @@ class Producer:
     @contextlib.asynccontextmanager
     async def transaction(self, *, consumer: Consuming | None = None) -> AsyncIterator[Producer]:
         """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
+
+            async with producer.transaction(consumer=consumer):
+                producer.send("invoices", invoice)
 
         With a ``consumer``, how far it has read is committed with the transaction, and after an abort it reads again
         what it had read. A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and
@@ -425,6 +466,8 @@ class Producer:
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Wait until everything that was sent is settled, then disconnect. An open transaction is aborted.
+
+            await producer.close(timeout_ms=5000)
 
         After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows.
         """

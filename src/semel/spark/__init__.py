@@ -12,7 +12,18 @@ query = pipeline(orders.transform(totals), topic="totals", transactional_id="tot
 from semel.spark.batch import PipelineError, Superseded
 from semel.spark.pipeline import Pipeline, pipeline, register
 from semel.spark.placing import BadRow
+from semel.spark.progress import PartitionProgress
 from semel.spark.reading import DataLost
 from semel.spark.refusals import Refused
 
-__all__ = ["BadRow", "DataLost", "Pipeline", "PipelineError", "Refused", "Superseded", "pipeline", "register"]
+__all__ = [
+    "BadRow",
+    "DataLost",
+    "PartitionProgress",
+    "Pipeline",
+    "PipelineError",
+    "Refused",
+    "Superseded",
+    "pipeline",
+    "register",
+]

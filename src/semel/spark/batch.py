@@ -23,6 +23,7 @@ from semel.errors import AbortableError, FatalError, ProducerFenced, TimedOut
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
+from semel.spark.fused import Transform, write_fused
 from semel.spark.placing import BadRow, Placing
 from semel.spark.plan import QueryPlan
 from semel.spark.sink import Sink, WriteJob, placed_schema, sink_rows
@@ -59,7 +60,9 @@ class MicroBatches:
         committed: Mapping[Place, OffsetAndMetadata],
         writers: int,
         attempts: int,
+        arrow: Transform | None = None,
     ) -> None:
+        self._arrow = arrow
         self._plan = plan
         self._sink = sink
         self._owner = owner
@@ -186,6 +189,8 @@ class MicroBatches:
             counts = dict(self._cluster.topics([self._sink.topic]).partition_counts)
         writers = min(self._writers, max(sum(counts.values()), 1)) if counts else self._writers
         job = WriteJob(self._sink, identity, batch.batch_id, int(time() * 1000), writers, counts)
+        if self._arrow is not None:
+            return write_fused(df.sparkSession, job, self._arrow, self._plan.sources[0], batch, self._cluster)
         rows = sink_rows(df, self._sink)
         placed = rows.mapInArrow(_placing(job), placed_schema(rows))
         moved = placed.repartitionById(writers, sf.col("writer"))

@@ -105,8 +105,9 @@ def resolve(place: Place, partitions: Iterable[TopicPartition], cluster: Any, *,
     if times:
         at = cluster.offsets_for_times({tp: said.timestamp_ms for tp, said in times.items()})
         for tp, said in times.items():
-            if at[tp] is not None:
-                found[tp] = at[tp].offset
+            offset = at[tp]
+            if offset is not None:
+                found[tp] = offset
             elif said.or_latest:
                 latest.append(tp)
             else:

@@ -22,9 +22,12 @@ from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.decision import Note, Place
+from semel.spark.fused import Transform, check_fused
 from semel.spark.plan import QueryPlan
+from semel.spark.progress import PartitionProgress, progress_of
 from semel.spark.refusals import (
     Refused,
+    check_classic,
     check_clusters,
     check_group_is_free,
     check_plan,
@@ -57,6 +60,7 @@ def pipeline(
     query_name: str | None = None,
     dead_letter_topic: str | None = None,
     partitioner: Partitioner | None = None,
+    arrow: Transform | None = None,
     writers: int | None = None,
     attempts: int = 3,
     reached: Reached = nothing_reached,
@@ -65,9 +69,11 @@ def pipeline(
     """A pipeline that writes ``df`` and commits what it consumed, in one transaction for each micro-batch.
 
     Columns: ``value``; ``key``, ``headers``, ``partition``, ``timestamp`` if there are any; ``topic``, unless the
-    argument says it. ``trigger`` is what ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write
-    (default: as many as there are slots, and no more than partitions), ``attempts`` how often a batch is tried. Other
-    ``settings`` are those of a producer, with underscores: ``compression_type="zstd"``.
+    argument says it. ``arrow`` is a stateless transform of Arrow batches which runs in the tasks that read and write,
+    for a ``df`` that is the source as it was loaded: see ``semel.spark.fused``. ``trigger`` is what
+    ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: as many as there are slots, and
+    no more than partitions), ``attempts`` how often a batch is tried. Other ``settings`` are those of a producer, with
+    underscores: ``compression_type="zstd"``.
     """
     settings.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
     sink = Sink(
@@ -77,7 +83,7 @@ def pipeline(
         partitioner,
         reached,
     )
-    return Pipeline(df, sink, checkpoint, output_mode, dict(trigger or {}), query_name, writers, attempts)
+    return Pipeline(df, sink, checkpoint, output_mode, dict(trigger or {}), query_name, writers, attempts, arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +96,11 @@ class Pipeline:
     query_name: str | None
     writers: int | None
     attempts: int
+    arrow: Transform | None = None
 
     def start(self) -> StreamingQuery:
         """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched."""
-        check_version()
-        plan = QueryPlan.of(self.df)
-        check_plan(plan)
-        sink_rows(self.df, self.sink)
+        plan = self._check_query()
         writers = check_session(self.df.sparkSession, self.writers)
         cluster = Cluster(**client_settings(self.sink.settings))
         owner: Producer | None = None
@@ -114,6 +118,7 @@ class Pipeline:
                 committed=committed,
                 writers=writers,
                 attempts=self.attempts,
+                arrow=self.arrow,
             )
             query: StreamingQuery = self._writer(batches).start()
         except BaseException:
@@ -123,6 +128,30 @@ class Pipeline:
             raise
         threading.Thread(target=_close_after, args=(query, owner, cluster), name="semel-pipeline", daemon=True).start()
         return query
+
+    def check(self) -> QueryPlan:
+        """What would run. Raises ``Refused`` as ``start`` would, as far as that can be seen without taking over."""
+        plan = self._check_query()
+        check_session(self.df.sparkSession, self.writers)
+        with Cluster(**client_settings(self.sink.settings)) as cluster:
+            self._check_cluster(plan, cluster)
+        return plan
+
+    def progress(self) -> list[PartitionProgress]:
+        """For each partition that is read: how far it is committed, how far it is stable, and the lag between."""
+        sources = QueryPlan.of(self.df).sources
+        with Cluster(**client_settings(self.sink.settings)) as cluster:
+            return progress_of(sources, cluster)
+
+    def _check_query(self) -> QueryPlan:
+        check_version()
+        check_classic(self.df)
+        plan = QueryPlan.of(self.df)
+        check_plan(plan)
+        sink_rows(self.df, self.sink)
+        if self.arrow is not None:
+            check_fused(self.df, self.sink)
+        return plan
 
     def _check_cluster(self, plan: QueryPlan, cluster: Cluster) -> None:
         check_clusters(plan.sources, cluster)

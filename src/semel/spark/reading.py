@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.client.admin.batches import RawBatches
 from semel.client.arrow import decode
 from semel.client.machine.fetched import visible_batches
-from semel.errors import DecodeError, ErrorCode
+from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.spark.cluster import Cluster
 from semel.spark.splits import Split
 from semel.types import Buffer, TopicPartition
-from semel.wire.messages.fetch import PartitionData
+from semel.wire.messages.fetch import AbortedTransaction
 from semel.wire.records import BatchHeader, iterate_headers, verify_crc
 
 log = logging.getLogger(__name__)
@@ -52,12 +53,15 @@ def read_split(
     future = cluster.fetch(topic_partition, offset)
     empty_answers = 0
     while offset < end:
-        data = future.result()
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        try:
+            data = future.result()
+        except KafkaError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
             offset = _after_loss(split, offset, cluster, fail_on_data_loss)
             future = cluster.fetch(topic_partition, offset)
             continue
-        records = data.records if data.records is not None else b""
+        records = data.records
         headers = list(iterate_headers(records, allow_partial_tail=True))
         if not headers:
             # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
@@ -82,10 +86,11 @@ def _sound(
     topic_partition: TopicPartition,
     records: Buffer,
     headers: list[tuple[int, BatchHeader]],
-    data: PartitionData,
+    data: RawBatches,
     end: int,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    for position, header in visible_batches(records, headers, data.aborted_transactions):
+    aborted = [AbortedTransaction(*transaction) for transaction in data.aborted]
+    for position, header in visible_batches(records, headers, aborted):
         if header.base_offset >= end:
             return
         if not verify_crc(records, position, header):

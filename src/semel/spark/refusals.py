@@ -30,6 +30,15 @@ def check_version(version: str = pyspark.__version__) -> None:
         )
 
 
+def check_classic(df: object) -> None:
+    """Spark Connect hides the plan and the checkpoint's file system from the client, and both are read at the start."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise Refused(
+            "the DataFrame is one of Spark Connect, and a pipeline runs in the driver: start it there, with a classic "
+            "session (SparkSession.builder.master(...)), or as an application with spark-submit"
+        )
+
+
 def check_plan(plan: QueryPlan) -> None:
     if plan.foreign:
         raise Refused(
@@ -73,10 +82,10 @@ def check_session(spark: SparkSession, writers: int | None) -> int:
 
 
 def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
-    wanted = sink.topics([]).cluster_id
+    wanted = sink.cluster_id()
     for source in sources:
         with Cluster(**dict[str, Any](source.settings)) as cluster:
-            found = cluster.topics([]).cluster_id
+            found = cluster.cluster_id()
         if found != wanted:
             raise Refused(
                 f"the source {source.settings['bootstrap_servers']} is cluster {found}, the sink is cluster {wanted}: "

@@ -34,18 +34,23 @@ _PAUSE_S: Final = 0.05
 def write(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.RecordBatch]:
     """Write the rows; one row for each partition says how many it took."""
     job.sink.reached("fetched", job.batch_id)
-    writer: _Writer | None = None
+    writer: Writer | None = None
     for rows in batches:
         if rows.num_rows:
-            writer = writer or _Writer(job)
+            writer = writer or Writer(job)
             job.sink.reached("producing", job.batch_id)
             writer.add(rows)
     if writer is None:
         return
     job.sink.reached("produced", job.batch_id)
     writer.finish()
+    yield counts_of(writer)
+
+
+def counts_of(writer: Writer) -> pa.RecordBatch:
+    """What a task that wrote something answers."""
     topics, partitions = zip(*writer.counts, strict=True)
-    yield pa.RecordBatch.from_pydict(
+    return pa.RecordBatch.from_pydict(
         {
             "topic": pa.array(topics, pa.string()),
             "partition": pa.array(partitions, pa.int32()),
@@ -54,7 +59,7 @@ def write(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.Recor
     )
 
 
-class _Writer:
+class Writer:
     def __init__(self, job: WriteJob) -> None:
         self.counts: dict[tuple[str, int], int] = {}
         self._job = job
@@ -64,18 +69,24 @@ class _Writer:
         self._unsettled_bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Rows that say themselves where they go."""
         for (topic, partition), chosen in _by_partition(rows):
-            for batch in encode(
-                _with_timestamps(chosen, self._job.now_ms),
-                size_bytes_max=min(_BATCH_BYTES, self._config.max_request_size),
-                codec=self._config.compression_type,
-                compression_level=self._config.compression_level,
-                is_transactional=True,
-            ):
-                self._make_room()
-                self._send(topic, partition, batch.records, batch.record_count)
-            place = (topic, partition)
-            self.counts[place] = self.counts.get(place, 0) + chosen.num_rows
+            self.append(topic, partition, chosen)
+
+    def append(self, topic: str, partition: int, rows: pa.RecordBatch) -> None:
+        """Rows of one partition. Raises ``OversizedRecord``."""
+        for batch in encode(
+            _with_timestamps(rows, self._job.now_ms),
+            size_bytes_max=min(_BATCH_BYTES, self._config.max_request_size),
+            record_size_bytes_max=self._config.max_request_size,
+            codec=self._config.compression_type,
+            compression_level=self._config.compression_level,
+            is_transactional=True,
+        ):
+            self._make_room()
+            self._send(topic, partition, batch.records, batch.record_count)
+        place = (topic, partition)
+        self.counts[place] = self.counts.get(place, 0) + rows.num_rows
 
     def finish(self) -> None:
         self._producer.flush()  # Raises what failed, of whatever batch.

@@ -12,7 +12,7 @@ from semel.client.values import BulkMetadata
 from semel.wire.apis import ApiKey
 from semel.wire.records import parse_header
 from tests.properties.wire.test_records_properties import deterministic, headers, payloads, timestamps
-from tests.unit.client.bulks import Fields, send_bulk, settle_all
+from tests.unit.client.bulks import Fields, bulk_of, send_bulk, settle_all
 from tests.unit.client.model_cluster import ModelCluster
 from tests.unit.client.producers import Producing, producing
 
@@ -63,6 +63,7 @@ def record_count(batches: list[bytes]) -> int:
 @deterministic
 @given(rows, sizes, codecs, st.booleans())
 @example([(None, b"x" * 300, None, (), 0)] * 80, 1_000, "none", False)
+@example([(None, b"", None, (), 0)] * 40, 2 * 26, "none", False)
 @example([(b"k%d" % n, b"v", None, (("\u00e9", None),), n) for n in range(80)], 300, "zstd", True)
 def test_a_bulk_is_sent_as_its_records_would_be_one_by_one(
     records: list[Fields], batch_size: int, codec: str, ignores_keys: bool
@@ -78,6 +79,25 @@ def test_a_bulk_is_sent_as_its_records_would_be_one_by_one(
     assert all(
         part.first_offset == 0 and part.last_offset == part.record_count - 1 for part in written.partitions.values()
     )
+
+
+@deterministic
+@given(rows, sizes, st.integers(1, 3_000))
+def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken(
+    records: list[Fields], batch_size: int, piece_bytes: int
+) -> None:
+    def taken(size_bytes: int) -> dict[int, list[bytes]]:
+        made = producer(batch_size=batch_size)
+        bulk = bulk_of(made, records * 5)
+        view = made.machine._metadata.view.topics["orders"]
+        assert bulk.spread(view, made.machine._partitioning)
+        found: dict[int, list[bytes]] = {}
+        while pieces := bulk.take(size_bytes):
+            for partition, batch, _ in pieces:
+                found.setdefault(partition, []).append(batch)
+        return found
+
+    assert taken(piece_bytes) == taken(2**30)
 
 
 @deterministic

@@ -18,6 +18,7 @@ from semel.wire.messages.offset_commit import (
 from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from tests.unit.broker.offset_client import GROUP_ERROR, commit, fetch, fetch_offset, topic_id
@@ -125,6 +126,17 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so(version: int) -> No
         else:
             assert found == {GROUP_ERROR: (ErrorCode.NOT_COORDINATOR, -1, -1, "")}
         assert commit(client, "g", topic, 1) == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_a_refusal_is_said_of_every_partition_too(version: int) -> None:
+    """aiokafka looks nowhere else: to it, no partition would mean that nothing is committed."""
+    with Broker() as broker, RawClient(broker.port) as client:
+        request = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])])
+        answer = client.call(ApiKey.OFFSET_FETCH, version, request)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    told = [(one.partition_index, one.error_code, one.committed_offset) for one in answer.topics[0].partitions]
+    assert told == [(0, ErrorCode.NOT_COORDINATOR, -1), (1, ErrorCode.NOT_COORDINATOR, -1)]
 
 
 # In transactions

@@ -34,10 +34,14 @@ class Future:
         return self.error
 
 
-def send_bulk(producer: Producing, records: list[Fields], topic: str = "orders") -> Future:
+def bulk_of(producer: Producing, records: list[Fields], topic: str = "orders") -> ArrowBulk:
     keys, values, partitions, headers, timestamps = map(list, zip(*records, strict=True))
     rows = rows_of_lists(values, keys, partitions, headers, timestamps, now_ms=0)
-    bulk = ArrowBulk(topic, rows, producer.machine._config)
+    return ArrowBulk(topic, rows, producer.machine._config)
+
+
+def send_bulk(producer: Producing, records: list[Fields], topic: str = "orders") -> Future:
+    bulk = bulk_of(producer, records, topic)
     future = Future()
     producer.machine.add_bulk(bulk, BulkDelivery(future, topic, len(records)), producer.world.now_ms)
     return future

@@ -98,6 +98,17 @@ def test_flush_waits_for_every_piece() -> None:
     assert len(producer.cluster.log("orders").values) == 60_000
 
 
+def test_flush_waits_until_the_last_piece_is_acknowledged() -> None:
+    producer = holding()
+    send_bulk(producer, records(500))
+    flushed = producer.machine.flush()
+    producer.world.advance(10)
+    assert producer.machine._room.is_empty
+    assert not flushed.settled
+    producer.world.release()
+    assert flushed.settled
+
+
 def test_what_a_partitioner_raises_fails_the_bulk() -> None:
     def broken(*what: object) -> int:
         raise LookupError("no such customer")

@@ -450,6 +450,20 @@ def test_a_member_that_is_still_joining_can_leave() -> None:
     assert member.group.left == ["member-1"], "and not behind the JoinGroup that is being waited for"
 
 
+def test_whoever_waits_to_leave_is_not_woken_by_records_or_errors() -> None:
+    """They stay where they are, so it would be woken again at once, for ever, and nothing else would run."""
+    member = joined(enable_auto_commit=False)
+    member.held = {LEAVE}
+    left = member.machine.leave("closed", member.world.now_ms)
+    member.serve(left)
+    member.machine._fetcher.errors[ORDERS[0]] = RuntimeError("nobody will ever ask")
+    assert not left.settled
+    assert not member.machine.readable().settled
+    member.held = set()
+    member.serve(left)
+    assert left.settled
+
+
 # Commits
 
 

@@ -115,7 +115,9 @@ def test_a_pattern_is_the_broker_s_to_match() -> None:
     assert member.last(HEARTBEAT).subscribed_topic_names == ["orders"]
 
 
-@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND]
+)
 def test_a_member_that_is_fenced_has_lost_its_partitions_and_joins_again(code: ErrorCode) -> None:
     member = joined()
     while member.poll():
@@ -135,6 +137,7 @@ def test_a_member_that_is_fenced_has_lost_its_partitions_and_joins_again(code: E
     "code",
     [
         ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.UNSUPPORTED_ASSIGNOR,
         ErrorCode.INVALID_REQUEST,

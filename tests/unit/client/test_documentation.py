@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from semel import Consumer, Producer, blocking
 from semel.client.admin.config import AdminConfig
 from semel.client.config import CLIENT_SETTINGS
 from semel.client.consumer_config import ConsumerConfig
@@ -36,6 +39,36 @@ def table_under(heading: str, text: str) -> list[str]:
 @pytest.mark.parametrize("heading", TABLES)
 def test_every_setting_is_documented_with_its_default(heading: str) -> None:
     assert table_under(heading, PAGE.read_text()) == [row(setting) for setting in TABLES[heading]]
+
+
+# What is there for the blocking twin, for the transaction of a consumer, and for Spark; not for applications.
+PLUMBING = {
+    *("start", "wake", "enqueue", "enqueue_batch", "enqueue_bulk", "bulk_of_lists", "bulk_of_table", "send_batch"),
+    *("begin_consuming", "commit_or_abandon", "abandon"),
+    *("begin_commit", "unsettled", "settled", "take", "take_table", "disconnect", "require_partitions", "wait", "due"),
+    *("told", "begin_leaving"),
+}
+
+
+def calls(client: type) -> dict[str, Any]:
+    return {
+        name: call
+        for name, call in vars(client).items()
+        if inspect.isfunction(call) and not name.startswith("_") and name not in PLUMBING
+    }
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, blocking.Producer, blocking.Consumer], ids=repr)
+def test_every_call_has_an_example(client: type) -> None:
+    for name, call in calls(client).items():
+        assert f".{name}(" in (call.__doc__ or ""), f"{client.__module__}: {name}"
+        assert client.__module__.startswith("semel.client.blocking") <= ("await" not in call.__doc__), name
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_the_blocking_twin_has_the_same_calls(client: type) -> None:
+    twin = getattr(blocking, client.__name__)
+    assert set(calls(twin)) == set(calls(client)) - {"drain"}  # A thread is held back by send itself.
 
 
 def write() -> None:

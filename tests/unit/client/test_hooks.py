@@ -146,10 +146,11 @@ def test_on_acknowledgement_is_told_once_of_each_record_and_each_bulk(broker: Br
             bulk = await producer.send_many("acknowledged", [b"c", b"d"])
             with pytest.raises(AbortableError):
                 await producer.send("acknowledged", bytes(30_000))
+            producer.send("acknowledged", bytes(30_000)).cancel()
+            await producer.flush()
         assert told[:3] == [(written, None), (RecordMetadata("acknowledged", 0, 1, 2), None), (bulk, None)]
-        assert len(told) == 4
-        assert told[3][0] is None
-        assert isinstance(told[3][1], AbortableError)
+        assert [written for written, _ in told[3:]] == [None, None]
+        assert all(isinstance(error, AbortableError) for _, error in told[3:])
 
     asyncio.run(scenario())
 

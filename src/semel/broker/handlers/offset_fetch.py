@@ -27,7 +27,6 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-GROUP_ERROR_SINCE: Final = 2
 GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
 
@@ -138,8 +137,12 @@ def _all(node: Node, offsets: tuple[FetchedOffset, ...], version: int) -> list[O
 def _refused(
     topics: list[OffsetFetchRequestTopics], code: ErrorCode, version: int, *, always: bool = False
 ) -> list[OffsetFetchResponseTopics]:
-    """Where the group has no place for an error, every partition has it."""
-    if version >= GROUP_ERROR_SINCE and not always:
+    """Every partition has the error, where the group has no place for it and as long as aiokafka asks.
+
+    It looks for errors at partitions only (0.14), and takes an answer without partitions for "nothing is committed":
+    while the coordinator loads, its consumers would begin anew and commit over what they had reached.
+    """
+    if version >= GROUPS_SINCE and not always:
         return []
     return [
         OffsetFetchResponseTopics(

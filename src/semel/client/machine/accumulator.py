@@ -52,16 +52,10 @@ class Accumulator:
         """Put a record into its partition's batch. Says whether that changed what there is to send, or when."""
         batch = queue.open
         if batch is not None:
-            # This is ``batch.append``, in line: every record comes through here.
-            builder = batch.builder
-            assert builder is not None
-            if builder.append(timestamp, key, value, headers):
-                batch.deliveries.append(delivery)
-                batch.timestamps.append(timestamp)
-                size_bytes = builder.size_bytes
-                self.buffered_bytes += size_bytes - batch.size_bytes
-                batch.size_bytes = size_bytes
-                if size_bytes < self._batch_size:
+            before_bytes = batch.size_bytes
+            if batch.append(timestamp, key, value, headers, delivery):
+                self.buffered_bytes += batch.size_bytes - before_bytes
+                if batch.size_bytes < self._batch_size:
                     return False
                 queue.open = None
                 return True

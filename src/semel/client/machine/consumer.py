@@ -74,6 +74,7 @@ class ConsumerMachine:
         self._withdrawals_before: int | None = None
         """How often partitions had been taken away when the first record was handed out that is not settled yet."""
         self._readable: list[Promise[None]] = []
+        self._leaving: Promise[None] | None = None
         self._records_consumed = 0
         self._deadline_ms = _NEVER
         self.error: KafkaError | None = None
@@ -110,6 +111,7 @@ class ConsumerMachine:
         promise: Promise[None] = Promise()
 
         def left(settled: Promise[None] | None = None) -> None:
+            self._leaving = None
             self._assign((), now_ms)
             promise.fulfil(None)
             self._release_readers()
@@ -117,6 +119,7 @@ class ConsumerMachine:
         if self.group is None:
             left()
         else:
+            self._leaving = promise
             self.group.leave(reason, now_ms).then(left)
         return promise
 
@@ -230,7 +233,7 @@ class ConsumerMachine:
         return taken
 
     def readable(self) -> Promise[None]:
-        """Kept when ``take`` has something to give, or to raise."""
+        """Kept when ``take`` has something to give, or to raise; while the group is left, when a callback is due."""
         promise: Promise[None] = Promise()
         self._readable = [waiting for waiting in self._readable if not waiting.settled]
         self._readable.append(promise)
@@ -357,6 +360,11 @@ class ConsumerMachine:
         if not self._readable:
             return
         group = self.group
+        if self._leaving is not None:
+            # Whoever waits now takes nothing more: woken for records, it would ask again and again, and for ever.
+            if group is not None and group.is_callback_due:
+                self._release_readers()
+            return
         is_held = group is not None and group.holds_records
         is_news = self.error is not None or (group is not None and (group.is_callback_due or group.has_error))
         if is_news or (not is_held and (self._fetcher.has_records or self._fetcher.errors)):
@@ -377,5 +385,8 @@ class ConsumerMachine:
             asked.fail(error)
         for reader in self._readable:
             reader.fail(error)
+        if self._leaving is not None:
+            self._leaving.fulfil(None)  # Nobody can be told any more.
+            self._leaving = None
         self._asked_topics.clear()
         self._readable.clear()

@@ -20,6 +20,7 @@ from semel.client.machine.connections import DATA, Connections
 from semel.client.machine.coordination import Coordination
 from semel.client.machine.coordinators import Coordinators
 from semel.client.machine.metadata import Metadata
+from semel.client.machine.murmur2 import positive_murmur2
 from semel.client.machine.partition_queue import PartitionQueue
 from semel.client.machine.partitioner import Partitioner, Partitioning
 from semel.client.machine.producer_id import ProducerId
@@ -81,7 +82,7 @@ class ProducerMachine:
         self._asked_topics: dict[str, Promise[TopicView]] = {}
         self._known_view: ClusterView | None = None
         self._known_queues: dict[str, list[PartitionQueue]] = {}
-        """The queues of topics whose partitions that view knows: what ``add`` looks up for every record."""
+        """The queues of topics whose partitions that view knows: what ``add_to_open`` looks up for every record."""
         self._buffer_memory = config.buffer_memory
         self._record_size_max = config.max_request_size - HEADER_SIZE
         self._closing = self._refuses = False
@@ -135,13 +136,7 @@ class ProducerMachine:
             self._raise_too_large(f"a record of {size_bytes} bytes for {topic} was not sent")
         accumulator = self._accumulator
         if self._room.is_empty and accumulator.buffered_bytes < self._buffer_memory:
-            queue = None
-            if partition is not None and self._known_view is self._metadata.view:
-                queues = self._known_queues.get(topic, ())
-                if 0 <= partition < len(queues):
-                    queue = queues[partition]
-            if queue is None:
-                queue = self._queue_for(topic, key, value, partition, size_bytes)
+            queue = self._queue_for(topic, key, value, partition, size_bytes)
             if queue is not None:
                 if not accumulator.append(queue, timestamp, key, value, headers, delivery, now_ms):
                     return False
@@ -155,6 +150,51 @@ class ProducerMachine:
             self._room.wait_for_room(record)
         else:
             self._place(record, now_ms)
+        return True
+
+    def add_to_open(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: int,
+        delivery: Delivery,
+    ) -> bool:
+        """Take a record if that makes one more in an open batch and changes nothing else, as for nearly all it does.
+
+        ``False``: it was not taken, and is for ``add``. There is little in here, and no call that can be done without.
+        """
+        accumulator = self._accumulator
+        if (
+            self._known_view is not self._metadata.view
+            or accumulator.buffered_bytes >= self._buffer_memory
+            or not self._room.is_empty
+            or self._refuses
+            or self.transaction is not None
+        ):
+            return False
+        queues = self._known_queues.get(topic)
+        if queues is None:
+            return False
+        if partition is None:
+            if key is None or not self._partitioning.hashes_keys:
+                return False
+            partition = positive_murmur2(key) % len(queues)
+        elif not 0 <= partition < len(queues):
+            return False
+        batch = queues[partition].open
+        if batch is None:
+            return False
+        builder = batch.builder
+        assert builder is not None
+        if not builder.append(timestamp, key, value):
+            return False
+        batch.deliveries.append(delivery)
+        batch.timestamps.append(timestamp)
+        size_bytes = builder.size_bytes
+        accumulator.buffered_bytes += size_bytes - batch.size_bytes
+        batch.size_bytes = size_bytes
         return True
 
     def add_batch(

@@ -301,6 +301,11 @@ class ConsumerMembership:
         text = f"ConsumerGroupHeartbeat of {group} was answered {named(code).name}{why}"
         log.info("%s", text)
         self._said = None
+        if code == ErrorCode.GROUP_ID_NOT_FOUND and self._epoch != _JOIN_EPOCH:
+            # The group went on without us, and with nobody else who speaks this protocol: it is a classic one by now,
+            # or gone. Joining makes it one of ours again.
+            self._lost(text, now_ms)
+            return
         match reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code):
             case Reaction.FIND_COORDINATOR:
                 self._coordinator.forget()

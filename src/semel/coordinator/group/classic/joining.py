@@ -24,7 +24,7 @@ from semel.coordinator.group.classic.rebalance import (
 from semel.coordinator.group.classic.requests import JoinRequest
 from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
-from semel.coordinator.group.classic.subscriptions import subscribed_topics
+from semel.coordinator.group.classic.subscriptions import partitions_in_passing, subscribed_topics
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Timer
 from semel.coordinator.group.effects import DEFERRED, Deferred, Waiter
@@ -191,10 +191,13 @@ class Joining:
         return request.protocol_type == group.protocol_type and can_join(request.protocols, group.members.values())
 
     def _decides_nothing(self, before: ClassicGroup, replaced: ClassicMember, member: ClassicMember) -> bool:
-        """Whether the same protocol would be elected, and the same topics would be assigned."""
+        """Whether the same protocol would be elected, and the same partitions would be assigned."""
         if elected_protocol(self._draft.group.members.values()) != before.protocol:
             return False
         if not before.uses_consumer_protocol:
             return True
+        members = before.members.values()
+        if partitions_in_passing((one.metadata(before.protocol), one.assignment) for one in members):
+            return False  # Whoever was to join once more for these may be the one that was lost.
         former, present = (subscribed_topics([one.metadata(before.protocol)]) for one in (replaced, member))
         return former is None or former == present

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from semel.coordinator.group.classic.requests import OfferedProtocol
 from semel.coordinator.group.classic.results import JoinResult
 from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from semel.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    encode_assignment,
+    encode_subscription,
+    grouped,
+)
 from tests.unit.coordinator.group.classic.scene import (
     REBALANCE_MS,
     SESSION_MS,
@@ -19,6 +30,11 @@ from tests.unit.coordinator.group.classic.scene import (
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+def cooperative(*, owned: Sequence[TopicPartition]) -> tuple[OfferedProtocol, ...]:
+    subscription = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=grouped(owned))
+    return (OfferedProtocol("cooperative-sticky", encode_subscription(subscription)),)
 
 
 def form(scene: Scene) -> tuple[str, str]:
@@ -61,6 +77,21 @@ class TestAStaticMember:
     def test_that_comes_back_with_other_topics_starts_a_rebalance(self, scene: Scene) -> None:
         form(scene)
         scene.join(instance_id="two", protocols=offers("range", topics=["refunds"]))
+        assert scene.state == "PreparingRebalance"
+
+    def test_that_comes_back_while_partitions_change_hands_starts_the_rebalance_that_is_due(self, scene: Scene) -> None:
+        """Cooperative: ``one`` gives up what ``two`` gets when they join once more. With both of them, that is lost."""
+        orders = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+        joins = [
+            scene.join(instance_id="one", protocols=cooperative(owned=orders)),
+            scene.join(instance_id="two", protocols=cooperative(owned=[])),
+        ]
+        scene.pass_ms(6000)
+        first, _ = (joined(join).member_id for join in joins)
+        kept = encode_assignment(ConsumerProtocolAssignment(grouped(orders[:1])))
+        scene.sync(first, 1, {first: kept}, instance_id="one")
+        scene.restart()
+        scene.join(instance_id="two", protocols=cooperative(owned=[]))
         assert scene.state == "PreparingRebalance"
 
     def test_that_comes_back_with_another_protocol_starts_a_rebalance(self, scene: Scene) -> None:

@@ -1,0 +1,174 @@
+"""A pipeline as a file: sources, SQL, a sink and settings, in TOML. For those who write SQL and no Python.
+
+servers = "127.0.0.1:9092"
+transactional_id = "totals-job"
+checkpoint = "checkpoints/totals"
+sql = "SELECT key, value FROM orders"       # or sql_file = "totals.sql", beside this file
+output_mode = "append"                      # optional, as are query_name, writers, attempts
+trigger = { processingTime = "5 seconds" }  # optional: what DataStreamWriter.trigger takes
+
+[sources.orders]                            # a view of this name; options are those of the source
+subscribe = "orders"
+kafka.group.id = "totals-job"               # else the transactional id
+watermark = "2 hours"                       # optional: how late a record's timestamp may be
+
+[sink]
+topic = "totals"                            # else every row says so in its column topic
+dead_letter_topic = "totals-dead"           # optional
+compression_type = "zstd"                   # anything else is a setting of the producer
+
+[spark]                                     # optional: settings of the session
+spark.sql.shuffle.partitions = 2
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from semel.spark.pipeline import Pipeline, pipeline, register
+
+_REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources", "sink")
+_OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts")
+_KNOWN: Final = (*_REQUIRED, *_OF_PIPELINE, "sql", "sql_file", "spark")
+_SERVERS: Final = "kafka.bootstrap.servers"
+_GROUP: Final = "kafka.group.id"
+_WATERMARK: Final = "watermark"
+
+
+class JobError(ValueError):
+    """The file does not say what to run. The message names the entry and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineJob:
+    servers: str
+    transactional_id: str
+    checkpoint: str
+    sql: str
+    sources: Mapping[str, Mapping[str, str]]
+    """Options of the source by the name of its view."""
+    watermarks: Mapping[str, str]
+    """How late records may be, by the name of the view."""
+    sink: Mapping[str, Any]
+    options: Mapping[str, Any]
+    spark: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> PipelineJob:
+        """Raises ``JobError``."""
+        try:
+            with path.open("rb") as file:
+                said = tomllib.load(file)
+        except OSError as error:
+            raise JobError(f"{path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise JobError(f"{path} is no TOML: {error}") from None
+        return cls.parse(said, folder=path.parent)
+
+    @classmethod
+    def parse(cls, said: Mapping[str, Any], *, folder: Path) -> PipelineJob:
+        """``folder`` is where ``sql_file`` is looked for."""
+        for name in said:
+            if name not in _KNOWN:
+                near = difflib.get_close_matches(name, _KNOWN, n=1)
+                raise JobError(f"there is no entry {name!r}" + "".join(f"; did you mean {match}?" for match in near))
+        for name in _REQUIRED:
+            if name not in said:
+                raise JobError(f"{name} is missing")
+        servers, transactional_id = _text(said, "servers"), _text(said, "transactional_id")
+        tables = _table(said, "sources")
+        if not tables:
+            raise JobError("sources names no source: [sources.orders] with subscribe = ... is one")
+        sources, watermarks = {}, {}
+        for view in tables:
+            table = _table(tables, view, within="sources.")
+            if _WATERMARK in table:
+                watermarks[view] = _text(table, _WATERMARK, within=f"sources.{view}.")
+            options = {name: _option(value) for name, value in _flat(table) if name != _WATERMARK}
+            sources[view] = {_SERVERS: servers, _GROUP: transactional_id, **options}
+        return cls(
+            servers=servers,
+            transactional_id=transactional_id,
+            checkpoint=_text(said, "checkpoint"),
+            sql=_sql(said, folder),
+            sources=sources,
+            watermarks=watermarks,
+            sink={name.replace(".", "_"): value for name, value in _flat(_table(said, "sink"))},
+            options={name: said[name] for name in _OF_PIPELINE if name in said},
+            spark={name: _option(value) for name, value in _flat(_table(said, "spark"))},
+        )
+
+    def available_now(self) -> PipelineJob:
+        """The same, but it reads what is there and stops."""
+        return replace(self, options={**self.options, "trigger": {"availableNow": True}})
+
+    def session(self) -> SparkSession:
+        """With the settings of the file; ``spark-submit`` decides on what it does not say."""
+        builder = SparkSession.builder.appName(self.transactional_id)
+        for name, value in self.spark.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+    def pipeline(self, spark: SparkSession) -> Pipeline:
+        """Views for the sources, and the query over them. Nothing runs yet."""
+        register(spark)
+        for view, options in self.sources.items():
+            rows = spark.readStream.format("semel").options(**options).load()
+            if view in self.watermarks:
+                rows = rows.withWatermark("timestamp", self.watermarks[view])
+            rows.createOrReplaceTempView(view)
+        return pipeline(
+            spark.sql(self.sql),
+            servers=self.servers,
+            transactional_id=self.transactional_id,
+            checkpoint=self.checkpoint,
+            **self.options,
+            **self.sink,
+        )
+
+
+def _sql(said: Mapping[str, Any], folder: Path) -> str:
+    if ("sql" in said) == ("sql_file" in said):
+        raise JobError("set exactly one of sql and sql_file")
+    if "sql" in said:
+        return _text(said, "sql")
+    path = folder / _text(said, "sql_file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"sql_file {path} cannot be read: {error}") from None
+
+
+def _text(said: Mapping[str, Any], name: str, *, within: str = "") -> str:
+    value = said[name]
+    if not isinstance(value, str) or not value.strip():
+        raise JobError(f"{within}{name} is {value!r}; it is a text")
+    return value
+
+
+def _table(said: Mapping[str, Any], name: str, *, within: str = "") -> Mapping[str, Any]:
+    value = said.get(name, {})
+    if not isinstance(value, dict):
+        raise JobError(f"{within}{name} is {value!r}; it is a table: [{within}{name}]")
+    return value
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names with dots, quoted or not: to TOML ``kafka.group.id`` is a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _option(value: object) -> str:
+    """As Spark writes options."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,155 @@
+"""What the documents tell people to type works: every command and every Python block of every page is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from semel.blocking import Admin, Producer
+from semel.cli.exits import Exit
+from semel.testing import Broker
+from tests.documentation.blocks import RUN, SHOWN, Block, blocks_of, documents
+from tests.documentation.cast import make_topics, send_an_order, spark_session, values_in
+from tests.documentation.console import Console
+from tests.documentation.scripts import Scripts
+from tools.brokers import apache_kafka
+from tools.server import running
+
+REFERENCE = "docs/cli.md"
+
+# Nothing hangs on a broker that is well; the command is understood, and says so.
+EXIT_CODES = {"semel txn abort orders:0 --start-offset 1234": int(Exit.FAILED)}
+
+# The same commands with less to do.
+SHORTENED = {
+    "semel bench": "semel bench --records 1000",
+    "--records 1000 --records 1000000": "--records 1000",
+    # bash runs the commands; what zsh makes of its script is tested beside the command.
+    "source <(semel completion zsh)": "semel completion zsh",
+}
+
+pytestmark = [pytest.mark.timeout(300)]
+
+
+def runnable(document: str) -> list[Block]:
+    return [block for block in blocks_of(document) if block.language in RUN and block.not_run is None]
+
+
+def parameters() -> Iterator[object]:
+    for document in documents():
+        text = "".join(block.text for block in runnable(document))
+        marks = [pytest.mark.needs(tool) for tool in ("kcat", "jq", "curl") if f"{tool} " in text]
+        if "semel.spark" in text:
+            marks.append(pytest.mark.needs("java"))
+        if text and document != REFERENCE:
+            yield pytest.param(document, marks=marks, id=document)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reader's folder, with the files that documents speak of."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+FILES = {
+    "pairs.txt": "ann:three apples\nbob:a pear\n",
+    "orders.csv": "customer,amount\nann,3\nbob,1\n",
+    "orders.jsonl": '{"customer": "ann", "amount": 3}\n{"customer": "bob", "amount": 1}\n',
+    ".config/fish/completions/README": "the shell has made this folder\n",
+}
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as running:
+        yield running
+
+
+def addresses_of(broker: Broker) -> dict[str, str]:
+    return dict.fromkeys(("127.0.0.1:9092", "localhost:9092"), broker.bootstrap_servers)
+
+
+@pytest.mark.parametrize("document", documents())
+def test_every_block_has_a_language_and_one_that_is_not_run_says_why(document: str) -> None:
+    for block in blocks_of(document):
+        assert block.language in RUN | SHOWN, f"{block}: {block.language} is neither run nor only shown"
+        assert block.not_run is None or len(block.not_run.split()) >= 3, f"{block}: {block.not_run!r} is no reason"
+
+
+@pytest.mark.parametrize("document", list(parameters()))
+def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
+    document: str, broker: Broker, folder: Path
+) -> None:
+    addresses = addresses_of(broker)
+    with ExitStack() as stack:
+        other = stack.enter_context(Broker(group_initial_rebalance_delay_ms=0))
+        console = stack.enter_context(Console(folder, addresses))
+        addresses["kafka.example.org:9092"] = other.bootstrap_servers
+        scripts = Scripts(folder, addresses, {"broker": broker})
+        for block in runnable(document):
+            if "semel.spark" in block.text:
+                stack.enter_context(a_spark_job(scripts, addresses["127.0.0.1:9092"], folder))
+            console.run(block) if block.language == "console" else scripts.run(block)
+
+
+@pytest.mark.kafka
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("old", ["Semel", "Apache Kafka"])
+def test_a_topic_and_its_group_move_to_apache_kafka_and_back(old: str, broker: Broker, folder: Path) -> None:
+    (block,) = [block for block in runnable("docs/migration.md") if block.language == "python"]
+    with running(apache_kafka(folder / "kafka")) as kafka:
+        servers = [broker.bootstrap_servers, kafka.bootstrap_servers]
+        source, target = servers if old == "Semel" else reversed(servers)
+        Scripts(folder, {"kafka.example.org:9092": source, "127.0.0.1:9092": target}, {}).run(block)
+        assert values_in(target, "orders") == [b"one", b"two", b"three"]
+        with Admin(bootstrap_servers=target) as admin:
+            (offset,) = admin.groups.list_offsets("billing").values()
+    assert offset.offset == 2, "the group has read two records"
+
+
+@contextmanager
+def a_spark_job(scripts: Scripts, servers: str, folder: Path) -> Iterator[None]:
+    """What such a block needs, and the end of the query that it starts."""
+    make_topics(servers, "orders", "totals")
+    send_an_order(servers)
+    session = spark_session(folder)
+    scripts.names["spark"] = session
+    try:
+        yield
+    finally:
+        for query in session.streams.active:
+            query.stop()
+        session.stop()
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=str(block.line)) for block in runnable(REFERENCE)])
+def test_every_example_of_the_reference_works(block: Block, broker: Broker, folder: Path) -> None:
+    if "topic create" not in block.text:
+        open_a_shop(broker, folder)
+    text = block.text
+    for long, short in SHORTENED.items():
+        text = text.replace(long, short)
+    with Console(folder, addresses_of(broker), exit_codes=EXIT_CODES) as console:
+        console.run(replace(block, text=text))
+
+
+def open_a_shop(broker: Broker, folder: Path) -> None:
+    """The topic, group and transactional id that the reference speaks of, with something in them."""
+    pyarrow.parquet.write_table(pyarrow.table({"customer": ["ann", "bob"]}), folder / "orders.parquet")
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.create("orders", partitions=4)
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers, transactional_id="payments") as producer, producer.transaction():
+        for number in range(2600):
+            producer.send("orders", b"three apples", b"ann", partition=number % 2)
+        producer.send_offsets({("orders", 0): 0}, "billing")

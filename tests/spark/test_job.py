@@ -1,0 +1,161 @@
+"""Pipelines as files: what a file says, what it may not say, and ``semel pipeline`` over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from semel.cli.exits import Exit
+from semel.cli.main import main
+from semel.spark.job import JobError, PipelineJob
+from semel.testing import Broker
+from tests.spark.topics import create, fill, values
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "totals.toml"
+
+MINIMAL: dict[str, Any] = {
+    "servers": "b:9092",
+    "transactional_id": "jobs",
+    "checkpoint": "c",
+    "sql": "SELECT key, value FROM rows",
+    "sources": {"rows": {"subscribe": "in"}},
+    "sink": {"topic": "out"},
+}
+
+EVEN = """
+servers = "{servers}"
+transactional_id = "jobs"
+checkpoint = "{checkpoint}"
+sql = "SELECT key, value FROM numbers WHERE int(string(value)) % 2 = 0"
+[sources.numbers]
+subscribe = "in"
+startingOffsets = "earliest"
+maxOffsetsPerTrigger = 15
+[sink]
+topic = "{topic}"
+compression.type = "lz4"
+"""
+
+
+def job_file(folder: Path, broker: Broker, *, topic: str = "out") -> str:
+    file = folder / "even.toml"
+    text = EVEN.format(servers=broker.bootstrap_servers, checkpoint=folder / "checkpoint", topic=topic)
+    file.write_text(text)
+    return str(file)
+
+
+def test_names_with_dots_need_no_quotes_and_the_group_is_the_transactional_id_unless_it_is_said() -> None:
+    said = {
+        **MINIMAL,
+        "sources": {"rows": {"subscribe": "in", "includeHeaders": True, "kafka": {"client": {"id": "c"}}}},
+    }
+    job = PipelineJob.parse(said, folder=Path())
+    assert job.sources == {
+        "rows": {
+            "kafka.bootstrap.servers": "b:9092",
+            "kafka.group.id": "jobs",
+            "kafka.client.id": "c",
+            "subscribe": "in",
+            "includeHeaders": "true",
+        }
+    }
+    said = {**MINIMAL, "sources": {"rows": {"subscribe": "in", "kafka.group.id": "g", "watermark": "1 hour"}}}
+    job = PipelineJob.parse(said, folder=Path())
+    assert job.sources["rows"]["kafka.group.id"] == "g"
+    assert job.watermarks == {"rows": "1 hour"}
+    assert "watermark" not in job.sources["rows"]
+
+
+def test_the_sql_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT 1")
+    said = {name: value for name, value in MINIMAL.items() if name != "sql"}
+    assert PipelineJob.parse({**said, "sql_file": "q.sql"}, folder=tmp_path).sql == "SELECT 1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chekpoint": "c"}, "there is no entry 'chekpoint'; did you mean checkpoint?"),
+        ({"sql_file": "q.sql"}, "set exactly one of sql and sql_file"),
+        ({"servers": 9092}, "servers is 9092; it is a text"),
+        ({"sources": {}}, "sources names no source"),
+        ({"sources": {"rows": "in"}}, r"sources.rows is 'in'; it is a table: \[sources.rows\]"),
+        ({"sink": "out"}, r"sink is 'out'; it is a table: \[sink\]"),
+    ],
+)
+def test_a_file_that_does_not_say_what_to_run_is_an_error_that_names_the_entry(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(JobError, match=message):
+        PipelineJob.parse({**MINIMAL, **changes}, folder=Path())
+
+
+def test_what_is_missing_is_named() -> None:
+    for name in ("servers", "transactional_id", "checkpoint", "sources", "sink"):
+        with pytest.raises(JobError, match=f"{name} is missing"):
+            PipelineJob.parse({key: value for key, value in MINIMAL.items() if key != name}, folder=Path())
+
+
+def test_a_file_that_is_no_toml_is_wrong_usage_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.toml").write_text("servers = ")
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "check", str(tmp_path / "job.toml")])
+    assert ended.value.code == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "job.toml is no TOML" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.timeout(300)
+def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(20))
+    file = job_file(tmp_path, broker)
+    assert main(["pipeline", "run", file, "--available-now", "--json"]) == Exit.OK
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["batch"], line["rows"]) for line in lines] == [(0, 15), (1, 5)]
+    assert lines[-1]["lag"] == 0
+    fill(broker, "in", range(20, 30))
+    assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
+    assert "rows 10" in capsys.readouterr().out
+    assert values(broker, "out") == list(range(0, 30, 2))
+
+
+@pytest.mark.timeout(300)
+def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_sentence(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(broker, "in", "out")
+    assert main(["pipeline", "check", job_file(tmp_path, broker), "--json"]) == Exit.OK
+    said = json.loads(capsys.readouterr().out)
+    assert (said["reads"], said["groups"], said["writes"], said["is_stateful"]) == (["in"], ["jobs"], "out", False)
+    assert not (tmp_path / "checkpoint").exists()
+    for command in ("check", "run"):
+        assert main(["pipeline", command, job_file(tmp_path, broker, topic="nowhere")]) == Exit.FAILED
+        assert capsys.readouterr().err == "semel: there is no topic 'nowhere' to write to: create it first\n"
+    broken = tmp_path / "broken.toml"
+    broken.write_text(Path(job_file(tmp_path, broker)).read_text().replace("SELECT key", "SELECT kye"))
+    assert main(["pipeline", "check", str(broken)]) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert "kye" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.timeout(300)
+def test_the_example_is_analysed_by_spark_as_a_query_with_state(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(broker, "orders", "totals")
+    file = tmp_path / "totals.toml"
+    file.write_text(EXAMPLE.read_text().replace("127.0.0.1:9092", broker.bootstrap_servers))
+    assert main(["pipeline", "check", str(file), "--json"]) == Exit.OK
+    said = json.loads(capsys.readouterr().out)
+    assert (said["columns"], said["is_stateful"]) == (["key", "value"], True)

@@ -1,0 +1,54 @@
+"""What the site has from outside ``docs/``: README.md is its front page. mkdocs calls this (``hooks`` in mkdocs.yml).
+
+The law: a page is written once, for whoever reads it in the repository. Here only its links are turned around, and what
+points at a file that is no page becomes plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGES: Final = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+PICTURES: Final = {"pictures/bench.svg": "benchmarks/results/bench.svg"}
+
+_LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+_PICTURE: Final = re.compile(r"(!\[[^\]]*\])\(docs/([^)]+)\)")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    from mkdocs.structure.files import File
+
+    for page, source in PAGES.items():
+        files.append(File.generated(config, page, content=site_text((ROOT / source).read_text())))
+    for picture, source in PICTURES.items():
+        files.append(File.generated(config, picture, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    for picture, source in PICTURES.items():
+        markdown = markdown.replace(f"(../{source})", f"({picture})")
+    return markdown
+
+
+def site_text(text: str) -> str:
+    """The text of a page at the root of the repository, with links as the site has them."""
+    return _LINK.sub(_turned, _PICTURE.sub(r"\1(\2)", text))
+
+
+def _turned(link: re.Match[str]) -> str:
+    words, target, anchor = link.group(1), link.group(2), link.group(3) or ""
+    for page, source in PAGES.items():
+        if target == source:
+            return f"[{words}]({page}{anchor})"
+    if target.startswith("docs/") and target.endswith(".md"):
+        return f"[{words}]({target.removeprefix('docs/')}{anchor})"
+    return words
