@@ -45,7 +45,7 @@ check: environment
 
 test: check
 	@echo "semel: tests (Apache Kafka's are in make test-kafka)"
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 kafka-jars: environment
 	@$(RUN) -m tools.kafka_jars
@@ -53,7 +53,7 @@ kafka-jars: environment
 test-kafka: environment
 	@echo "semel: tests beside Apache Kafka's own jars"
 	@$(RUN) -m tools.kafka_jars || echo "semel: without the jars their tests are skipped, and listed at the end"
-	@$(RUN) -m pytest -m kafka $(ARGS)
+	@$(RUN) -m pytest -m kafka -n 2 --dist loadgroup $(ARGS)
 
 bench: environment
 	@echo "semel: benchmarks, Semel and Apache Kafka in turn"

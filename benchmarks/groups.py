@@ -24,9 +24,9 @@ def heartbeats_workload(groups: int, group_size: int, row: Row) -> Workload:
     """The broker's processor time, in per cent of a core, while all members of so many groups heartbeat."""
 
     def measure(server: Server, effort: Effort) -> Measured:
-        with_ids = [_new_group(server) for _ in range(groups if effort.seconds > 1 else groups // 10)]
-        _allow_connections(server, 2 * len(with_ids) * group_size)
-        members = RawMembers(server, with_ids, group_size)
+        group_ids = _new_groups(server, groups if effort.seconds > 1 else groups // 10)
+        _allow_connections(server, 2 * len(group_ids) * group_size)
+        members = RawMembers(server, group_ids, group_size)
         members.join()
         watch = Watch(server)
         answered = members.heartbeat_for(2 * effort.seconds, HEARTBEAT_INTERVAL_S)
@@ -41,7 +41,7 @@ def rebalance_workload(group_size: int, row: Row) -> Workload:
     """From the first JoinGroup of a group that is stable to the last answer to a SyncGroup; the median of a few."""
 
     def measure(server: Server, effort: Effort) -> Measured:
-        members = RawMembers(server, [_new_group(server)], group_size)
+        members = RawMembers(server, _new_groups(server, 1), group_size)
         members.join()
         watch = Watch(server)
         taken_s = [members.rejoin() for _ in range(max(1, round(effort.seconds)))]
@@ -59,8 +59,9 @@ def _allow_connections(server: Server, count: int) -> None:
         admin.configs.alter(ConfigResource.all_brokers(), limits)
 
 
-def _new_group(server: Server) -> str:
-    group_id = f"measured-{next(_groups)}"
-    if group_id == "measured-0":
-        committed_offsets(server.bootstrap_servers, group_id, "orders", 1)  # The first to ask makes the internal topic.
-    return group_id
+def _new_groups(server: Server, count: int) -> list[str]:
+    group_ids = [f"measured-{next(_groups)}" for _ in range(count)]
+    committed_offsets(
+        server.bootstrap_servers, group_ids[0], "orders", 1
+    )  # Whoever asks first makes the internal topic.
+    return group_ids

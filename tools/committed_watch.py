@@ -44,6 +44,13 @@ class CommittedWatch:
         self._stopping.set()
         self._thread.join()
 
+    def compare(self, partition: int, offset: int, acknowledged: Mapping[int, int]) -> None:
+        """Remember an offset that was found, and whether it should have been higher."""
+        before = max(self.offsets[partition], acknowledged.get(partition, 0))
+        if offset < before:
+            self.anomalies.append(f"{self._group}: the offset of partition {partition} went from {before} to {offset}")
+        self.offsets[partition] = offset
+
     def _look_until_stopped(self) -> None:
         while not self._stopping.wait(_PAUSE_S):
             acknowledged = dict(self._acknowledged())
@@ -55,10 +62,4 @@ class CommittedWatch:
                 continue
             self.looks += 1
             for found in answer.topics[0].partitions:
-                self._compare(found.partition_index, max(0, found.committed_offset), acknowledged)
-
-    def _compare(self, partition: int, offset: int, acknowledged: Mapping[int, int]) -> None:
-        before = max(self.offsets[partition], acknowledged.get(partition, 0))
-        if offset < before:
-            self.anomalies.append(f"{self._group}: the offset of partition {partition} went from {before} to {offset}")
-        self.offsets[partition] = offset
+                self.compare(found.partition_index, max(0, found.committed_offset), acknowledged)

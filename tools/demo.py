@@ -85,7 +85,7 @@ def wait_for_consumed(driver: Driver, reader: Reader, wanted: int) -> None:
             progress.advance(done - before)
             if not sys.stdout.isatty() and now - said_at >= (_SAY_EVERY_S if done != said else _SAY_AT_LEAST_EVERY_S):
                 said_at, said = now, done
-                say(f"{done:7,} of {ORDERS:,} orders are in committed transactions")
+                say(f"{min(done, ORDERS):7,} of {ORDERS:,} orders are in committed transactions")
             time.sleep(_PAUSE_S)
 
 

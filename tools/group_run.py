@@ -203,7 +203,8 @@ class _Group:
             case Fault.JOIN:
                 self.start()
             case Fault.LEAVE:
-                member.leave()
+                member.ask_to_leave()
+                self._wait_until_left(member)
                 self._take(member)
                 self._at_least_one()
             case Fault.KILL:
@@ -246,7 +247,7 @@ class _Group:
         for member in self.members:
             member.ask_to_leave()
         for member in self.members:
-            member.wait()
+            self._wait_until_left(member)
 
     def acknowledged(self) -> dict[int, int]:
         """What members were told is committed; nothing of transactions, whose markers are written later."""
@@ -295,6 +296,12 @@ class _Group:
     def _had_timed_out(self, member: MemberProcess) -> bool:
         """On a busy machine a transaction takes too long now and then. Its producer must then begin anew."""
         return f"the transaction of {member.role.name} has timed out" in self.server.launch.output.read_text()
+
+    def _wait_until_left(self, member: MemberProcess) -> None:
+        try:
+            member.wait()
+        except TimeoutError:
+            self.gave_up.append(member)  # And is killed: the others go on without it as soon as its session is over.
 
     def _take(self, member: MemberProcess) -> None:
         self.members.remove(member)

@@ -113,12 +113,8 @@ class MemberProcess:
         self.is_paused = False
 
     def ask_to_leave(self) -> None:
+        """It leaves the group and ends: ``wait``."""
         self._process.send_signal(signal.SIGTERM)
-
-    def leave(self) -> None:
-        """Ask it to leave the group and wait until it has."""
-        self.ask_to_leave()
-        self.wait()
 
     def wait(self, timeout_s: float = _LEAVE_TIMEOUT_S) -> None:
         try:

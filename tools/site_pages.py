@@ -36,7 +36,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     for picture, source in PICTURES.items():
         markdown = markdown.replace(f"(../{source})", f"({picture})")
-    return markdown
+    up = "../" * (page.file.src_uri.count("/") + 1)
+    return _LINK.sub(lambda link: link[1] if link[2].startswith(up) else link[0], markdown)
 
 
 def site_text(text: str) -> str:
@@ -45,7 +46,7 @@ def site_text(text: str) -> str:
 
 
 def _turned(link: re.Match[str]) -> str:
-    words, target, anchor = link.group(1), link.group(2), link.group(3) or ""
+    words, target, anchor = link[1], link[2], link[3] or ""
     for page, source in PAGES.items():
         if target == source:
             return f"[{words}]({page}{anchor})"

@@ -70,8 +70,13 @@ class Verdict:
     def passed(self) -> bool:
         return not self.problems
 
+    @property
+    def hits(self) -> Counter[str]:
+        """How often each victim was caught at each point; one that was not reached has failed the run before."""
+        return Counter(self.kills)
+
     def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "passed": self.passed}
+        return {**asdict(self), "hits": dict(self.hits), "passed": self.passed}
 
 
 def chosen_kills(seed: int, count: int, *, is_stateful: bool) -> list[Kill]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.waiting import eventually
 from tools.brokers import semel
+from tools.committed_watch import CommittedWatch
 from tools.feeder import Feeder
 from tools.group_run import PARTITIONS, SESSION_TIMEOUT_MS, SETTINGS, Fault, Plan, disturb
 from tools.load import create_topic
@@ -25,6 +26,7 @@ from tools.member_process import (
     PYTHON_LIBRARIES,
     Library,
     MemberProcess,
+    Told,
 )
 from tools.members.role import CONSUMER_PROTOCOL, Role
 from tools.server import Server, running
@@ -160,3 +162,27 @@ def is_no_common_assignor(error: str) -> bool:
     """As each library words INCONSISTENT_GROUP_PROTOCOL."""
     flat = error.lower().replace("_", "").replace(" ", "")
     return "inconsistentgroupprotocol" in flat
+
+
+def test_what_a_member_tells_is_understood() -> None:
+    told = Told()
+    for line in (
+        "assigned 0 1 2\n",
+        "read 0:5 2:7\n",
+        "committed 0:6\n",
+        "revoked 1\n",
+        "committed 0:7 2:8\n",
+        "error X y\n",
+    ):
+        told.hear(line)
+    assert told == Told({0, 2}, [{1}], [(0, 5), (2, 7)], {0: 7, 2: 8}, ["X y"])
+
+
+def test_offsets_that_go_back_or_behind_what_was_acknowledged_are_told() -> None:
+    watch = CommittedWatch("nowhere:1", "readers", "orders", 2, dict)
+    for partition, offset, acknowledged in ((0, 5, {}), (0, 4, {}), (0, 6, {0: 6}), (1, 2, {1: 3})):
+        watch.compare(partition, offset, acknowledged)
+    assert watch.anomalies == [
+        "readers: the offset of partition 0 went from 5 to 4",
+        "readers: the offset of partition 1 went from 3 to 2",
+    ]

@@ -22,6 +22,7 @@ from tests.documentation.blocks import Block, Command, commands_of
 
 SECONDS_MAX: Final = 100.0
 READY: Final = re.compile(r"semel ready on (\S+),(?:.* metrics on http://(\S+)/metrics)?")
+ENDLESS: Final = re.compile(r"--follow|semel pipeline run(?!.*--available-now)")
 
 _VARIABLE: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
@@ -54,7 +55,7 @@ class Console:
         for command in commands_of(block):
             if command.text.startswith("semel serve"):
                 self._serve(command, block)
-            elif "--follow" in command.text:
+            elif ENDLESS.search(command.text):
                 self._follow(command, block)
             else:
                 self._finish(command, block)
@@ -70,7 +71,7 @@ class Console:
         assert process.returncode == expected, (
             f"{block}: {command.text}\nended with {process.returncode}, not {expected}\n{printed}{errors}"
         )
-        _compare(command, printed, block)
+        self._compare(command, printed, block)
 
     def _follow(self, command: Command, block: Block) -> None:
         process = self._start(command.text)
@@ -92,13 +93,20 @@ class Console:
         self.addresses["127.0.0.1:9092"] = self.addresses["localhost:9092"] = ready[1]
         if ready[2] is not None:
             self.addresses["127.0.0.1:9100"] = ready[2]
-        _compare(command, line, block)
+        self._compare(command, line, block)
 
     def _stop_serving(self) -> None:
         process, self._served = self._served, None
         if process is not None:
             _end(process, signal.SIGTERM)
             process.communicate(timeout=SECONDS_MAX)
+
+    def _compare(self, command: Command, printed: str, block: Block) -> None:
+        said = in_this_place("\n".join(command.output), self.folder, self.addresses)
+        if said.strip():
+            assert _agree(_plain(said), _plain(printed)), (
+                f"{block}: {command.text}\nprints\n\n{printed}\nand the document says\n\n{said}"
+            )
 
     def _start(self, text: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -143,14 +151,6 @@ def _end(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """The shell and whatever it started; nothing happens when they have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _compare(command: Command, printed: str, block: Block) -> None:
-    if not any(line.strip() for line in command.output):
-        return
-    assert _agree(_plain("\n".join(command.output)), _plain(printed)), (
-        f"{block}: {command.text}\nprints\n\n{printed}\nand the document says\n\n" + "\n".join(command.output)
-    )
 
 
 def _agree(said: Sequence[str], printed: Sequence[str]) -> bool:

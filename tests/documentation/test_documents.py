@@ -14,9 +14,9 @@ import pytest
 from semel.blocking import Admin, Producer
 from semel.cli.exits import Exit
 from semel.testing import Broker
-from tests.documentation.blocks import RUN, SHOWN, Block, blocks_of, documents
+from tests.documentation.blocks import ROOT, RUN, SHOWN, Block, blocks_of, documents
 from tests.documentation.cast import make_topics, send_an_order, spark_session, values_in
-from tests.documentation.console import Console
+from tests.documentation.console import Console, in_this_place
 from tests.documentation.scripts import Scripts
 from tools.brokers import apache_kafka
 from tools.server import running
@@ -32,6 +32,8 @@ SHORTENED = {
     "--records 1000 --records 1000000": "--records 1000",
     # bash runs the commands; what zsh makes of its script is tested beside the command.
     "source <(semel completion zsh)": "semel completion zsh",
+    # Spark takes longer than all the others; tests/spark runs such files.
+    "totals.toml": "--help",
 }
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -44,11 +46,13 @@ def runnable(document: str) -> list[Block]:
 def parameters() -> Iterator[object]:
     for document in documents():
         text = "".join(block.text for block in runnable(document))
-        marks = [pytest.mark.needs(tool) for tool in ("kcat", "jq", "curl") if f"{tool} " in text]
-        if "semel.spark" in text:
-            marks.append(pytest.mark.needs("java"))
         if text and document != REFERENCE:
-            yield pytest.param(document, marks=marks, id=document)
+            yield pytest.param(document, marks=needs(text), id=document)
+
+
+def needs(text: str) -> list[pytest.MarkDecorator]:
+    tools = {"kcat ": "kcat", "jq ": "jq", "curl ": "curl", "semel.spark": "java", "semel pipeline": "java"}
+    return [pytest.mark.needs(tool) for word, tool in tools.items() if word in text]
 
 
 @pytest.fixture
@@ -132,7 +136,9 @@ def a_spark_job(scripts: Scripts, servers: str, folder: Path) -> Iterator[None]:
         session.stop()
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, id=str(block.line)) for block in runnable(REFERENCE)])
+@pytest.mark.parametrize(
+    "block", [pytest.param(block, marks=needs(block.text), id=str(block.line)) for block in runnable(REFERENCE)]
+)
 def test_every_example_of_the_reference_works(block: Block, broker: Broker, folder: Path) -> None:
     if "topic create" not in block.text:
         open_a_shop(broker, folder)
@@ -145,9 +151,12 @@ def test_every_example_of_the_reference_works(block: Block, broker: Broker, fold
 
 def open_a_shop(broker: Broker, folder: Path) -> None:
     """The topic, group and transactional id that the reference speaks of, with something in them."""
+    job = (ROOT / "examples" / "totals.toml").read_text()
+    (folder / "totals.toml").write_text(in_this_place(job, folder, addresses_of(broker)))
     pyarrow.parquet.write_table(pyarrow.table({"customer": ["ann", "bob"]}), folder / "orders.parquet")
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.topics.create("orders", partitions=4)
+        admin.topics.create("totals", partitions=2)
     servers = broker.bootstrap_servers
     with Producer(bootstrap_servers=servers, transactional_id="payments") as producer, producer.transaction():
         for number in range(2600):

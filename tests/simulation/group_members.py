@@ -51,13 +51,14 @@ class Member:
 class Worker:
     """One member, whichever process it is: after a death or a farewell another one is started.
 
-    ``next_protocol`` says in which way the next process joins; ``is_static``, whether it keeps its name.
+    ``next_protocol`` says in which way a process joins after one that did in that way, or after none (empty);
+    ``is_static``, whether it keeps its name.
     """
 
     group = "workers"
 
     def __init__(
-        self, simulation: Simulation, ledger: Ledger, name: str, next_protocol: Callable[[], str], *, is_static: bool
+        self, simulation: Simulation, ledger: Ledger, name: str, next_protocol: Callable[[str], str], *, is_static: bool
     ) -> None:
         self.name = name
         self.host = simulation.host(name)
@@ -70,12 +71,10 @@ class Worker:
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> bool:
-        """Start a process; returns whether it joins in another way than the last one did."""
+    def start(self) -> None:
         self._count += 1
-        before, self.protocol = self.protocol, self._next_protocol()
+        self.protocol = self._next_protocol(self.protocol)
         self._tasks.append(self.host.start(self._run(self._count, self.host)))
-        return before not in ("", self.protocol)
 
     def replace(self) -> VirtualHost:
         """The process is paused and taken for dead: another one starts elsewhere. Returns where the zombie is."""

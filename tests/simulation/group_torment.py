@@ -60,6 +60,8 @@ class Meddler:
     def __init__(self, random: Random, faults: Counter[Fault], *, delays_commits: bool) -> None:
         self.muted: str | None = None
         """Whose heartbeats are not heard."""
+        self.is_over = False
+        """Connections keep their interceptor: it is not enough to take it off the network."""
         self._random = random
         self._faults = faults
         self._delays_commits = delays_commits
@@ -67,7 +69,7 @@ class Meddler:
     def __call__(self, frame: Frame) -> Verdict:
         random = self._random
         member = frame.source if frame.to_server else frame.destination
-        if not member.startswith("worker"):
+        if self.is_over or not member.startswith("worker"):
             return DELIVER
         api_key = int.from_bytes(frame.payload[:2], "big")
         is_commit = frame.to_server and api_key in _COMMITS and self._delays_commits
@@ -115,6 +117,7 @@ async def torment(
     for _ in range(random.randint(4, 7)):
         await asyncio.sleep(random.uniform(0.1, 1.5))
         victim = random.choice(list(workers))
+        protocol = victim.protocol
         fault: Fault | None = None
         match random.randrange(15):
             case 0:
@@ -162,18 +165,21 @@ async def torment(
                 fault = Fault.MEMBER_KILLED
                 victim.host.kill()
                 await asyncio.sleep(random.uniform(0.0, 3.0))
-                faults[Fault.MEMBER_CHANGED_ITS_PROTOCOL] += victim.start()
+                victim.start()
             case _:
                 fault = Fault.MEMBER_LEFT
                 victim.retire()
                 await asyncio.sleep(random.uniform(0.0, 3.0))
-                faults[Fault.MEMBER_CHANGED_ITS_PROTOCOL] += victim.start()
+                victim.start()
         if fault is not None:
             faults[fault] += 1
+        if victim.protocol != protocol:
+            faults[Fault.MEMBER_CHANGED_ITS_PROTOCOL] += 1
         await asyncio.sleep(random.uniform(0.01, 1.0))
         if not host.alive:
             faults[death] += 1
             served.start()
+    meddler.is_over = True
     host.disk.repair()
     if not host.alive:
         served.start()

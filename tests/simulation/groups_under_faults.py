@@ -33,9 +33,10 @@ from tests.simulation.wire_client import WireClient
 PARTITIONS = 4
 WORKERS = 3
 FINISH_S_MAX = 60.0
+# Several that are delayed on one connection add up.
 LATE_S_MAX = 10.0
 
-# How the members of a group join, one after the other; "converting" is another way with every process.
+# How the members of a group join, one after the other; "converting" is the other way with every process.
 MIXES: tuple[tuple[str, ...], ...] = (
     ("eager",),
     ("cooperative",),
@@ -44,6 +45,8 @@ MIXES: tuple[tuple[str, ...], ...] = (
     ("cooperative", "consumer"),
     ("converting",),
 )
+
+_OTHER = {"cooperative": "consumer", "consumer": "cooperative"}
 
 _BROKER = {
     "flush": "commit",
@@ -80,10 +83,8 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
     await create_topic(served.client(), OUTPUT, 1)
     ledger = Ledger(commits_come_late=delays_commits and kind is Reader)
     workers = members(simulation, ledger, kind)
-    feeder, watcher = (
-        Feeder(simulation, wait_s=LATE_S_MAX if delays_commits else 0.0),
-        Watcher(served.client(), ledger, kind.group),
-    )
+    feeder = Feeder(simulation, wait_s=LATE_S_MAX if delays_commits else 0.0)
+    watcher = Watcher(served.client(), ledger, kind.group)
     meddler = Meddler(simulation.random("meddler"), faults, delays_commits=delays_commits)
     simulation.network.interceptor = meddler
     watching = asyncio.create_task(watcher.run())
@@ -91,7 +92,6 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
     for worker in workers:
         worker.start()
     await torment(simulation, served, meddler, workers, faults)
-    simulation.network.interceptor = None
     feeder.is_done = True
     await feeding
     if watching.done():
@@ -109,10 +109,10 @@ def members(simulation: Simulation, ledger: Ledger, kind: type[Worker]) -> list[
     random = simulation.random("members")
     is_static = random.random() < 0.3
 
-    def protocols(number: int) -> Callable[[], str]:
+    def protocols(number: int) -> Callable[[str], str]:
         if mix == ("converting",):
-            return lambda: random.choice(("cooperative", "consumer"))
-        return lambda: mix[number % len(mix)]
+            return lambda last: _OTHER.get(last) or random.choice(("cooperative", "consumer"))
+        return lambda last: mix[number % len(mix)]
 
     return [
         kind(simulation, ledger, f"worker-{number}", protocols(number), is_static=is_static)
@@ -128,13 +128,13 @@ class Feeder:
 
     def __init__(self, simulation: Simulation, *, wait_s: float) -> None:
         self.is_done = False
+        self.count = 0
         self._wait_s = wait_s
         self._host = simulation.host("feeder")
         self._random: Random = simulation.random("feeder")
         self._client = simulation.random("feeder's producer")
 
     async def run(self) -> None:
-        count = 0
         async with Producer(
             network=self._host.network,
             clock=self._host.clock,
@@ -145,14 +145,13 @@ class Feeder:
         ) as producer:
             while not self.is_done:
                 for _ in range(self._random.randint(1, 6)):
-                    producer.send(INPUT, b"%d" % count, partition=self._random.randrange(PARTITIONS))
-                    count += 1
+                    producer.send(INPUT, b"%d" % self.count, partition=self._random.randrange(PARTITIONS))
+                    self.count += 1
                 await asyncio.sleep(self._random.uniform(0.0, 1.0))
             await asyncio.sleep(self._wait_s)
             for partition in range(PARTITIONS):
-                producer.send(INPUT, b"%d" % count, partition=partition)
-                count += 1
-        self.count = count
+                producer.send(INPUT, b"%d" % self.count, partition=partition)
+                self.count += 1
 
 
 class Watcher:

@@ -46,12 +46,21 @@ def test_every_record_is_copied_once_across_batches_and_restarts(
         assert written == list(range(key, 100, 7))
 
 
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(("begun", "offsets sent", "committed"), id="the three that differ"),
+        pytest.param(
+            ("planned", "begun", "written", "offsets sent", "committed"), marks=pytest.mark.spark_slow, id="all"
+        ),
+    ],
+)
 def test_a_driver_that_fails_at_any_step_goes_on_where_the_transaction_left_it(
-    spark: SparkSession, broker: Broker, checkpoint: Path
+    spark: SparkSession, broker: Broker, checkpoint: Path, points: tuple[str, ...]
 ) -> None:
     """Scenarios 69 and 70: before EndTxn the batch is run again, after it it is recognised."""
     fill(broker, "in", range(40))
-    for point in ("planned", "begun", "written", "offsets sent", "committed"):
+    for point in points:
         with pytest.raises(StreamingQueryException, match=f"failed at '{point}' of batch 0"):
             run(copied(source(spark, broker)), broker, checkpoint, reached=fails_at(point, 0))
         assert values(broker, "out") == (list(range(40)) if point == "committed" else [])
@@ -71,6 +80,7 @@ def test_a_task_that_is_killed_while_it_writes_is_replaced_by_a_new_attempt_unde
     assert values(broker, "out") == list(range(30))
 
 
+@pytest.mark.spark_slow
 def test_a_cluster_with_transactions_v1_is_served_with_an_epoch_for_each_batch(
     spark: SparkSession, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +93,7 @@ def test_a_cluster_with_transactions_v1_is_served_with_an_epoch_for_each_batch(
         assert values(older, "out") == list(range(30))
 
 
+@pytest.mark.spark_slow
 def test_a_batch_that_takes_longer_than_its_transaction_may_stops_and_nothing_is_lost_or_doubled(
     spark: SparkSession, checkpoint: Path
 ) -> None:
@@ -111,6 +122,7 @@ def test_a_batch_that_takes_longer_than_its_transaction_may_stops_and_nothing_is
         assert values(broker, "out") == list(range(10))
 
 
+@pytest.mark.spark_slow
 def test_a_deleted_checkpoint_costs_a_stateless_query_nothing(
     spark: SparkSession, broker: Broker, checkpoint: Path
 ) -> None:
@@ -144,6 +156,7 @@ def test_a_count_is_right_after_a_driver_failed_behind_the_commit_and_refuses_to
         run(counts, broker, checkpoint, output_mode="update")
 
 
+@pytest.mark.spark_slow
 def test_a_window_that_closes_without_new_data_is_written_once(
     spark: SparkSession, broker: Broker, checkpoint: Path
 ) -> None:
@@ -206,6 +219,7 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it(
     assert values(broker, "out") == list(range(10))
 
 
+@pytest.mark.spark_slow
 def test_several_sources_commit_their_offsets_in_one_transaction(
     spark: SparkSession, broker: Broker, checkpoint: Path
 ) -> None:

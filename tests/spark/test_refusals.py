@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +80,15 @@ def test_older_versions_of_spark_are_refused_by_name() -> None:
         check_version("4.1.1")
     check_version("4.2.0")
     check_version("4.3.0")
+
+
+def test_an_older_version_is_refused_when_it_is_imported_before_anything_that_it_lacks() -> None:
+    older = (
+        "import pyspark; pyspark.__version__ = '4.1.1'; import pyspark.sql.streaming.datasource as lacking; "
+        "del lacking.SupportsTriggerAvailableNow"
+    )
+    done = subprocess.run([sys.executable, "-c", f"{older}; import semel.spark"], capture_output=True, text=True)
+    assert "Refused: PySpark 4.1.1 has no admission control" in done.stderr
 
 
 def test_a_frame_of_spark_connect_is_refused_with_where_to_run_it() -> None:

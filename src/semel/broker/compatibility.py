@@ -32,7 +32,7 @@ _NOTES: Final = {
     ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
     ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
     ApiKey.METADATA: "a topic created by asking for it is in the answer",
-    ApiKey.OFFSET_COMMIT: "of groups without members: group membership is not served yet",
+    ApiKey.OFFSET_COMMIT: "of members, and of groups that have none",
     ApiKey.OFFSET_FETCH: "both forms of asking, one group or many; require_stable",
     ApiKey.FIND_COORDINATOR: "groups and transactions; the first question makes the internal topic and is answered "
     "when that is there",
@@ -57,7 +57,7 @@ The codec knows them; the broker does not advertise them.
 _CLIENTS: Final = """
 ## Clients
 
-Tested with every change (`tests/clients`): producing, consuming by assignment, all codecs, idempotence, transactions,
+Tested with every change (`tests/clients`): producing, consuming, groups, all codecs, idempotence, transactions,
 administration.
 
 | client | versions it was tested in |

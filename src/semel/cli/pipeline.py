@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,8 @@ from semel.cli.parsing import Subcommands, add_command, add_family, add_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from semel.spark import Pipeline
     from semel.spark.job import PipelineJob
@@ -79,10 +82,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from semel.spark.progress import total_lag
-
     with _told_in_a_sentence():
         _, pipeline = _made(options)
+        from semel.spark.progress import total_lag
+
         query = pipeline.start()
         last = -1
         ended = False
@@ -129,8 +132,16 @@ def _made(options: argparse.Namespace) -> tuple[PipelineJob, Pipeline]:
         raise UsageError(str(error)) from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = job.session()
-    spark.sparkContext.setLogLevel("OFF")  # What matters of it is raised.
+    _silence(spark)
     return job, job.pipeline(spark)
+
+
+def _silence(spark: SparkSession) -> None:
+    """What matters of Spark's log is raised as well, and told in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    spark.sparkContext.setLogLevel("OFF")
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def _read_by(source: Any) -> str:

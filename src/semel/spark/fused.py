@@ -7,6 +7,7 @@ partitions of one number are one task's. So the records of a source partition st
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -145,6 +146,7 @@ def _task(job: WriteJob, transform: Transform, source: SourceOptions, shares: Se
     def task(batches: Any) -> Any:
         from pyspark import TaskContext
 
+        deque(batches, maxlen=0)  # A process that leaves its input unread is not used for another task.
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         return fuse(shares[context.partitionId()], job, transform, source)

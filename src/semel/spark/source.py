@@ -13,12 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from semel.client.consumer_config import IsolationLevel
@@ -27,8 +21,20 @@ from semel.spark.decision import Place, begins
 from semel.spark.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.options import SourceOptions
 from semel.spark.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_split
+from semel.spark.refusals import check_version
 from semel.spark.splits import Split, limited, split
 from semel.types import TopicPartition
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    check_version()  # A version that lacks these is refused by its name, not by theirs.
+    raise
 
 
 class SemelDataSource(DataSource):

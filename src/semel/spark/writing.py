@@ -67,6 +67,7 @@ class Writer:
         self._producer = attached_producer(job)
         self._unsettled: deque[tuple[Future[Any], int]] = deque()
         self._unsettled_bytes = 0
+        self._known: set[str] = set()
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows that say themselves where they go."""
@@ -101,8 +102,10 @@ class Writer:
 
     def _send(self, topic: str, partition: int, records: bytes, count: int) -> None:
         deadline = monotonic() + _NEW_PARTITION_S
-        while True:
+        if topic not in self._known:
             self._producer.partitions_for(topic)
+            self._known.add(topic)
+        while True:
             try:
                 future = self._producer.send_batch(topic, partition, records, count)
                 break
@@ -111,6 +114,7 @@ class Writer:
                 if monotonic() >= deadline:
                     raise
                 sleep(_PAUSE_S)
+                self._producer.partitions_for(topic)
         self._unsettled.append((future, len(records)))
         self._unsettled_bytes += len(records)
 

@@ -83,6 +83,7 @@ def test_a_bulk_is_sent_as_its_records_would_be_one_by_one(
 
 @deterministic
 @given(rows, sizes, st.integers(1, 3_000))
+@example([(b"k%d" % n, b"v" * (n % 41), None, (), 0) for n in range(80)], 400, 300)
 def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken(
     records: list[Fields], batch_size: int, piece_bytes: int
 ) -> None:
