@@ -3,7 +3,7 @@
 ``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl")`` skips a test on a machine
 that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is
 listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
-``CI=true`` it is a failure instead.
+``CI=true`` it is a failure instead, but for what only examples in documents use.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ _TOOLS: dict[str, Callable[[], None]] = {
 }
 
 
+# A document shows them in passing; what it says of Semel is tested elsewhere.
+_ONLY_IN_DOCUMENTS = frozenset({"curl", "jq"})
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
 
@@ -59,7 +63,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             missing = _why_missing(tool)
             if missing is not None:
                 item.config.stash[_MISSING].setdefault(f"{tool}: {missing}", []).append(item.nodeid)
-                if os.environ.get("CI") == "true":
+                if os.environ.get("CI") == "true" and tool not in _ONLY_IN_DOCUMENTS:
                     pytest.fail(f"{tool} is missing, and in CI nothing is skipped for want of a tool", pytrace=False)
                 pytest.skip(f"needs {tool}")
 
