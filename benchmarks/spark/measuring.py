@@ -50,7 +50,7 @@ class Amount:
     rounds: int
 
 
-FULL = Amount(rows=1_000_000, latency_seconds=20.0, rounds=2)
+FULL = Amount(rows=3_000_000, latency_seconds=20.0, rounds=2)
 QUICK = Amount(rows=100_000, latency_seconds=5.0, rounds=1)
 
 Measure = Callable[[Session], dict[str, float]]
