@@ -26,6 +26,7 @@ from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, de
 from semel.spark.fused import Transform, write_fused
 from semel.spark.placing import BadRow, Placing
 from semel.spark.plan import QueryPlan
+from semel.spark.settling import settle
 from semel.spark.sink import Sink, WriteJob, placed_schema, sink_rows
 from semel.spark.writing import WRITTEN_SCHEMA, write
 from semel.types import TopicPartition
@@ -213,6 +214,7 @@ def _placing(job: WriteJob) -> Any:
     def placing(batches: Any) -> Any:
         from pyspark import TaskContext
 
+        settle()
         context = TaskContext.get()
         return Placing(job, keyless=0 if context is None else context.partitionId()).placed(batches)
 
@@ -221,6 +223,7 @@ def _placing(job: WriteJob) -> Any:
 
 def _writing(job: WriteJob) -> Any:
     def writing(batches: Any) -> Any:
+        settle()
         return write(batches, job)
 
     return writing

@@ -21,6 +21,7 @@ from semel.spark.options import SourceOptions
 from semel.spark.placing import BadRow
 from semel.spark.reading import read_split
 from semel.spark.refusals import Refused
+from semel.spark.settling import settle
 from semel.spark.sink import Sink, WriteJob
 from semel.spark.source import cluster_of
 from semel.spark.splits import Split
@@ -146,6 +147,7 @@ def _task(job: WriteJob, transform: Transform, source: SourceOptions, shares: Se
     def task(batches: Any) -> Any:
         from pyspark import TaskContext
 
+        settle()
         deque(batches, maxlen=0)  # A process that leaves its input unread is not used for another task.
         context = TaskContext.get()
         assert context is not None, "this runs in a task"

@@ -22,6 +22,7 @@ from semel.spark.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.options import SourceOptions
 from semel.spark.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_split
 from semel.spark.refusals import check_version
+from semel.spark.settling import settle
 from semel.spark.splits import Split, limited, split
 from semel.types import TopicPartition
 
@@ -162,6 +163,7 @@ def starting_offsets(options: SourceOptions, partitions: Sequence[TopicPartition
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, SplitPartition)
+    settle()
     return read_split(
         partition.split,
         cluster_of(options),
