@@ -28,6 +28,8 @@ class Confluent:
                 "transaction.timeout.ms": timeout_ms,
                 "message.timeout.ms": timeout_ms,
                 "linger.ms": 0,
+                # Without one, a fatal error is raised out of whatever call is running, on top of its own result.
+                "error_cb": lambda error: None,
             }
         )
         producer.init_transactions(TIMEOUT_S)
