@@ -20,6 +20,7 @@ help:
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
 	@echo "                    campaign-groups, campaign-groups-simulation, campaign-kill, campaign-simulation,"
 	@echo "                    campaign-transactions"
+	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
 	@echo "make docs           write the generated documents and the picture, and build the site into .cache/site"
 	@echo "make clean          remove caches; .venv and the jars stay"
 
