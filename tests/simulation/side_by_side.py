@@ -6,9 +6,11 @@ import logging
 import multiprocessing
 import os
 import traceback
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, cast
 
 import pytest
@@ -17,6 +19,7 @@ from semel.testing import simulation
 from semel.testing.simulation import Scenario
 
 T = TypeVar("T")
+Fault = TypeVar("Fault", bound=StrEnum)
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -63,16 +66,27 @@ class SideBySide(Generic[T]):
         self._results[job] = self._pool.submit(_perform, job)
 
 
-def side_by_side_of(request: pytest.FixtureRequest, parameter: str) -> Iterator[SideBySide[T]]:
-    """A module's fixture: all the jobs that its selected tests have as this parameter, under way."""
+def side_by_side_of(request: pytest.FixtureRequest) -> Iterator[SideBySide[T]]:
+    """A module's fixture: all the jobs that its selected tests have as the parameter ``job``, under way."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
-    jobs = [item.callspec.params.get(parameter) for item in items if hasattr(item, "callspec")]
+    jobs = [item.callspec.params.get("job") for item in items if hasattr(item, "callspec")]
     # Not forked: the process that tests run in has threads of its own.
     pool = ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), initializer=_quiet)
     try:
         yield SideBySide[T](pool, cast(list[Job[T]], [job for job in jobs if job is not None]))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def assert_none_was_spared(
+    side_by_side: SideBySide[Counter[Fault]], runs: Iterable[Run[Counter[Fault]]], faults: Iterable[Fault]
+) -> None:
+    """What the runs prove, they prove about faults that have struck; fewer than ten strikes say nothing."""
+    struck: Counter[Fault] = Counter()
+    for run in runs:
+        struck.update(side_by_side.result(run))
+    rare = {str(fault): struck[fault] for fault in faults if struck[fault] < 10}
+    assert not rare, f"too few to say anything: {rare}"
 
 
 def _perform(job: Job[T]) -> T:

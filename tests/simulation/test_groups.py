@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,50 +18,41 @@ from tests.simulation.groups_under_faults import (
     reads_with_late_commits,
     reads_with_plain_commits,
 )
-from tests.simulation.side_by_side import Run, SideBySide, side_by_side_of
+from tests.simulation.side_by_side import Run, SideBySide, assert_none_was_spared
 
 COPIES = [Run(copies_in_transactions, seed) for seed in seeds(48)]
 READS = [Run(reads_with_plain_commits, seed) for seed in seeds(30)]
 LATE = [Run(reads_with_late_commits, seed) for seed in seeds(24)]
 
 
-@pytest.fixture(scope="module")
-def side_by_side(request: pytest.FixtureRequest) -> Iterator[SideBySide[Counter[Fault]]]:
-    yield from side_by_side_of(request, "run")
-
-
-@pytest.mark.parametrize("run", COPIES, ids=str)
+@pytest.mark.parametrize("job", COPIES, ids=str)
 def test_a_group_that_commits_in_transactions_copies_every_input_once(
-    side_by_side: SideBySide[Counter[Fault]], run: Run[Counter[Fault]]
+    side_by_side: SideBySide[Counter[Fault]], job: Run[Counter[Fault]]
 ) -> None:
     """Scenarios 52, 53, 54 and 57."""
-    side_by_side.result(run)
+    side_by_side.result(job)
 
 
-@pytest.mark.parametrize("run", READS, ids=str)
+@pytest.mark.parametrize("job", READS, ids=str)
 def test_a_group_that_commits_plainly_works_on_every_input_and_its_offsets_never_go_back(
-    side_by_side: SideBySide[Counter[Fault]], run: Run[Counter[Fault]]
+    side_by_side: SideBySide[Counter[Fault]], job: Run[Counter[Fault]]
 ) -> None:
-    side_by_side.result(run)
+    side_by_side.result(job)
 
 
-@pytest.mark.parametrize("run", LATE, ids=str)
+@pytest.mark.parametrize("job", LATE, ids=str)
 def test_a_commit_that_comes_after_its_generation_is_nobody_s(
-    side_by_side: SideBySide[Counter[Fault]], run: Run[Counter[Fault]]
+    side_by_side: SideBySide[Counter[Fault]], job: Run[Counter[Fault]]
 ) -> None:
     """Scenario 53 without transactions: whoever is not a member of the current generation commits nothing."""
-    side_by_side.result(run)
+    side_by_side.result(job)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif("SEED" in os.environ or "SEEDS" in os.environ, reason="SEED, SEEDS: other seeds than this is about")
 def test_no_fault_was_spared(side_by_side: SideBySide[Counter[Fault]]) -> None:
     """What the seeds above prove, they prove about these."""
-    struck: Counter[Fault] = Counter()
-    for run in [*COPIES, *READS, *LATE]:
-        struck.update(side_by_side.result(run))
-    rare = {str(fault): struck[fault] for fault in Fault if struck[fault] < 10}
-    assert not rare, f"too few to say anything: {rare}"
+    assert_none_was_spared(side_by_side, [*COPIES, *READS, *LATE], Fault)
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -6,7 +6,6 @@ A bug is caught when one of the first seeds fails, in a way that is expected of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -19,7 +18,7 @@ from tests.simulation.groups_under_faults import (
     reads_with_late_commits,
     reads_with_plain_commits,
 )
-from tests.simulation.side_by_side import SideBySide, side_by_side_of
+from tests.simulation.side_by_side import SideBySide
 
 # A result may have to wait for those before it.
 pytestmark = pytest.mark.timeout(600)
@@ -78,11 +77,6 @@ class Planted:
             except (AssertionError, KafkaError) as error:
                 return str(error)
         return NONE
-
-
-@pytest.fixture(scope="module")
-def side_by_side(request: pytest.FixtureRequest) -> Iterator[SideBySide[str]]:
-    yield from side_by_side_of(request, "job")
 
 
 @pytest.mark.parametrize(

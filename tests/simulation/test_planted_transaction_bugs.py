@@ -6,7 +6,6 @@ A bug is caught when one of the first seeds fails, in a way that is expected of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from semel.errors import KafkaError
 from semel.testing.simulation import Scenario, simulate
 from tests.simulation import planted_transaction_bugs as bugs
-from tests.simulation.side_by_side import SideBySide, side_by_side_of
+from tests.simulation.side_by_side import SideBySide
 from tests.simulation.transactions_under_faults import (
     transactions_v1_with_late_ends,
     transactions_v2,
@@ -89,11 +88,6 @@ def failure_of(scenario: Scenario[object], seeds_max: int) -> str:
     except (AssertionError, KafkaError) as error:
         return str(error)
     return NONE
-
-
-@pytest.fixture(scope="module")
-def side_by_side(request: pytest.FixtureRequest) -> Iterator[SideBySide[str]]:
-    yield from side_by_side_of(request, "job")
 
 
 @pytest.mark.parametrize(
