@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()
 
@@ -54,6 +58,22 @@ _ONLY_IN_DOCUMENTS = frozenset({"curl", "jq"})
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
+
+
+@pytest.hookimpl(tryfirst=True)  # Before xdist looks at the groups.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs("java"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from tests.spark_session import spark_session  # Most runs of few tests do without it.
+
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow
@@ -14,7 +11,7 @@ from semel.blocking import Admin, Producer
 from semel.client.blocking_consumer import Consumer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 lines: Final = [b"three apples", b"a pear"]
 invoice: Final = b"invoice 1"
@@ -60,27 +57,6 @@ def a_used_cluster(servers: str) -> None:
             producer.commit() if is_kept else producer.abort()
     with Admin(bootstrap_servers=servers) as admin:
         admin.groups.alter_offsets("billing", {("orders", 0): 5}).all()
-
-
-def spark_session(folder: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    from semel.spark.java import use_java
-
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(folder))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    return session
 
 
 def make_topics(servers: str, *names: str) -> None:

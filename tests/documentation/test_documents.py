@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+from pyspark.sql import SparkSession
 
 from semel.blocking import Admin, Producer
 from semel.cli.exits import Exit
 from semel.testing import Broker
 from tests.documentation.blocks import ROOT, RUN, SHOWN, Block, blocks_of, documents
-from tests.documentation.cast import make_topics, send_an_order, spark_session, values_in
+from tests.documentation.cast import make_topics, send_an_order, values_in
 from tests.documentation.console import Console, in_this_place
 from tests.documentation.scripts import Scripts
 from tools.brokers import apache_kafka
@@ -36,6 +37,8 @@ SHORTENED = {
     "totals.toml": "--help",
 }
 
+USES_SPARK = "semel.spark"
+
 pytestmark = [pytest.mark.timeout(300)]
 
 
@@ -51,8 +54,9 @@ def parameters() -> Iterator[object]:
 
 
 def needs(text: str) -> list[pytest.MarkDecorator]:
-    tools = {"kcat ": "kcat", "jq ": "jq", "curl ": "curl", "semel.spark": "java", "semel pipeline": "java"}
-    return [pytest.mark.needs(tool) for word, tool in tools.items() if word in text]
+    tools = {"kcat ": "kcat", "jq ": "jq", "curl ": "curl", USES_SPARK: "java", "semel pipeline": "java"}
+    marks = [pytest.mark.needs(tool) for word, tool in tools.items() if word in text]
+    return [*marks, pytest.mark.xdist_group("spark")] if USES_SPARK in text else marks
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_every_block_has_a_language_and_one_that_is_not_run_says_why(document: s
 
 @pytest.mark.parametrize("document", list(parameters()))
 def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
-    document: str, broker: Broker, folder: Path
+    document: str, broker: Broker, folder: Path, request: pytest.FixtureRequest
 ) -> None:
     addresses = addresses_of(broker)
     with ExitStack() as stack:
@@ -101,8 +105,9 @@ def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
         addresses["kafka.example.org:9092"] = other.bootstrap_servers
         scripts = Scripts(folder, addresses, {"broker": broker})
         for block in runnable(document):
-            if "semel.spark" in block.text:
-                stack.enter_context(a_spark_job(scripts, addresses["127.0.0.1:9092"], folder))
+            if USES_SPARK in block.text:
+                scripts.names["spark"] = spark = request.getfixturevalue("spark")
+                stack.enter_context(a_spark_job(spark, addresses["127.0.0.1:9092"]))
             console.run(block) if block.language == "console" else scripts.run(block)
 
 
@@ -122,18 +127,15 @@ def test_a_topic_and_its_group_move_to_apache_kafka_and_back(old: str, broker: B
 
 
 @contextmanager
-def a_spark_job(scripts: Scripts, servers: str, folder: Path) -> Iterator[None]:
+def a_spark_job(spark: SparkSession, servers: str) -> Iterator[None]:
     """What such a block needs, and the end of the query that it starts."""
     make_topics(servers, "orders", "totals")
     send_an_order(servers)
-    session = spark_session(folder)
-    scripts.names["spark"] = session
     try:
         yield
     finally:
-        for query in session.streams.active:
+        for query in spark.streams.active:
             query.stop()
-        session.stop()
 
 
 @pytest.mark.parametrize(

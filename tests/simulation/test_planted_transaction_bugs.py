@@ -21,7 +21,7 @@ from tests.simulation.transactions_under_faults import (
 )
 
 # A result may have to wait for those before it.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 # Most are seen in the first three; but any change to the code is another roll of the dice for each seed.
 SEEDS_MAX = 60

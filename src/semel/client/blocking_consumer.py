@@ -243,7 +243,7 @@ class Consumer:
                     self._tell(callback)
                 except Exception as raised:  # The group must be left all the same.
                     error = raised
-            elif not self._thread.run(self._consumer.wait(expires_ms)):
+            elif not self._thread.run(self._consumer.wait(expires_ms, left)):
                 break
         if error is not None:
             raise error

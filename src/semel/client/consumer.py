@@ -476,14 +476,19 @@ class Consumer:
                 "poll: no partition is assigned to this consumer and no topic subscribed to, so nothing can come"
             )
 
-    async def wait(self, expires_ms: float) -> bool:
-        """Wait until there are records, an error, or something to tell the listener. ``False``: not in time."""
+    async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
+        """Wait until there are records, an error, or something to tell the listener. ``False``: not in time.
+
+        ``until`` is settled by another thread, perhaps just now: then there is nothing left to wait for.
+        """
         driver = self._running()
         timeout_ms = expires_ms - self._clock.monotonic_ms()
         if timeout_ms <= 0:
             return False
         group = self._machine.group
         with self._guard:
+            if until is not None and until.settled:
+                return True
             if group is not None:
                 group.attend(self._clock.monotonic_ms())
             readable = self._machine.readable()
@@ -505,7 +510,8 @@ class Consumer:
     def due(self) -> Callback | None:
         """What the listener has to be told now. Whoever gets it must tell it, and then say ``told``."""
         with self._guard:
-            callback = None if self._machine.group is None else self._machine.group.due()
+            group = self._machine.group
+            callback = None if group is None else group.due(self._clock.monotonic_ms())
         if callback is not None:
             self._teller = _caller()
         return callback
@@ -536,7 +542,7 @@ class Consumer:
                     await self._tell(callback)
                 except Exception as raised:  # The group must be left all the same.
                     error = raised
-            elif not await self.wait(expires_ms):
+            elif not await self.wait(expires_ms, left):
                 break
         if error is not None:
             raise error

@@ -28,8 +28,6 @@ class Confluent:
                 "transaction.timeout.ms": timeout_ms,
                 "message.timeout.ms": timeout_ms,
                 "linger.ms": 0,
-                # Without one, a fatal error is raised out of whatever call is running, on top of its own result.
-                "error_cb": lambda error: None,
             }
         )
         producer.init_transactions(TIMEOUT_S)
@@ -104,8 +102,10 @@ class _Producer:
 def _fencing() -> Iterator[None]:
     try:
         yield
-    except KafkaException as error:
-        if error.args[0].code() in FENCED:
+    except (KafkaException, SystemError) as raised:
+        # A fatal error is raised out of whatever call is running: on top of a callback's result it is a SystemError.
+        error = raised.__cause__ if isinstance(raised, SystemError) else raised
+        if isinstance(error, KafkaException) and error.args[0].code() in FENCED:
             raise Fenced(str(error)) from error
         raise
 

@@ -260,7 +260,7 @@ class Member:
         while True:
             group.visit(self.world.now_ms)
             records = machine.take(count)
-            callback = None if records else group.due()
+            callback = None if records else group.due(self.world.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
                 self.on_callback(callback)
@@ -285,7 +285,7 @@ class Member:
         while not promise.settled and self.world.now_ms < end_ms:
             group.attend(self.world.now_ms)
             self.world.advance(10)
-            callback = group.due()
+            callback = group.due(self.world.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
                 group.told(callback, self.world.now_ms)

@@ -50,6 +50,37 @@ def test_nobody_joins_before_the_application_polls() -> None:
     assert [request.message.member_id for request in member.world.requests(JOIN)] == ["", "member-1"]
 
 
+def test_a_partition_is_assigned_when_the_application_is_told_of_it_and_not_before() -> None:
+    """A poll that ends just then leaves nothing half done: what is in the assignment can be asked for its position."""
+    member = Member()
+    member.subscribe("orders")
+    group = member.machine.group
+    assert group is not None
+    while not group.is_callback_due:
+        group.attend(member.world.now_ms)
+        member.world.advance(10)
+    assert member.machine.assignment == []
+    member.poll()
+    assert member.machine.assignment == ORDERS
+
+
+def test_a_listener_may_ask_where_its_partitions_stand() -> None:
+    member = Member()
+    member.fill(0, 3)
+    member.group.offsets[ORDERS[0]] = 2
+    known: list[int] = []
+
+    def ask_and_wait(callback: Callback) -> None:
+        asked = member.machine.position(ORDERS[0])
+        member.world.advance(1_000)
+        known.append(asked.value)
+
+    member.on_callback = ask_and_wait
+    member.subscribe("orders")
+    member.poll()
+    assert known == [2]
+
+
 def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
     member = joined()
     assert [protocol.name for protocol in member.last(JOIN).protocols] == ["range", "cooperative-sticky"]

@@ -387,6 +387,20 @@ def test_the_blocking_client_writes_and_reads(broker: Broker) -> None:
         assert consumer.poll(5_000, max_records=1)[0].offset == 0
 
 
+def test_whoever_leaves_does_not_wait_for_what_has_just_happened(broker: Broker) -> None:
+    """The group was left between the look and the wait, on the other thread: there is nothing that could end it."""
+
+    async def scenario() -> None:
+        async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="just-left") as consumer:
+            left = consumer.begin_leaving("test")
+            assert left.settled
+            in_a_moment_ms = asyncio.get_running_loop().time() * 1000 + 50
+            assert not await consumer.wait(in_a_moment_ms)
+            assert await consumer.wait(in_a_moment_ms + 50, left)
+
+    asyncio.run(scenario())
+
+
 def test_threads_share_a_blocking_producer(broker: Broker) -> None:
     futures: list[list[Future[RecordMetadata]]] = [[] for _ in range(4)]
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=30_000) as producer:

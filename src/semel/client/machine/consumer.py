@@ -180,6 +180,7 @@ class ConsumerMachine:
     def position(self, topic_partition: TopicPartition) -> Promise[int]:
         position = self._positions[topic_partition]
         self._beginnings.require_way(position)
+        self._beginnings.release([topic_partition])  # Whoever asks has been told of it, or is just being told.
         return position.known()
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:

@@ -222,8 +222,8 @@ class Group:
     def is_callback_due(self) -> bool:
         return self._handover.is_due
 
-    def due(self) -> Callback | None:
-        return self._handover.due()
+    def due(self, now_ms: float) -> Callback | None:
+        return self._handover.due(now_ms)
 
     def told(self, callback: Callback, now_ms: float) -> None:
         self._presence.visited(now_ms)

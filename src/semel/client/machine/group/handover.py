@@ -70,7 +70,7 @@ class _Step:
 
 
 class Handover:
-    """``owned`` are the partitions that the application was told of, or is about to be."""
+    """``owned`` are the partitions that the application was told of, or is being told of."""
 
     def __init__(self, reader: Reader, *, commit_timeout_ms: int) -> None:
         self._reader = reader
@@ -115,13 +115,9 @@ class Handover:
         step = self._steps[0]
         if not step.begun:
             step.begun = True
-            match step.callback.change:
-                case Change.ASSIGNED:
-                    self._owned.update(dict.fromkeys(step.callback.partitions))
-                    self._reader.add(step.callback.partitions, now_ms)
-                case Change.REVOKED:
-                    step.committing = self._reader.commit_all(now_ms)
-                    step.deadline_ms = now_ms + self._commit_timeout_ms
+            if step.callback.change is Change.REVOKED:
+                step.committing = self._reader.commit_all(now_ms)
+                step.deadline_ms = now_ms + self._commit_timeout_ms
         if step.committing is not None and (step.committing.settled or now_ms >= step.deadline_ms):
             if not step.committing.settled:
                 log.warning(
@@ -135,12 +131,20 @@ class Handover:
     def is_due(self) -> bool:
         return bool(self._steps) and self._steps[0].is_due
 
-    def due(self) -> Callback | None:
-        """What the application must be told before anything goes on. Whoever gets it must tell it, and say ``told``."""
+    def due(self, now_ms: float) -> Callback | None:
+        """What the application must be told before anything goes on. Whoever gets it must tell it, and say ``told``.
+
+        Partitions become ours here and not a moment before: else one could ask where they stand without having been
+        told of them, and nobody would find out before one is.
+        """
         if not self.is_due:
             return None
-        self._steps[0].offered = True
-        return self._steps[0].callback
+        step = self._steps[0]
+        step.offered = True
+        if step.callback.change is Change.ASSIGNED:
+            self._owned.update(dict.fromkeys(step.callback.partitions))
+            self._reader.add(step.callback.partitions, now_ms)
+        return step.callback
 
     def told(self, callback: Callback, now_ms: float) -> None:
         """The application was told. What was cancelled meanwhile is passed over."""
