@@ -68,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups that are not kept together cost minutes, and tests that change the environment of others."""
+    if not getattr(session.config.option, "loadgroup", False):
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") is not None and "@" not in item.nodeid:
+            raise pytest.UsageError(f"pytest-xdist does not group {item.nodeid}: it and pytest do not fit together")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tests.spark_session import spark_session  # Most runs of few tests do without it.
