@@ -8,7 +8,6 @@ from __future__ import annotations
 from semel.client.admin.acls import (
     AclBinding,
     AclFilter,
-    AclOperation,
     AclPatternType,
     AclPermission,
     AclResourceType,
@@ -16,7 +15,7 @@ from semel.client.admin.acls import (
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
 from semel.client.admin.cluster import BrokerDescription, ClusterDescription, Features, LogDir, ReplicaSize
-from semel.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
+from semel.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigResourceType
 from semel.client.admin.group_descriptions import GroupDescription, GroupMember
 from semel.client.admin.groups import GroupListing
 from semel.client.admin.hanging import HangingTransaction
@@ -26,6 +25,7 @@ from semel.client.admin.results import Results
 from semel.client.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription, TopicListing
 from semel.client.admin.transactions import TransactionDescription, TransactionListing
 from semel.client.admin.users import ScramMechanism
+from semel.wire.codes import AclOperation, ConfigSource
 
 __all__ = [
     "AclBinding",

@@ -29,6 +29,7 @@ from semel.client.offsets import PartitionLike
 from semel.errors import AbortableError, ErrorCode, KafkaError, RetriableError, StateError, UnsupportedVersion
 from semel.testing import Broker
 from semel.wire.apis import ApiKey
+from tests.clients.waiting import eventually, eventually_async
 from tests.unit.broker.raw_client import RawClient
 from tests.unit.broker.transactional_client import Transactional
 from tools.brokers import apache_kafka
@@ -120,8 +121,11 @@ def test_a_topic_is_created_described_listed_and_deleted(cluster: Cluster, name:
         assert (listed.topic_id, listed.partitions, listed.is_internal) == (created.topic_id, 3, False)
 
         await admin.topics.delete(name)
-        while name in await admin.topics.list():
-            await asyncio.sleep(0.05)  # Brokers hear of it from the controller.
+
+        async def is_listed() -> bool:
+            return name in await admin.topics.list()
+
+        await eventually_async(False, is_listed)  # Brokers hear of it from the controller.
         with pytest.raises(RetriableError, match=f"Metadata of topic '{name}'") as gone:
             await admin.topics.describe(name)
         assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -167,8 +171,11 @@ def test_partitions_are_added_and_never_taken_away(cluster: Cluster, name: str) 
     async def scenario(admin: Admin) -> None:
         await admin.topics.create(name, partitions=1)
         await admin.topics.create_partitions(name, 4)
-        while len((await admin.topics.describe(name)).partitions) != 4:
-            await asyncio.sleep(0.05)
+
+        async def partitions() -> int:
+            return len((await admin.topics.describe(name)).partitions)
+
+        await eventually_async(4, partitions)
         for total in (4, 2):
             with pytest.raises(AbortableError) as refused:
                 await admin.topics.create_partitions(name, total)
@@ -198,8 +205,7 @@ def test_single_settings_are_changed_and_the_others_left_alone(cluster: Cluster,
             "preallocate": ("true", True),
             "cleanup.policy": ("delete,compact", True),
         }
-        while await entries() != expected:
-            await asyncio.sleep(0.05)
+        await eventually_async(expected, entries)
 
     run(cluster, scenario)
 
@@ -325,10 +331,12 @@ def test_an_open_transaction_is_seen_where_it_is_and_where_it_is_coordinated(clu
             # It is old enough if nothing is too young, and it is still none that hangs: its coordinator knows it.
             assert await admin.transactions.find_hanging(topics=[name], max_transaction_timeout_ms=-1) == ()
             await producer.commit()
-        async with asyncio.timeout(10):
-            while (await admin.transactions.describe(name)).state != "CompleteCommit":
-                await asyncio.sleep(0.05)
-        assert (await admin.transactions.describe(name)).partitions == ()
+
+        async def state_and_partitions() -> tuple[str, tuple[TopicPartition, ...]]:
+            described = await admin.transactions.describe(name)
+            return described.state, described.partitions
+
+        await eventually_async(("CompleteCommit", ()), state_and_partitions)
 
     run(cluster, scenario)
 
@@ -378,9 +386,7 @@ def test_one_partition_s_transaction_is_aborted_by_its_start_offset(cluster: Clu
             with pytest.raises(AbortableError, match=f"{name}-0 has no open transaction that begins at offset 0"):
                 await admin.transactions.abort((name, 0), start_offset=0)
             await admin.transactions.abort((name, 0), start_offset=1)
-            async with asyncio.timeout(10):
-                while await stable() != 3:
-                    await asyncio.sleep(0.05)
+            await eventually_async(3, stable)
             states = (await admin.partitions.describe_producers([(name, 0)]))[partition]
             assert [state.transaction_start_offset for state in states] == [None, None]
         async with Consumer(
@@ -403,8 +409,7 @@ def test_a_transaction_that_hangs_is_found_and_ended(cluster: Cluster, name: str
         with RawClient(int(cluster.bootstrap_servers.rpartition(":")[2])) as client:
             zombie = Transactional(client, name, is_v2=False)
             zombie.find()
-            while zombie.init().error_code != ErrorCode.NONE:
-                await asyncio.sleep(0.05)
+            eventually(ErrorCode.NONE, lambda: zombie.init().error_code, timeout_s=30)
             # A record that arrives late, after its transaction has ended: the coordinator has forgotten the partition.
             code = zombie.produce(name, b"late").error_code
         if cluster.kind == "semel":
@@ -418,9 +423,9 @@ def test_a_transaction_that_hangs_is_found_and_ended(cluster: Cluster, name: str
         assert found.transactional_id == name
         assert found in await admin.transactions.find_hanging(max_transaction_timeout_ms=-1)
         await admin.transactions.abort(found.partition, start_offset=found.start_offset)
-        async with asyncio.timeout(10):
-            while await admin.transactions.find_hanging(max_transaction_timeout_ms=-1, topics=[name]):
-                await asyncio.sleep(0.05)
+        await eventually_async(
+            (), lambda: admin.transactions.find_hanging(max_transaction_timeout_ms=-1, topics=[name])
+        )
         times = {partition: OffsetSpec.LATEST}
         ends = await admin.partitions.list_offsets(times, isolation_level="read_committed")
         assert ends[partition].offset == 2
@@ -462,8 +467,11 @@ def test_offsets_that_an_open_transaction_may_change_are_waited_for(cluster: Clu
             await producer.send_offsets({(name, 0): 7}, name)
             assert await admin.groups.list_offsets(name) == {}
             waiting = asyncio.create_task(admin.groups.list_offsets(name, [(name, 0)], require_stable=True))
-            while not repr(admin).endswith(f"waiting for OffsetFetch of group '{name}'>"):
-                await asyncio.sleep(0.01)
+
+            async def asks() -> bool:
+                return repr(admin).endswith(f"waiting for OffsetFetch of group '{name}'>")
+
+            await eventually_async(True, asks)
             await producer.commit()
             assert (await waiting)[TopicPartition(name, 0)].offset == 7
 

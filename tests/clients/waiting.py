@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+_INTERVAL_S: Final = 0.01
 
 
 def eventually(expected: T, observe: Callable[[], T], timeout_s: float = 10.0) -> None:
@@ -14,4 +17,15 @@ def eventually(expected: T, observe: Callable[[], T], timeout_s: float = 10.0) -
     deadline = time.monotonic() + timeout_s
     while (seen := observe()) != expected:
         assert time.monotonic() < deadline, f"{seen!r} after {timeout_s:.0f} s, not {expected!r}"
-        time.sleep(0.01)
+        time.sleep(_INTERVAL_S)
+
+
+async def eventually_async(expected: T, observe: Callable[[], Awaitable[T]], timeout_s: float = 10.0) -> None:
+    """The same where observing is awaited. An observation that takes longer than the time that is left ends it."""
+    seen: object = "nothing"
+    try:
+        async with asyncio.timeout(timeout_s):
+            while (seen := await observe()) != expected:
+                await asyncio.sleep(_INTERVAL_S)
+    except TimeoutError:
+        raise AssertionError(f"{seen!r} after {timeout_s:.0f} s, not {expected!r}") from None

@@ -50,7 +50,7 @@ BUGS: list[tuple[bugs.Plant, str]] = [
     (bugs.client_commits_before_its_records_are_written, "unseen|aborted-read|lost-write"),
     (bugs.forgets_the_last_five_batches, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
     (bugs.commits_what_has_timed_out, "aborted-read"),
-    (bugs.ends_v2_transactions_without_a_new_epoch, "aborted-read|lost-write|unseen"),
+    (bugs.ends_v2_transactions_without_a_new_epoch, "aborted-read|lost-write|unseen|did not finish"),
     (bugs.decides_before_it_is_loaded, "lost-write|aborted-read|copied once"),
     (bugs.forgets_the_journal, "inconsistent-offsets"),
     (bugs.shows_offsets_that_are_pending, "copied once"),

@@ -48,9 +48,9 @@ def test_dynamic_allocation_is_refused_with_what_to_set() -> None:
         check_session(session(4, spark__dynamicAllocation__enabled="true"), None)
 
 
-def test_as_many_write_as_there_are_slots_and_never_more() -> None:
+def test_no_more_writers_than_slots() -> None:
     assert check_session(session(4), None) == 4
-    assert check_session(session(4), 3) == 3
+    assert check_session(session(4), 3) == 4
     with pytest.raises(Refused, match="writers=5, and there are 4 task slots"):
         check_session(session(4), 5)
     with pytest.raises(Refused, match="writers=0; it is at least 1"):

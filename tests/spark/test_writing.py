@@ -28,8 +28,9 @@ def job(broker: Broker, identity: ProducerIdentity, *, writers: int = 2, **chang
 
 
 def rows(*values: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
-    schema = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), **types}
-    return pa.RecordBatch.from_pylist(list(values), schema=pa.schema(schema))
+    """As they come from Spark, made by task 1."""
+    schema = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), "task": pa.int32(), **types}
+    return pa.RecordBatch.from_pylist([{"task": 1, **row} for row in values], schema=pa.schema(schema))
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def owner(broker: Broker) -> Iterator[Producer]:
 
 def placed(broker: Broker, owner: Producer, batch: pa.RecordBatch, **changes: Any) -> pa.RecordBatch:
     identity = owner.identity
-    (result,) = Placing(job(broker, identity, **changes), keyless=1).placed(iter([batch]))
+    (result,) = Placing(job(broker, identity, **changes)).placed(iter([batch]))
     return result
 
 

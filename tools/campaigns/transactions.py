@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import Any
 
-from semel.testing import simulation
 from semel.testing.simulation import Scenario
 from tests.simulation.torment import Fault
 from tests.simulation.transactions_under_faults import (
@@ -14,6 +12,7 @@ from tests.simulation.transactions_under_faults import (
     transactions_v2,
     transactions_v2_with_late_ends,
 )
+from tools.simulated_run import simulate
 
 COUNT = 2_000
 SOURCES = ("tests/simulation",)
@@ -26,13 +25,4 @@ _MIX: tuple[Scenario[Counter[Fault]], ...] = (
 
 
 def run(seed: int) -> dict[str, Any]:
-    scenario = _MIX[seed % len(_MIX)]
-    # The command that replays a failure prints what is not printed here.
-    logging.disable(logging.CRITICAL)
-    result: dict[str, Any] = {"scenario": scenario.__name__}
-    try:
-        faults = simulation.run(scenario, seed=seed)
-    except Exception as error:
-        notes = "\n".join(getattr(error, "__notes__", ()))
-        return {**result, "passed": False, "error": f"{type(error).__name__}: {error}\n{notes}"}
-    return {**result, "passed": True, "faults": {str(fault): count for fault, count in faults.items()}}
+    return simulate(_MIX[seed % len(_MIX)], seed)

@@ -12,18 +12,9 @@ from tools.copiers.task import RECORDS_PER_TRANSACTION, Task, tell
 
 
 async def copy_all(task: Task) -> None:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=task.bootstrap_servers,
-        transactional_id=task.transactional_id,
-        transaction_timeout_ms=task.transaction_timeout_ms,
-    )
+    producer = AIOKafkaProducer(**task.producer_settings())
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=task.bootstrap_servers,
-        group_id=task.group,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        auto_offset_reset="none",
-        max_poll_records=RECORDS_PER_TRANSACTION,
+        **task.consumer_settings(), auto_offset_reset="none", max_poll_records=RECORDS_PER_TRANSACTION
     )
     async with producer, consumer:
         partitions = [TopicPartition(task.source, partition) for partition in range(len(task.ends))]

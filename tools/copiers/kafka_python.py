@@ -14,19 +14,9 @@ from tools.copiers.task import RECORDS_PER_TRANSACTION, Task, tell
 
 def main() -> None:
     task = Task.from_arguments()
-    producer = KafkaProducer(
-        bootstrap_servers=task.bootstrap_servers,
-        transactional_id=task.transactional_id,
-        transaction_timeout_ms=task.transaction_timeout_ms,
-        linger_ms=0,
-    )
+    producer = KafkaProducer(**task.producer_settings(), linger_ms=0)
     consumer = KafkaConsumer(
-        bootstrap_servers=task.bootstrap_servers,
-        group_id=task.group,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        auto_offset_reset="none",
-        max_poll_records=RECORDS_PER_TRANSACTION,
+        **task.consumer_settings(), auto_offset_reset="none", max_poll_records=RECORDS_PER_TRANSACTION
     )
     producer.init_transactions()
     partitions = [TopicPartition(task.source, partition) for partition in range(len(task.ends))]

@@ -12,11 +12,7 @@ from tools.copiers.task import RECORDS_PER_TRANSACTION, Task, tell
 
 
 async def copy_all(task: Task) -> None:
-    producer = Producer(
-        bootstrap_servers=task.bootstrap_servers,
-        transactional_id=task.transactional_id,
-        transaction_timeout_ms=task.transaction_timeout_ms,
-    )
+    producer = Producer(**task.producer_settings())
     await _until_told(producer.init)
     positions = committed_offsets(task.bootstrap_servers, task.group, task.source, len(task.ends))
     async with Consumer(bootstrap_servers=task.bootstrap_servers, isolation_level="read_committed") as consumer:

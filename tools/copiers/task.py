@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 RECORDS_PER_TRANSACTION: Final = 50
 
@@ -37,6 +37,23 @@ class Task:
         bootstrap_servers, source, target, transactional_id, group = texts
         limits = tuple(int(end) for end in ends.split(","))
         return cls(bootstrap_servers, source, target, transactional_id, group, int(timeout_ms), limits)
+
+    def producer_settings(self) -> dict[str, Any]:
+        """What the producer of every library is told, by Kafka's names, with underscores for the dots."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self.transaction_timeout_ms,
+        }
+
+    def consumer_settings(self) -> dict[str, Any]:
+        """The same for a consumer that asks for its group's offsets."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "group_id": self.group,
+            "enable_auto_commit": False,
+            "isolation_level": "read_committed",
+        }
 
 
 def tell(positions: list[int]) -> None:

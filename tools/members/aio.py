@@ -11,8 +11,6 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from tools.members.role import (
-    HEARTBEAT_INTERVAL_MS,
-    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
     Role,
     tell_assigned,
@@ -37,19 +35,8 @@ async def main(role: Role) -> None:
     assert not role.is_transactional, "aiokafka's send_offsets_to_transaction knows no generation"
     leave = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=role.bootstrap_servers,
-        client_id=role.name,
-        group_id=role.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        max_poll_records=RECORDS_PER_POLL,
-        session_timeout_ms=role.session_timeout_ms,
-        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-        partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
-    )
+    assignors = {"partition_assignment_strategy": [_ASSIGNORS[role.protocol]]}
+    consumer = AIOKafkaConsumer(**{**role.consumer_settings(), **assignors}, max_poll_records=RECORDS_PER_POLL)
     consumer.subscribe([role.topic], listener=_Told())
     async with consumer:
         while not leave.is_set():

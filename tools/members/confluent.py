@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tools.librdkafka import insist, settings_of
 from tools.members.role import (
-    CONSUMER_PROTOCOL,
-    HEARTBEAT_INTERVAL_MS,
-    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
-    TRANSACTION_TIMEOUT_MS,
     Role,
     asked_to_leave,
     tell_assigned,
@@ -23,15 +17,12 @@ from tools.members.role import (
 )
 
 _CALL_TIMEOUT_S = 20.0
-# The first so that it is back soon after its broker is; the second as in ``tools.copiers.confluent``.
-_SETTINGS = {"reconnect.backoff.max.ms": 500, "metadata.recovery.strategy": "none", "log_level": 3}
 
 
 def main() -> None:
     role, leave = Role.from_arguments(), asked_to_leave()
-    settings = {"bootstrap.servers": role.bootstrap_servers, "client.id": role.name, **_SETTINGS}
-    producer = _producer(role, settings) if role.is_transactional else None
-    consumer = Consumer({**settings, **_consumer_settings(role)})
+    producer = _producer(role) if role.is_transactional else None
+    consumer = Consumer(settings_of(role.consumer_settings()))
     consumer.subscribe(
         [role.topic],
         on_assign=lambda _, partitions: tell_assigned(one.partition for one in partitions),
@@ -50,30 +41,10 @@ def main() -> None:
     consumer.close()
 
 
-def _producer(role: Role, settings: dict[str, Any]) -> Producer:
-    transactional = {"transactional.id": role.name, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "linger.ms": 0}
-    producer = Producer({**settings, **transactional})
-    _insist(lambda: producer.init_transactions(_CALL_TIMEOUT_S))
+def _producer(role: Role) -> Producer:
+    producer = Producer(settings_of(role.producer_settings(), linger_ms=0))
+    insist(lambda: producer.init_transactions(_CALL_TIMEOUT_S))
     return producer
-
-
-def _consumer_settings(role: Role) -> dict[str, Any]:
-    if role.protocol == CONSUMER_PROTOCOL:
-        membership: dict[str, Any] = {"group.protocol": "consumer"}
-    else:
-        membership = {
-            "partition.assignment.strategy": role.protocol,
-            "session.timeout.ms": role.session_timeout_ms,
-            "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
-            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
-        }
-    return {
-        "group.id": role.group,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        **membership,
-    }
 
 
 def _commit(consumer: Consumer, role: Role, reached: dict[int, int]) -> None:
@@ -96,13 +67,13 @@ def _copied(
             producer.produce(role.target, message.value(), partition=_place(message)[0])
         offsets = [TopicPartition(role.topic, partition, offset) for partition, offset in reached.items()]
         member = consumer.consumer_group_metadata()
-        _insist(lambda: producer.send_offsets_to_transaction(offsets, member, _CALL_TIMEOUT_S))
-        _insist(lambda: producer.commit_transaction(_CALL_TIMEOUT_S))
+        insist(lambda: producer.send_offsets_to_transaction(offsets, member, _CALL_TIMEOUT_S))
+        insist(lambda: producer.commit_transaction(_CALL_TIMEOUT_S))
     except KafkaException as error:
         tell_error(error)
         if not error.args[0].txn_requires_abort():
             raise
-        _insist(lambda: producer.abort_transaction(_CALL_TIMEOUT_S))
+        insist(lambda: producer.abort_transaction(_CALL_TIMEOUT_S))
         return False
     tell_committed(reached.items())
     return True
@@ -111,17 +82,8 @@ def _copied(
 def _rewind(consumer: Consumer) -> None:
     """Back to what is committed; a partition that is taken away meanwhile is begun from there by its next owner."""
     assigned = consumer.assignment()
-    for one in _insist(lambda: consumer.committed(assigned, timeout=_CALL_TIMEOUT_S)) if assigned else ():
+    for one in insist(lambda: consumer.committed(assigned, timeout=_CALL_TIMEOUT_S)) if assigned else ():
         consumer.seek(TopicPartition(one.topic, one.partition, max(0, one.offset)))
-
-
-def _insist(call: Callable[[], Any]) -> Any:
-    while True:
-        try:
-            return call()
-        except KafkaException as error:
-            if not error.args[0].retriable():
-                raise
 
 
 def _is_record(message: Message) -> bool:

@@ -13,10 +13,7 @@ from kafka.errors import KafkaError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
 from tools.members.role import (
-    HEARTBEAT_INTERVAL_MS,
-    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
-    TRANSACTION_TIMEOUT_MS,
     Role,
     asked_to_leave,
     tell_assigned,
@@ -44,19 +41,9 @@ class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
 def main() -> None:
     role, leave = Role.from_arguments(), asked_to_leave()
     producer = _producer(role) if role.is_transactional else None
+    assignors = {"partition_assignment_strategy": [_ASSIGNORS[role.protocol]]}
     consumer = KafkaConsumer(
-        bootstrap_servers=role.bootstrap_servers,
-        client_id=role.name,
-        group_id=role.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        max_poll_records=RECORDS_PER_POLL,
-        session_timeout_ms=role.session_timeout_ms,
-        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-        partition_assignment_strategy=[_ASSIGNORS[role.protocol]],
-        **_SETTINGS,
+        **{**role.consumer_settings(), **assignors, **_SETTINGS}, max_poll_records=RECORDS_PER_POLL
     )
     consumer.subscribe([role.topic], listener=_Told())
     while not leave.is_set():
@@ -79,14 +66,7 @@ def main() -> None:
 
 
 def _producer(role: Role) -> KafkaProducer:
-    producer = KafkaProducer(
-        bootstrap_servers=role.bootstrap_servers,
-        client_id=role.name,
-        transactional_id=role.name,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-        linger_ms=0,
-        **_SETTINGS,
-    )
+    producer = KafkaProducer(**role.producer_settings(), linger_ms=0, **_SETTINGS)
     producer.init_transactions()
     return producer
 

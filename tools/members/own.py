@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from typing import Any
 
 from semel import Consumer, ConsumerRecord, Producer, TopicPartition
 from semel.errors import AbortableError, SemelError
 from tools.members.role import (
-    CONSUMER_PROTOCOL,
-    HEARTBEAT_INTERVAL_MS,
-    MAX_POLL_INTERVAL_MS,
     RECORDS_PER_POLL,
-    TRANSACTION_TIMEOUT_MS,
     Role,
     tell_assigned,
     tell_committed,
@@ -35,26 +30,12 @@ class _Told:
 async def main(role: Role) -> None:
     leave = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
-    consumer = Consumer(
-        bootstrap_servers=role.bootstrap_servers,
-        client_id=role.name,
-        group_id=role.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        **_membership(role),
-    )
+    consumer = Consumer(**role.consumer_settings())
     if not role.is_transactional:
         async with consumer:
             await _read(consumer, role, leave)
         return
-    producer = Producer(
-        bootstrap_servers=role.bootstrap_servers,
-        client_id=role.name,
-        transactional_id=role.name,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-    )
-    async with producer, consumer:
+    async with Producer(**role.producer_settings()) as producer, consumer:
         await _copy(consumer, producer, role, leave)
 
 
@@ -87,17 +68,6 @@ async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: async
             tell_error(error)
         else:
             tell_committed(_reached(records).items())
-
-
-def _membership(role: Role) -> dict[str, Any]:
-    if role.protocol == CONSUMER_PROTOCOL:
-        return {"group_protocol": "consumer"}
-    return {
-        "partition_assignment_strategy": role.protocol,
-        "session_timeout_ms": role.session_timeout_ms,
-        "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
-        "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
-    }
 
 
 def _reached(records: Sequence[ConsumerRecord]) -> dict[int, int]:

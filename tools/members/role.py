@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
-from typing import Final
+from typing import Any, Final
 
 RECORDS_PER_POLL: Final = 50
 HEARTBEAT_INTERVAL_MS: Final = 300
@@ -42,6 +42,36 @@ class Role:
     @property
     def is_transactional(self) -> bool:
         return bool(self.target)
+
+    def consumer_settings(self) -> dict[str, Any]:
+        """What the consumer of every library is told, by Kafka's names, with underscores for the dots."""
+        if self.protocol == CONSUMER_PROTOCOL:
+            membership: dict[str, Any] = {"group_protocol": "consumer"}
+        else:
+            membership = {
+                "partition_assignment_strategy": self.protocol,
+                "session_timeout_ms": self.session_timeout_ms,
+                "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+                "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+            }
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": self.name,
+            "group_id": self.group,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "isolation_level": "read_committed",
+            **membership,
+        }
+
+    def producer_settings(self) -> dict[str, Any]:
+        """The same for the producer of a member that copies."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": self.name,
+            "transactional_id": self.name,
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+        }
 
 
 def asked_to_leave() -> threading.Event:

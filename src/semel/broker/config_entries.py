@@ -7,22 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from semel.broker.config import BROKER_SETTINGS, BrokerConfig
 from semel.broker.topic_defaults import in_topic_units
 from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Setting, SettingType, Synonym, Update
-
-
-class ConfigSource(IntEnum):
-    """Kafka's numbers for where a value comes from."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
+from semel.wire.codes import ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = No
     return [
         _entry(
             setting,
-            (ConfigSynonym(setting.name, _shown(setting, altered[setting.name]), ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+            (ConfigSynonym(setting.name, _shown(setting, altered[setting.name]), ConfigSource.ALL_BROKERS),),
             read_only=False,
         )
         for setting in _visible(BROKER_SETTINGS.values())
@@ -85,7 +75,7 @@ def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = No
 def _topic_entry(setting: Setting, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
     found: list[ConfigSynonym] = []
     if setting.name in configs:
-        found.append(ConfigSynonym(setting.name, _shown(setting, configs[setting.name]), ConfigSource.DYNAMIC_TOPIC))
+        found.append(ConfigSynonym(setting.name, _shown(setting, configs[setting.name]), ConfigSource.TOPIC))
     inherited = [
         (synonym, place)
         for synonym in setting.synonyms
@@ -111,8 +101,8 @@ def _entry(setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: 
 
 def _set_on_broker(setting: Setting, broker: BrokerConfig) -> Iterator[ConfigSynonym]:
     for texts, source in (
-        (broker.sources.dynamic, ConfigSource.DYNAMIC_BROKER),
-        (broker.sources.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.sources.dynamic, ConfigSource.BROKER),
+        (broker.sources.dynamic_default, ConfigSource.ALL_BROKERS),
         (broker.sources.static, ConfigSource.STATIC_BROKER),
     ):
         if setting.name in texts:

@@ -26,7 +26,7 @@ from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
 from semel.wire.framing import RequestHeader, decode_request_header
-from semel.wire.schema import fields_of
+from semel.wire.refusal import whole_refusal
 
 logger = logging.getLogger("semel.broker")
 
@@ -151,7 +151,8 @@ class Dispatcher:
                     request.client_id,
                     exc_info=error,
                 )
-        response = None if request.parts is not None else _refusal(request.api, request.version, code, text)
+        # Produce has no code for the whole request, so it is among those whose connection is closed.
+        response = None if request.parts is not None else whole_refusal(request.api, request.version, code, text)
         if response is None:
             request.refuse()
         else:
@@ -178,15 +179,3 @@ class _Route:
         self.time = time
         self.request_class = api.request_class
         self.cached = api.key in CACHED
-
-
-def _refusal(api: Api, version: int, code: ErrorCode, text: str) -> object | None:
-    """The API's own way to refuse a whole request, if it has one."""
-    if api.key is ApiKey.PRODUCE:
-        return None
-    fields = {field.name for field in fields_of(api.response_class) if field.exists_in(version)}
-    if "error_code" not in fields:
-        return None
-    texts = {"error_message": text} if "error_message" in fields else {}
-    response: object = api.response_class(error_code=code, **texts)
-    return response

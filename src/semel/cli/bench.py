@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.output import print_rows
-from semel.cli.parsing import Subcommands, add_command, add_connection, add_json, client_settings
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, client_settings
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a value (default: %(default)s)")
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--transaction", type=int, metavar="N", help="commit every N records")
-    add_connection(parser)
-    add_json(parser)
+    add_connection_and_json(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 
 from semel.cli.exits import Exit
 from semel.cli.output import print_facts, print_rows
-from semel.cli.parsing import Subcommands, add_command, add_connection, add_family, add_json, client_settings
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family, client_settings
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -18,8 +18,7 @@ def add_parser(commands: Subcommands) -> None:
         "  semel cluster info\n  semel cluster info --json | jq '.features'",
         _info,
     )
-    add_connection(info)
-    add_json(info)
+    add_connection_and_json(info)
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -10,9 +10,8 @@ from semel.cli.output import print_facts, print_rows
 from semel.cli.parsing import (
     Subcommands,
     add_command,
-    add_connection,
+    add_connection_and_json,
     add_family,
-    add_json,
     client_settings,
     key_and_value,
 )
@@ -54,8 +53,7 @@ def add_parser(commands: Subcommands) -> None:
         whose.add_argument("--broker", type=int, metavar="ID")
         whose.add_argument("--all-brokers", action="store_true", help="what holds for every broker")
         whose.add_argument("--group")
-        add_connection(parser)
-        add_json(parser)
+        add_connection_and_json(parser)
 
 
 def _resource(options: argparse.Namespace) -> ConfigResource:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.internal_records import decoded
+from semel.cli.offsets import offsets_at
 from semel.cli.output import is_colourful, shown, time_text
 from semel.client.machine.fetched import visible_batches
 from semel.errors import ErrorCode, KafkaError
@@ -172,8 +173,8 @@ def _positions(
     from semel.client.admin.partitions import OffsetSpec
 
     kind, number = start
-    firsts = _listed(admin, partitions, OffsetSpec.EARLIEST)
-    lasts = _listed(admin, partitions, OffsetSpec.LATEST)
+    firsts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
+    lasts = offsets_at(admin, partitions, OffsetSpec.LATEST)
     match kind:
         case "beginning":
             return firsts
@@ -184,20 +185,13 @@ def _positions(
             return {at: max(firsts[at], min(number, lasts[at])) for at in partitions}
         case _:
             assert number is not None
-            return {**lasts, **_listed(admin, partitions, number)}
+            return {**lasts, **offsets_at(admin, partitions, number)}
 
 
 def _ends(admin: Admin, partitions: list[TopicPartition], isolation: str) -> dict[TopicPartition, int]:
     from semel.client.admin.partitions import OffsetSpec
 
-    return _listed(admin, partitions, OffsetSpec.LATEST, isolation)
-
-
-def _listed(
-    admin: Admin, partitions: list[TopicPartition], time: int, isolation: str = "read_uncommitted"
-) -> dict[TopicPartition, int]:
-    found = admin.partitions.list_offsets(dict.fromkeys(partitions, time), isolation_level=isolation).all()
-    return {partition: listed.offset for partition, listed in found.items() if listed.offset is not None}
+    return offsets_at(admin, partitions, OffsetSpec.LATEST, isolation)
 
 
 def _pass(

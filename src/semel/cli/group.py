@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.output import print_facts, print_rows
+from semel.cli.offsets import offsets_at
+from semel.cli.output import print_deleted, print_facts, print_rows
 from semel.cli.parsing import (
     Subcommands,
     add_command,
-    add_connection,
+    add_connection_and_json,
     add_family,
-    add_json,
     client_settings,
     partition_of,
 )
@@ -72,9 +72,7 @@ def add_parser(commands: Subcommands) -> None:
         family, "delete", "delete groups that have no members", "  semel group delete billing", _delete
     )
     delete.add_argument("groups", nargs="+", metavar="group")
-    for parser in (listing, describe, reset, delete):
-        add_connection(parser)
-        add_json(parser)
+    add_connection_and_json(listing, describe, reset, delete)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -125,7 +123,7 @@ def _offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
     committed = admin.groups.list_offsets(group.group_id)
     owners = {partition: member.member_id for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = admin.partitions.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+    ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
     rows: list[dict[str, Any]] = []
     for partition in partitions:
         offset = committed.get(partition)
@@ -133,7 +131,7 @@ def _offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
             {
                 "partition": f"{partition.topic}:{partition.partition}",
                 "committed": None if offset is None else offset.offset,
-                "end": ends[partition].offset,
+                "end": ends.get(partition),
                 "lag": None if offset is None else readable_after(admin, partition, offset.offset),
                 "member": owners.get(partition),
             }
@@ -183,17 +181,14 @@ def _destinations(
     """Where each partition is to go, never before its first record nor behind its end."""
     from semel.client.admin.partitions import OffsetSpec
 
-    def listed(time: int) -> dict[TopicPartition, int | None]:
-        if not partitions:
-            return {}
-        results = admin.partitions.list_offsets(dict.fromkeys(partitions, time)).all()
-        return {partition: found.offset for partition, found in results.items()}
-
-    starts, ends = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)
-    at_time = listed(timestamp_of(options.to_datetime)) if options.to_datetime is not None else {}
+    starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
+    ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
+    at_time: Mapping[TopicPartition, int] = {}
+    if options.to_datetime is not None:
+        at_time = offsets_at(admin, partitions, timestamp_of(options.to_datetime))
     destinations: dict[TopicPartition, int] = {}
     for partition in partitions:
-        start, end = starts[partition] or 0, ends[partition] or 0
+        start, end = starts.get(partition, 0), ends.get(partition, 0)
         here = current[partition].offset if partition in current else None
         if options.to_earliest:
             wanted: int | None = start
@@ -202,8 +197,7 @@ def _destinations(
         elif options.to_offset is not None:
             wanted = options.to_offset
         elif options.to_datetime is not None:
-            found = at_time[partition]
-            wanted = end if found is None else found
+            wanted = at_time.get(partition, end)
         else:
             wanted = here if here is None or options.to_current else here + options.shift_by
         if wanted is not None:
@@ -216,7 +210,5 @@ def _delete(options: argparse.Namespace) -> int:
 
     with Admin(**client_settings(options)) as admin:
         results = admin.groups.delete_many(options.groups)
-    print_facts({"deleted": sorted(results.succeeded)}, as_json=options.json)
-    for error in results.failed.values():
-        raise error
+    print_deleted(results, as_json=options.json)
     return Exit.OK

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from semel.cli.offsets import offsets_at
 from semel.client.admin.batches import RawBatches
 from semel.types import Buffer, TopicPartition
 from semel.wire.records import BatchHeader, Record, iterate_headers, iterate_records
@@ -45,7 +46,7 @@ def batches(admin: Admin, partition: TopicPartition) -> Iterator[RawBatch]:
     """Every batch of a partition, from its first record to its present end."""
     from semel.client.admin.partitions import OffsetSpec
 
-    (start,) = admin.partitions.list_offsets({partition: OffsetSpec.EARLIEST}).all().values()
-    for _, raw in fetches(admin, partition, start.offset or 0):
+    start = offsets_at(admin, [partition], OffsetSpec.EARLIEST).get(partition, 0)
+    for _, raw in fetches(admin, partition, start):
         for position, header in iterate_headers(raw.records, allow_partial_tail=True):
             yield RawBatch(header, raw.records, position)

@@ -2,8 +2,8 @@
 
 An error is one sentence on standard error; a traceback is a bug. The exit codes are in ``exits.py``.
 
-A subcommand's module declares options; whatever it needs to run is imported when it runs, so that none pays for the
-others.
+A subcommand's module declares options; whatever it needs to run is imported when it runs. And of these modules only the
+one that was asked for is imported, so that none pays for the others.
 """
 
 from __future__ import annotations
@@ -11,12 +11,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Final
 
 from semel import __version__
-from semel.cli import bench, cluster, completion, config, consume, group, pipeline, produce, producer, serve, topic, txn
 from semel.cli.exits import DESCRIPTION, Exit, UsageError
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
+
+COMMANDS: Final = (
+    "serve",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "txn",
+    "producer",
+    "config",
+    "cluster",
+    "pipeline",
+    "bench",
+    "completion",
+)
+"""In the order of the help. Each is declared by the module of its name, next to this one."""
 
 _NOT_FOUND = frozenset(
     {
@@ -30,8 +47,10 @@ _NOT_FOUND = frozenset(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # Anything but a command in front is a question about all of them, or a mistake that is answered with their names.
+    parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(words)
     try:
         code: int = options.run(options)
     except UsageError as error:
@@ -48,14 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """A parser that knows these commands."""
     parser = argparse.ArgumentParser(
         prog="semel", description="Exactly-once event streaming for Python and Spark.", epilog=DESCRIPTION
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (serve, topic, produce, consume, group, txn, producer, config, cluster, pipeline, bench, completion):
-        module.add_parser(commands)
+    for name in names:
+        import_module(f"semel.cli.{name}").add_parser(commands)
     return parser
 
 

@@ -10,8 +10,11 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from semel.client.admin.results import Results
 
 _BOLD: Final = "\033[1m"
 _PLAIN: Final = "\033[0m"
@@ -39,6 +42,12 @@ def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<{width}}  {shown(value)}")
+
+
+def print_deleted(results: Results[str, None], *, as_json: bool) -> None:
+    """What is gone, on standard output; then raises for the first that is not."""
+    print_facts({"deleted": sorted(results.succeeded)}, as_json=as_json)
+    results.all()
 
 
 def print_json(value: object) -> None:

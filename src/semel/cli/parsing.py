@@ -37,6 +37,13 @@ def add_family(commands: Subcommands, name: str, summary: str, examples: str) ->
     return add_command(commands, name, summary, examples, None).add_subparsers(metavar="COMMAND", required=True)
 
 
+def add_connection_and_json(*parsers: argparse.ArgumentParser) -> None:
+    """For the commands that ask brokers and tell what these say: where they are, and ``--json``."""
+    for parser in parsers:
+        add_connection(parser)
+        add_json(parser)
+
+
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Where the brokers are, and how to talk to them. Named as in Kafka's own tools."""
     group = parser.add_argument_group("connection")
@@ -66,14 +73,19 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
 
     texts: dict[str, str] = {}
     if options.command_config is not None:
-        try:
-            with open(options.command_config, encoding="utf-8") as file:
-                texts.update(parse_properties(file.read()))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--command-config {options.command_config} cannot be read: {error}") from None
+        texts.update(parse_properties(file_text("--command-config", options.command_config)))
     texts.update(key_and_value("--command-property", text) for text in options.command_property)
     texts.setdefault("bootstrap.servers", options.bootstrap_server)
     return {name.replace(".", "_"): value for name, value in texts.items()}
+
+
+def file_text(option: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{option} {path} cannot be read: {reason}") from None
 
 
 def key_and_value(option: str, text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.inputs import FORMATS, InputRecord, format_of, read_records
-from semel.cli.parsing import Subcommands, add_command, add_connection, add_json, client_settings, key_and_value
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, client_settings, key_and_value
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--transactional-id", metavar="ID", help="with --transaction (default: semel-produce and the process number)"
     )
-    add_connection(parser)
-    add_json(parser)
+    add_connection_and_json(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,9 +9,8 @@ from semel.cli.output import print_rows, time_text
 from semel.cli.parsing import (
     Subcommands,
     add_command,
-    add_connection,
+    add_connection_and_json,
     add_family,
-    add_json,
     client_settings,
     partition_of,
 )
@@ -27,8 +26,7 @@ def add_parser(commands: Subcommands) -> None:
         _list,
     )
     listing.add_argument("partitions", nargs="+", metavar="TOPIC:PARTITION")
-    add_connection(listing)
-    add_json(listing)
+    add_connection_and_json(listing)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from semel.broker.event_loop import new_event_loop
 from semel.cli.memory import keep_freed_memory
+from semel.net.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import errno
-import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from semel.cli.exits import Exit, UsageError
+from semel.cli.parsing import Subcommands, file_text, key_and_value
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,7 +33,7 @@ exit codes: 0 stopped as asked, 1 failure at run time, 2 wrong usage
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+def add_parser(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "serve",
         help="run a broker",
@@ -55,33 +57,24 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         default=[],
         help="one setting; wins over the file; may be repeated",
     )
-    parser.set_defaults(run=lambda options: run(options, parser.error))
+    parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace, usage_error: Callable[[str], object]) -> int:
+def run(options: argparse.Namespace) -> int:
     # Imported here, so that `semel --help` does not wait for a broker.
     from semel.cli.running import run_broker
-    from semel.errors import StorageError
+    from semel.errors import SemelError
     from semel.settings import SettingError
 
     try:
         make_broker = _maker(options)
-    except (SettingError, _UsageError) as error:
-        usage_error(str(error))
-        return 2
+    except SettingError as error:
+        raise UsageError(str(error)) from None
     try:
         run_broker(make_broker, ready=_say_ready)
-    except StorageError as error:
-        print(f"semel: {error}", file=sys.stderr)
-        return 1
     except OSError as error:
-        print(f"semel: {_sentence(error, options)}", file=sys.stderr)
-        return 1
-    return 0
-
-
-class _UsageError(Exception):
-    pass
+        raise SemelError(_sentence(error, options)) from None
+    return Exit.OK
 
 
 def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop], Broker]:
@@ -95,15 +88,15 @@ def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop],
     from semel.log.worker import ThreadWorker
     from semel.net.network import SystemNetwork
 
-    overrides = dict(map(_setting, options.set))
+    overrides = dict(key_and_value("--set", text) for text in options.set)
     if options.data_dir is not None:
         overrides["log.dirs"] = options.data_dir
-    config = BrokerConfig.load(_file_text(options.config), overrides)
+    config = BrokerConfig.load("" if options.config is None else file_text("--config", options.config), overrides)
     listen = _address("--listen", options.listen)
     advertise = None if options.advertise is None else _address("--advertise", options.advertise)
     metrics = None if options.metrics is None else _address("--metrics", options.metrics)
     if advertise is None and listen.host in ("", "0.0.0.0", "::"):
-        raise _UsageError(
+        raise UsageError(
             f"--listen {options.listen} is not an address that clients can reach: name one with --advertise HOST:PORT"
         )
     return lambda loop: Broker(
@@ -119,31 +112,13 @@ def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop],
     )
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise _UsageError(f"--set {text}: it takes the form KEY=VALUE")
-    return name.strip(), value
-
-
-def _file_text(path: str | None) -> str:
-    if path is None:
-        return ""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise _UsageError(f"--config {path} cannot be read: {reason}") from None
-
-
 def _address(option: str, text: str) -> Address:
     from semel.broker.broker import Address
 
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise _UsageError(f"{option} {text}: it takes the form HOST:PORT, with a port from 0 to 65535")
+        raise UsageError(f"{option} {text}: it takes the form HOST:PORT, with a port from 0 to 65535")
     return Address(host, int(port))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from semel.cli.exits import Exit
-from semel.cli.output import print_facts, print_rows
+from semel.cli.offsets import offsets_at
+from semel.cli.output import print_deleted, print_facts, print_rows
 from semel.cli.parsing import (
     Subcommands,
     add_command,
-    add_connection,
+    add_connection_and_json,
     add_family,
-    add_json,
     client_settings,
     key_and_value,
     partition_of,
@@ -70,9 +70,7 @@ def add_parser(commands: Subcommands) -> None:
     )
     truncate.add_argument("partition", metavar="TOPIC:PARTITION")
     truncate.add_argument("--before", type=int, metavar="OFFSET", help="the first one to keep (default: none is kept)")
-    for parser in (listing, describe, create, delete, add_partitions, truncate):
-        add_connection(parser)
-        add_json(parser)
+    add_connection_and_json(listing, describe, create, delete, add_partitions, truncate)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -90,17 +88,17 @@ def _list(options: argparse.Namespace) -> int:
 
 def _describe(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
-    from semel.client.admin.configs import ConfigResource, ConfigSource
+    from semel.client.admin.configs import ConfigResource
     from semel.client.admin.partitions import OffsetSpec
+    from semel.types import TopicPartition
+    from semel.wire.codes import ConfigSource
 
     with Admin(**client_settings(options)) as admin:
         topic = admin.topics.describe(options.topic)
-        partitions = [(topic.name, partition.partition) for partition in topic.partitions]
-        starts = admin.partitions.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        ends = admin.partitions.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-        stable = admin.partitions.list_offsets(
-            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level="read_committed"
-        )
+        partitions = [TopicPartition(topic.name, partition.partition) for partition in topic.partitions]
+        starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
+        ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
+        stable = offsets_at(admin, partitions, OffsetSpec.LATEST, "read_committed")
         configs = admin.configs.describe(ConfigResource.topic(topic.name))
     rows = [
         {
@@ -108,11 +106,11 @@ def _describe(options: argparse.Namespace) -> int:
             "leader": partition.leader,
             "replicas": list(partition.replicas),
             "in_sync": list(partition.in_sync),
-            "start": starts[key].offset,
-            "last_stable": stable[key].offset,
-            "end": ends[key].offset,
+            "start": starts.get(key),
+            "last_stable": stable.get(key),
+            "end": ends.get(key),
         }
-        for partition, key in zip(topic.partitions, starts, strict=True)
+        for partition, key in zip(topic.partitions, partitions, strict=True)
     ]
     own = {entry.name: entry.value for entry in configs.values() if entry.source is ConfigSource.TOPIC}
     if options.json:
@@ -153,9 +151,7 @@ def _delete(options: argparse.Namespace) -> int:
 
     with Admin(**client_settings(options)) as admin:
         results = admin.topics.delete_many(options.topics)
-    print_facts({"deleted": sorted(results.succeeded)}, as_json=options.json)
-    for error in results.failed.values():
-        raise error
+    print_deleted(results, as_json=options.json)
     return Exit.OK
 
 

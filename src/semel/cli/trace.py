@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from semel.cli.log_reading import RawBatch, batches
+from semel.cli.offsets import offsets_at
 from semel.cli.output import print_facts, print_json, print_rows, time_text
 from semel.cli.progress import Progress
 from semel.coordinator.group import records as group_records
@@ -200,14 +201,10 @@ def _held_up(admin: Admin, written: list[Written]) -> Iterator[str]:
         if one.groups:
             yield f"group {', '.join(one.groups)}: offsets in {one.partition} are unstable"
             continue
-        (stable,) = (
-            admin.partitions.list_offsets({partition: OffsetSpec.LATEST}, isolation_level="read_committed")
-            .all()
-            .values()
-        )
-        (end,) = admin.partitions.list_offsets({partition: OffsetSpec.LATEST}).all().values()
-        if stable.offset is not None and end.offset is not None and stable.offset <= one.first_offset:
-            yield f"readers of {one.partition}: the last stable offset is {stable.offset}, the end {end.offset}"
+        stable = offsets_at(admin, [partition], OffsetSpec.LATEST, "read_committed").get(partition)
+        end = offsets_at(admin, [partition], OffsetSpec.LATEST).get(partition)
+        if stable is not None and end is not None and stable <= one.first_offset:
+            yield f"readers of {one.partition}: the last stable offset is {stable}, the end {end}"
 
 
 def _name(partition: TopicPartition) -> str:

@@ -10,9 +10,8 @@ from semel.cli.output import print_facts, print_rows, time_text
 from semel.cli.parsing import (
     Subcommands,
     add_command,
-    add_connection,
+    add_connection_and_json,
     add_family,
-    add_json,
     client_settings,
     partition_of,
 )
@@ -77,9 +76,7 @@ def add_parser(commands: Subcommands) -> None:
     abort.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the transaction begins")
     abort.add_argument("--producer-id", type=int, metavar="ID")
     abort.add_argument("--producer-epoch", type=int, metavar="EPOCH")
-    for parser in (listing, describe, trace, hanging, abort):
-        add_connection(parser)
-        add_json(parser)
+    add_connection_and_json(listing, describe, trace, hanging, abort)
 
 
 def _list(options: argparse.Namespace) -> int:

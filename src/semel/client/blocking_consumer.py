@@ -199,19 +199,18 @@ class Consumer:
     def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
         self._thread.check()
         taken = take()
-        if len(taken):
-            return taken
-        self._consumer.require_partitions()
-        expires_ms = _expires_ms(timeout_ms)
-        while True:
-            callback = self._consumer.due()
-            if callback is not None:
-                self._tell(callback)
-            elif not self._thread.run(self._consumer.wait(expires_ms)):
-                return take()
-            taken = take()
-            if len(taken):
-                return taken
+        if not len(taken):
+            self._consumer.require_partitions()
+            expires_ms, is_in_time = _expires_ms(timeout_ms), True
+            while is_in_time and not len(taken):
+                callback = self._consumer.due()
+                if callback is not None:
+                    self._tell(callback)
+                else:
+                    is_in_time = self._thread.run(self._consumer.wait(expires_ms))
+                taken = take()
+        self._consumer.wake()  # There is room now for more to be fetched.
+        return taken
 
     def __iter__(self) -> Consumer:
         return self
@@ -219,7 +218,9 @@ class Consumer:
     def __next__(self) -> ConsumerRecord:
         if not self._thread.is_running:
             raise StopIteration
-        return self.poll(max_records=1)[0]
+        self._thread.check()
+        record = self._consumer.take_decoded()
+        return self.poll(max_records=1)[0] if record is None else record
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         if self._thread.is_running:

@@ -415,6 +415,24 @@ class Consumer:
             self.wake()
         return records
 
+    def take_decoded(self) -> ConsumerRecord | None:
+        """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
+
+        Fetches bring many records, and they are decoded some at a time; so for whoever iterates this is nearly always
+        enough. The position moves with every single one.
+        """
+        if self._closed or self._teller is not None or self._driver is None:
+            return None
+        self._driver.check_process()
+        with self._guard:
+            is_news = self._visit()
+            record = self._machine.take_decoded()
+            if record is not None and self._deserializers.exist:
+                (record,) = self._deserializers.applied([record], self._machine.put_back)
+        if is_news:
+            self.wake()
+        return record
+
     def take_table(self, max_records: int | None = None) -> pa.Table:
         """The same for ``poll_arrow``."""
         tables = arrow_module("tables", "poll_arrow")
@@ -435,7 +453,8 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         try:
-            return (await self.poll(max_records=1))[0]
+            record = self.take_decoded()
+            return (await self.poll(max_records=1))[0] if record is None else record
         except SemelError:
             if self._closed:
                 raise StopAsyncIteration from None

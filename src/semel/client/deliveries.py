@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-from itertools import count
+from functools import partial
+from itertools import repeat
 from typing import Any, Final, Protocol
 
 from semel.client.machine.batch import Acknowledged, Settlement
@@ -15,6 +16,8 @@ from semel.errors import KafkaError
 log = logging.getLogger(__name__)
 
 _CANCELLED: Final = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
+# Of a tuple. A named tuple's own way to be made is a function in Python, and this is called for every record.
+_metadata: Final = partial(tuple.__new__, RecordMetadata)
 
 
 class Delivery(Protocol):
@@ -33,17 +36,21 @@ def settle(settlement: Settlement) -> None:
     """Tell the senders of these records. One whose owner has cancelled is left alone; its record was sent anyway."""
     topic, partition, deliveries, timestamps, outcome, bulk_count = settlement
     if isinstance(outcome, Acknowledged):
-        base_offset, append_time_ms = outcome
         if bulk_count is not None:
             for bulk in deliveries:
                 bulk.written(settlement, outcome, bulk_count)
             return
-        new = tuple.__new__
-        offsets = (None for _ in deliveries) if base_offset is None else count(base_offset)
-        for delivery, timestamp, offset in zip(deliveries, timestamps, offsets, strict=False):
-            written_ms = timestamp if append_time_ms is None else append_time_ms
+        base_offset, append_time_ms = outcome
+        count = len(deliveries)
+        offsets = repeat(None, count) if base_offset is None else range(base_offset, base_offset + count)
+        times_ms = timestamps if append_time_ms is None else repeat(append_time_ms)
+        # They are taken out one by one: a future that nobody holds is gone before the next one is told, instead of
+        # being there, together with thousands of others, for the garbage collector to look at.
+        deliveries.reverse()
+        next_delivery = deliveries.pop
+        for written in map(_metadata, zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)):
             try:
-                delivery.set_result(new(RecordMetadata, (topic, partition, offset, written_ms)))
+                next_delivery().set_result(written)
             except _CANCELLED:
                 continue
         return

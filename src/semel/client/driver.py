@@ -56,9 +56,13 @@ class Driver:
         self._closed = False
         self._process = Process()
 
+    def check_process(self) -> None:
+        """Raise after a fork."""
+        self._process.check("client")
+
     def wake(self) -> None:
         """Something was changed from outside: poll on the next turn of the loop. Raises after a fork."""
-        self._process.check("client")
+        self.check_process()
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._call_soon(self._turn)
@@ -69,7 +73,7 @@ class Driver:
 
     async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
         """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
-        self._process.check("client")
+        self.check_process()
         future: asyncio.Future[T] = self.create_future()
 
         def told(settled: Promise[T]) -> None:

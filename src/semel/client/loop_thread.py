@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from semel.client.process import Process
 from semel.errors import StateError
+from semel.net.event_loop import new_event_loop
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._process = Process()
-        self._loop = _new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
         self._stopped = False
         self._thread.start()
@@ -66,12 +67,3 @@ class LoopThread:
             self._loop.run_forever()
         finally:
             self._loop.close()
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop

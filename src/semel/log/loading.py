@@ -185,10 +185,9 @@ def _trusted_end(segment: Segment, recovery_point: int) -> tuple[int, int]:
         position, end_offset = at + header.size_bytes, header.next_offset
     if end_offset < recovery_point:
         # Compaction may have left nothing right below the recovery point. Then the next batch says that it is reached.
-        for at, header in segment.headers(position):
-            if header.base_offset >= recovery_point:
-                return at, recovery_point
-            break
+        found = next(segment.headers(position), None)
+        if found is not None and found[1].base_offset >= recovery_point:
+            return found[0], recovery_point
     return position, end_offset
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from time import time
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, Row
 
 from semel.blocking import Producer
 from semel.client.machine.sequences import TRANSACTIONS_V2
@@ -24,17 +23,17 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
 from semel.spark.fused import Transform, write_fused
-from semel.spark.placing import BadRow, Placing
+from semel.spark.offsets import Offsets
+from semel.spark.placing import BadRow
 from semel.spark.plan import QueryPlan
-from semel.spark.settling import settle
-from semel.spark.sink import Sink, WriteJob, placed_schema, sink_rows
-from semel.spark.writing import WRITTEN_SCHEMA, write
-from semel.types import TopicPartition
+from semel.spark.sink import Sink, WriteJob
+from semel.spark.stage import write_rows
 
 log = logging.getLogger(__name__)
 
 _COMMIT_ATTEMPTS: Final = 5
-_QUERY_ID: Final = "sql.streaming.queryId"
+# Up to here one task writes them sooner than several would: placing them first takes a task of its own.
+_LONE_ROWS_MAX: Final = 10_000
 # What Spark says of a job that was cancelled on purpose, as query.stop() does.
 _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedException", "SparkContext was shut down")
 
@@ -59,7 +58,9 @@ class MicroBatches:
         cluster: Cluster,
         checkpoint: Checkpoint,
         committed: Mapping[Place, OffsetAndMetadata],
-        writers: int,
+        columns: list[str],
+        slots: int,
+        writers: int | None,
         attempts: int,
         arrow: Transform | None = None,
     ) -> None:
@@ -70,11 +71,16 @@ class MicroBatches:
         self._cluster = cluster
         self._checkpoint = checkpoint
         self._committed = dict(committed)
+        self._columns = columns
+        self._slots = slots
         self._writers = writers
         self._attempts = attempts
+        self._query_id: str | None = None
+        self._ends: tuple[int, list[Offsets]] | None = None
+        self._rows_before = 0
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        batch = self._planned(df.sparkSession, batch_id)
+        batch = self._planned(batch_id)
         self._sink.reached("planned", batch_id)
         decision = decide(batch, self._committed)
         match decision:
@@ -92,22 +98,24 @@ class MicroBatches:
 
     # What the batch is
 
-    def _planned(self, spark: SparkSession, batch_id: int) -> Batch:
-        query_id = spark.sparkContext.getLocalProperty(_QUERY_ID) or self._checkpoint.query_id() or ""
+    def _planned(self, batch_id: int) -> Batch:
+        if self._query_id is None:
+            self._query_id = self._checkpoint.query_id() or ""
+        before = self._ends_of(batch_id - 1, "where it begins") if batch_id > 0 else None
+        ends = self._ends_of(batch_id, "which is to be run")
+        self._ends = (batch_id, ends)
+        start = begins(self._committed) if before is None else self._places(before)
+        return Batch(self._query_id, batch_id, start, self._places(ends))
+
+    def _ends_of(self, batch_id: int, why: str) -> list[Offsets]:
+        if self._ends is not None and self._ends[0] == batch_id:
+            return self._ends[1]
         ends = self._checkpoint.ends_of(batch_id, len(self._plan.sources))
         if ends is None:
-            raise PipelineError(f"{self._checkpoint.location} has no offsets of batch {batch_id}, which is to be run")
-        end = self._places(ends)
-        if batch_id > 0:
-            before = self._checkpoint.ends_of(batch_id - 1, len(self._plan.sources))
-            if before is None:
-                raise PipelineError(
-                    f"{self._checkpoint.location} has no offsets of batch {batch_id - 1}, where it begins"
-                )
-            return Batch(query_id, batch_id, self._places(before), end)
-        return Batch(query_id, batch_id, begins(self._committed), end)
+            raise PipelineError(f"{self._checkpoint.location} has no offsets of batch {batch_id}, {why}")
+        return ends
 
-    def _places(self, ends: list[dict[TopicPartition, int]]) -> dict[Place, int]:
+    def _places(self, ends: list[Offsets]) -> dict[Place, int]:
         return {
             Place(source.group_id or "", topic_partition): offset
             for source, offsets in zip(self._plan.sources, ends, strict=True)
@@ -188,14 +196,21 @@ class MicroBatches:
         counts = {}
         if self._sink.topic is not None:
             counts = dict(self._cluster.topics([self._sink.topic]).partition_counts)
-        writers = min(self._writers, max(sum(counts.values()), 1)) if counts else self._writers
+        writers = self._writers_of(batch, sum(counts.values()))
         job = WriteJob(self._sink, identity, batch.batch_id, int(time() * 1000), writers, counts)
         if self._arrow is not None:
             return write_fused(df.sparkSession, job, self._arrow, self._plan.sources[0], batch, self._cluster)
-        rows = sink_rows(df, self._sink)
-        placed = rows.mapInArrow(_placing(job), placed_schema(rows))
-        moved = placed.repartitionById(writers, sf.col("writer"))
-        return list(moved.mapInArrow(_writing(job), WRITTEN_SCHEMA, barrier=True).collect())
+        written = write_rows(df, self._columns, job)
+        self._rows_before = sum(row["records"] for row in written)
+        return written
+
+    def _writers_of(self, batch: Batch, partitions: int) -> int:
+        """How many write: as many as were asked for, else one if the batch is small by all that is known of it."""
+        is_small = max(batch.offset_count, self._rows_before) <= _LONE_ROWS_MAX
+        if self._writers is None and self._arrow is None and is_small:
+            return 1
+        most = self._writers or self._slots
+        return min(most, partitions) if partitions else most
 
     def _commit(self) -> None:
         for attempt in range(1, _COMMIT_ATTEMPTS + 1):
@@ -208,25 +223,6 @@ class MicroBatches:
                         f"whether the transaction was committed is not known: {error}. Start the query again: then "
                         "the group's offsets tell, and nothing is lost or doubled"
                     ) from error
-
-
-def _placing(job: WriteJob) -> Any:
-    def placing(batches: Any) -> Any:
-        from pyspark import TaskContext
-
-        settle()
-        context = TaskContext.get()
-        return Placing(job, keyless=0 if context is None else context.partitionId()).placed(batches)
-
-    return placing
-
-
-def _writing(job: WriteJob) -> Any:
-    def writing(batches: Any) -> Any:
-        settle()
-        return write(batches, job)
-
-    return writing
 
 
 def _is_final(error: Exception) -> bool:

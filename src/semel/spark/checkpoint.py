@@ -10,19 +10,25 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from semel.spark.offsets import Offsets, from_spark
 
 _VERSION: Final = "v1"
 _NOTHING_YET: Final = "-"
+_NOT_FOUND: Final = "java.io.FileNotFoundException"
 
 
 class Checkpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.location = location
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
+        jvm: Any = spark._jvm
+        # Looked up once: each part of a Java name is a call of its own, and every batch reads a file.
+        self._path_class = jvm.org.apache.hadoop.fs.Path
+        self._to_string = jvm.org.apache.commons.io.IOUtils.toString
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = self._path_class(location).getFileSystem(conf)
 
     def query_id(self) -> str | None:
         """``None`` before the first start."""
@@ -32,10 +38,9 @@ class Checkpoint:
     def last_batch_id(self) -> int | None:
         """The last batch that was planned."""
         folder = self._path("offsets")
-        files = folder.getFileSystem(self._conf)
-        if not files.exists(folder):
+        if not self._files.exists(folder):
             return None
-        names = [status.getPath().getName() for status in files.listStatus(folder)]
+        names = [status.getPath().getName() for status in self._files.listStatus(folder)]
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def ends_of(self, batch_id: int, source_count: int) -> list[Offsets] | None:
@@ -52,16 +57,17 @@ class Checkpoint:
             )
         return [{} if line.strip() == _NOTHING_YET else from_spark(json.loads(line)) for line in sources]
 
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location.rstrip('/')}/{name}")
-
     def _read(self, name: str) -> str | None:
-        path = self._path(name)
-        files = path.getFileSystem(self._conf)
-        if not files.exists(path):
-            return None
-        stream = files.open(path)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            stream = self._files.open(self._path(name))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _NOT_FOUND:
+                return None
+            raise
+        try:
+            return str(self._to_string(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def _path(self, name: str) -> Any:
+        return self._path_class(f"{self.location.rstrip('/')}/{name}")

@@ -67,6 +67,11 @@ class Batch:
     def is_empty(self) -> bool:
         return dict(self.start) == dict(self.end)
 
+    @property
+    def offset_count(self) -> int:
+        """How many records it reads at most."""
+        return sum(end - self.start.get(place, 0) for place, end in self.end.items())
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

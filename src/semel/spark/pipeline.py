@@ -34,7 +34,7 @@ from semel.spark.refusals import (
     check_session,
     check_version,
 )
-from semel.spark.sink import Reached, Sink, nothing_reached, sink_rows
+from semel.spark.sink import Reached, Sink, nothing_reached, sink_columns
 from semel.spark.source import SemelDataSource, starting_offsets
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
@@ -71,9 +71,9 @@ def pipeline(
     Columns: ``value``; ``key``, ``headers``, ``partition``, ``timestamp`` if there are any; ``topic``, unless the
     argument says it. ``arrow`` is a stateless transform of Arrow batches which runs in the tasks that read and write,
     for a ``df`` that is the source as it was loaded: see ``semel.spark.fused``. ``trigger`` is what
-    ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: as many as there are slots, and
-    no more than partitions), ``attempts`` how often a batch is tried. Other ``settings`` are those of a producer, with
-    underscores: ``compression_type="zstd"``.
+    ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: one if the batch is small,
+    else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried. Other
+    ``settings`` are those of a producer, with underscores: ``compression_type="zstd"``.
     """
     settings.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
     sink = Sink(
@@ -101,7 +101,7 @@ class Pipeline:
     def start(self) -> StreamingQuery:
         """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched."""
         plan = self._check_query()
-        writers = check_session(self.df.sparkSession, self.writers)
+        slots = check_session(self.df.sparkSession, self.writers)
         cluster = Cluster(**client_settings(self.sink.settings))
         owner: Producer | None = None
         try:
@@ -116,7 +116,9 @@ class Pipeline:
                 cluster=cluster,
                 checkpoint=checkpoint,
                 committed=committed,
-                writers=writers,
+                columns=self.df.columns,
+                slots=slots,
+                writers=self.writers,
                 attempts=self.attempts,
                 arrow=self.arrow,
             )
@@ -148,7 +150,7 @@ class Pipeline:
         check_classic(self.df)
         plan = QueryPlan.of(self.df)
         check_plan(plan)
-        sink_rows(self.df, self.sink)
+        sink_columns(self.df.columns, self.sink)
         if self.arrow is not None:
             check_fused(self.df, self.sink)
         return plan

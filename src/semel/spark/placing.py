@@ -33,11 +33,10 @@ class BadRow(ValueError):
 
 
 class Placing:
-    """For one task of one batch. ``keyless`` says where its rows without a key go: together, so they stay in order."""
+    """For one task of one batch. Rows without a key that one task made stay together, and so in order."""
 
-    def __init__(self, job: WriteJob, *, keyless: int) -> None:
+    def __init__(self, job: WriteJob) -> None:
         self._job = job
-        self._keyless = keyless
         self._counts: dict[str, int] = dict(job.partition_counts)
         config = ProducerConfig.load(dict(job.sink.settings))
         self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
@@ -49,7 +48,8 @@ class Placing:
 
     def _place(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {name: rows.column(name) for name in rows.schema.names}
-        columns["topic"] = columns["topic"].cast(pa.string())
+        if self._job.sink.topic is not None:
+            columns["topic"] = pa.repeat(pa.scalar(self._job.sink.topic, pa.string()), rows.num_rows)
         self._know(columns["topic"])
         reasons = self._reasons(columns)
         if reasons:
@@ -137,7 +137,7 @@ class Placing:
         else:
             partitions = positive_murmur2_column(columns["key"].cast(pa.binary())) % counts
             is_null = columns["key"].is_null().to_numpy(zero_copy_only=False)
-            partitions = np.where(is_null, self._keyless % counts, partitions)
+            partitions = np.where(is_null, columns["task"].to_numpy() % counts, partitions)
         if "partition" in columns:
             said = columns["partition"].cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
             said[list(diverted)] = -1

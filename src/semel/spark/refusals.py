@@ -66,7 +66,7 @@ def check_plan(plan: QueryPlan) -> None:
 
 
 def check_session(spark: SparkSession, writers: int | None) -> int:
-    """How many tasks write at once."""
+    """How many tasks run at once."""
     conf = spark.sparkContext.getConf()
     if (conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         raise Refused(
@@ -78,7 +78,7 @@ def check_session(spark: SparkSession, writers: int | None) -> int:
         raise Refused(f"writers={writers}, and there are {slots} task slots: ask for fewer, or start more executors")
     if writers is not None and writers < 1:
         raise Refused(f"writers={writers}; it is at least 1")
-    return writers or slots
+    return slots
 
 
 def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
 from semel.client.machine.partitioner import Partitioner
 from semel.client.values import ProducerIdentity
@@ -30,7 +29,14 @@ POINTS: Final = (
 
 TASK_POINTS: Final = ("fetched", "producing", "produced")
 
-_HEADERS: Final = "array<struct<key: string, value: binary>>"
+_TYPES: Final = {
+    "topic": "STRING",
+    "key": "BINARY",
+    "value": "BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "partition": "INT",
+    "offset": "BIGINT",
+}
 
 
 def nothing_reached(point: str, batch_id: int) -> None:
@@ -60,41 +66,36 @@ class WriteJob:
     """Of the topics that the driver knows of. They hold for the batch, whatever happens to the topic meanwhile."""
 
 
-def sink_rows(df: DataFrame, sink: Sink) -> DataFrame:
-    """The columns that are written, under the names and types that the tasks expect.
+def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
+    """SQL for the columns that are written, under the names and types that the tasks expect.
 
     Spark's own: key, value, headers, topic, partition; and timestamp. Others are left behind, but for ``offset``: it
-    tells which row is meant if one is wrong.
+    tells which row is meant if one is wrong. ``task`` tells rows without a key apart. As text, because to Spark a
+    select is then one call, and a batch that is small is mostly calls.
     """
-    present = {name.lower(): name for name in df.columns}
+    present = {name.lower(): name for name in names}
     if "value" not in present:
-        raise ValueError(f"the DataFrame has no column value to write; it has {', '.join(df.columns)}")
+        raise ValueError(f"the DataFrame has no column value to write; it has {', '.join(names)}")
     if sink.topic is None and "topic" not in present:
         raise ValueError("say which topic to write to: pipeline(topic=...), or a column topic")
-    columns: list[Column] = [
-        (sf.lit(sink.topic) if sink.topic is not None else sf.col(present["topic"])).cast("string").alias("topic"),
-        (sf.col(present["key"]) if "key" in present else sf.lit(None)).cast("binary").alias("key"),
-        sf.col(present["value"]).cast("binary").alias("value"),
-    ]
-    if "headers" in present:
-        columns.append(sf.col(present["headers"]).cast(_HEADERS).alias("headers"))
-    elif sink.dead_letter_topic is not None:
-        columns.append(sf.lit(None).cast(_HEADERS).alias("headers"))
-    if "partition" in present:
-        columns.append(sf.col(present["partition"]).cast("int").alias("partition"))
+    wanted = {name: f"`{present[name]}`" for name in _TYPES if name in present}
+    wanted.setdefault("key", "NULL")
+    if sink.topic is not None:
+        wanted.pop("topic", None)  # The tasks know it.
+    if sink.dead_letter_topic is not None:
+        wanted.setdefault("headers", "NULL")
+    columns = [f"CAST({said} AS {_TYPES[name]}) AS {name}" for name, said in wanted.items()]
     if "timestamp" in present:
-        columns.append(sf.unix_millis(sf.col(present["timestamp"]).cast("timestamp")).alias("timestamp"))
-    if "offset" in present:
-        columns.append(sf.col(present["offset"]).cast("long").alias("offset"))
-    return df.select(*columns)
+        columns.append(f"unix_millis(CAST(`{present['timestamp']}` AS TIMESTAMP)) AS timestamp")
+    return [*columns, "spark_partition_id() AS task"]
 
 
-def placed_schema(rows: DataFrame) -> str:
-    """What ``placing`` makes of ``sink_rows``."""
-    names = rows.columns
-    schema = "topic string, partition int, writer int, key binary, value binary"
-    if "headers" in names:
-        schema += f", headers {_HEADERS}"
-    if "timestamp" in names:
-        schema += ", timestamp long"
-    return schema
+def placed_schema(names: Sequence[str], sink: Sink) -> StructType:
+    """What ``placing`` makes of ``sink_columns``."""
+    present = {name.lower() for name in names}
+    schema = StructType().add("topic", StringType()).add("partition", IntegerType()).add("writer", IntegerType())
+    schema = schema.add("key", BinaryType()).add("value", BinaryType())
+    if "headers" in present or sink.dead_letter_topic is not None:
+        header = StructType().add("key", StringType()).add("value", BinaryType())
+        schema = schema.add("headers", ArrayType(header))
+    return schema.add("timestamp", LongType()) if "timestamp" in present else schema

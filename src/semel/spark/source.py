@@ -67,6 +67,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets = {}
         self._end: Offsets | None = None
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a task, before it is told what to read."""
+        settle()
+        self.__dict__.update(state)
+
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
         cluster = cluster_of(self._options)
         partitions = self._options.subscription.partitions(cluster)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from semel.blocking import Producer
 from semel.client.arrow import encode
@@ -23,7 +24,9 @@ from semel.client.producer_config import ProducerConfig
 from semel.errors import SemelError, StateError
 from semel.spark.sink import WriteJob
 
-WRITTEN_SCHEMA: Final = "topic string, partition int, records long"
+WRITTEN_SCHEMA: Final = (
+    StructType().add("topic", StringType()).add("partition", IntegerType()).add("records", LongType())
+)
 
 _BATCH_BYTES: Final = 512 * 1024
 _UNSETTLED_BYTES_MAX: Final = 16 * 2**20

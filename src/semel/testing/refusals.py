@@ -7,7 +7,7 @@ that was asked for gets it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from semel.errors import ErrorCode
 from semel.wire.apis import Api, ApiKey
@@ -24,7 +24,10 @@ from semel.wire.messages import (
     produce,
     txn_offset_commit,
 )
+from semel.wire.refusal import whole_refusal
 from semel.wire.schema import fields_of
+
+_Refuse: TypeAlias = Callable[[Any, int, int], object | None]
 
 
 def refusal(api: Api, version: int, request: Any, code: ErrorCode) -> object:
@@ -33,15 +36,35 @@ def refusal(api: Api, version: int, request: Any, code: ErrorCode) -> object:
     response: object | None = None if refuse is None else refuse(request, version, int(code))
     if response is not None:
         return response
-    fields = {field.name for field in fields_of(api.response_class) if field.exists_in(version)}
-    if "error_code" not in fields:
+    whole = whole_refusal(api, version, code)
+    if whole is None:
         raise ValueError(f"{api.name} version {version} has no place for an error code")
-    whole: object = api.response_class(error_code=int(code))
     return whole
 
 
 def can_be_refused(api: Api) -> bool:
     return api.key in _PER_ITEM or any(field.name == "error_code" for field in fields_of(api.response_class))
+
+
+def _each_partition(response_class: type, topic_class: type, partition_class: type) -> _Refuse:
+    """For the APIs whose answers have topics and partitions under the names that their requests have them."""
+    identity = [field.name for field in fields_of(topic_class) if field.name in ("name", "topic_id")]
+
+    def refuse(request: Any, version: int, code: int) -> object:
+        topics = [
+            topic_class(
+                **{name: getattr(topic, name) for name in identity},
+                partitions=[
+                    partition_class(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        refused: object = response_class(topics=topics)
+        return refused
+
+    return refuse
 
 
 def _produce(request: produce.ProduceRequest, version: int, code: int) -> object:
@@ -84,42 +107,11 @@ def _fetch(request: fetch.FetchRequest, version: int, code: int) -> object | Non
     )
 
 
-def _list_offsets(request: list_offsets.ListOffsetsRequest, version: int, code: int) -> object:
-    return list_offsets.ListOffsetsResponse(
-        topics=[
-            list_offsets.ListOffsetsTopicResponse(
-                topic.name,
-                [
-                    list_offsets.ListOffsetsPartitionResponse(partition.partition_index, code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _metadata(request: metadata.MetadataRequest, version: int, code: int) -> object:
     return metadata.MetadataResponse(
         topics=[
             metadata.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
             for topic in request.topics or ()
-        ]
-    )
-
-
-def _offset_commit(request: offset_commit.OffsetCommitRequest, version: int, code: int) -> object:
-    return offset_commit.OffsetCommitResponse(
-        topics=[
-            offset_commit.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    offset_commit.OffsetCommitResponsePartition(partition.partition_index, code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
         ]
     )
 
@@ -140,21 +132,6 @@ def _offset_fetch(request: offset_fetch.OffsetFetchRequest, version: int, code: 
                 ],
             )
             for topic in request.topics or ()
-        ]
-    )
-
-
-def _txn_offset_commit(request: txn_offset_commit.TxnOffsetCommitRequest, version: int, code: int) -> object:
-    return txn_offset_commit.TxnOffsetCommitResponse(
-        topics=[
-            txn_offset_commit.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    txn_offset_commit.TxnOffsetCommitResponsePartition(partition.partition_index, code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
         ]
     )
 
@@ -203,14 +180,26 @@ def _delete_topics(request: delete_topics.DeleteTopicsRequest, version: int, cod
     )
 
 
-_PER_ITEM: Final[dict[ApiKey, Callable[[Any, int, int], object | None]]] = {
+_PER_ITEM: Final[dict[ApiKey, _Refuse]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
-    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.LIST_OFFSETS: _each_partition(
+        list_offsets.ListOffsetsResponse,
+        list_offsets.ListOffsetsTopicResponse,
+        list_offsets.ListOffsetsPartitionResponse,
+    ),
     ApiKey.METADATA: _metadata,
-    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_COMMIT: _each_partition(
+        offset_commit.OffsetCommitResponse,
+        offset_commit.OffsetCommitResponseTopic,
+        offset_commit.OffsetCommitResponsePartition,
+    ),
     ApiKey.OFFSET_FETCH: _offset_fetch,
-    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _each_partition(
+        txn_offset_commit.TxnOffsetCommitResponse,
+        txn_offset_commit.TxnOffsetCommitResponseTopic,
+        txn_offset_commit.TxnOffsetCommitResponsePartition,
+    ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.CREATE_TOPICS: _create_topics,

@@ -11,7 +11,6 @@ from semel.broker import config_reference
 from semel.broker.config import BROKER_SETTINGS, BrokerConfig, Flush
 from semel.broker.config_entries import (
     ConfigEntry,
-    ConfigSource,
     ConfigSynonym,
     all_brokers_entries,
     broker_entries,
@@ -19,6 +18,7 @@ from semel.broker.config_entries import (
 )
 from semel.log.config import DEFAULTS, HOUR_MS, TOPIC_SETTINGS
 from semel.settings import SettingError, SettingType, Update
+from semel.wire.codes import ConfigSource
 
 # Apache Kafka 4.3.0's answer to DescribeConfigs for a broker, of the settings that exist here: the default, and whether
 # it may be altered while the broker runs.
@@ -208,13 +208,13 @@ def test_a_topics_entry_says_which_setting_gave_the_value() -> None:
     assert entry == ConfigEntry(
         name="retention.ms",
         value="7",
-        source=ConfigSource.DYNAMIC_TOPIC,
+        source=ConfigSource.TOPIC,
         is_read_only=False,
         is_sensitive=False,
         synonyms=(
-            ConfigSynonym("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC),
-            ConfigSynonym("log.retention.ms", "6", ConfigSource.DYNAMIC_BROKER),
-            ConfigSynonym("log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            ConfigSynonym("retention.ms", "7", ConfigSource.TOPIC),
+            ConfigSynonym("log.retention.ms", "6", ConfigSource.BROKER),
+            ConfigSynonym("log.retention.ms", "5", ConfigSource.ALL_BROKERS),
             ConfigSynonym("log.retention.hours", "1", ConfigSource.STATIC_BROKER),
             ConfigSynonym("log.retention.hours", "168", ConfigSource.DEFAULT),
         ),
@@ -253,7 +253,7 @@ def test_a_brokers_entry_says_whether_it_can_be_altered_and_where_it_was_set() -
         True,
     )
     assert entries["max.connections"].synonyms == (
-        ConfigSynonym("max.connections", "7", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ConfigSynonym("max.connections", "7", ConfigSource.ALL_BROKERS),
         ConfigSynonym("max.connections", "1000", ConfigSource.DEFAULT),
     )
     unset = entries["log.retention.ms"]

@@ -16,7 +16,7 @@ import pytest
 from semel import OffsetAndMetadata, blocking
 from semel.cli.completion import script
 from semel.cli.exits import Exit
-from semel.cli.main import main, make_parser
+from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
 from semel.testing import Broker
 
@@ -77,6 +77,14 @@ def test_what_is_not_there_has_an_exit_code_of_its_own(run: Run) -> None:
     run("group", "describe", "nowhere", exit_code=Exit.NOT_FOUND)
     run("txn", "describe", "nowhere", exit_code=Exit.NOT_FOUND)
     run("consume", "nowhere", exit_code=Exit.NOT_FOUND)
+
+
+@pytest.mark.parametrize("family", ["topic", "group"])
+def test_what_cannot_be_deleted_fails_and_the_rest_is_gone(run: Run, broker: Broker, topic: str, family: str) -> None:
+    with blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.groups.alter_offsets(topic, {(topic, 0): 0}).all()
+    assert "nowhere" in run(family, "delete", "nowhere", topic, exit_code=Exit.NOT_FOUND)
+    assert topic not in run(family, "list")
 
 
 def test_a_topic_that_exists_is_an_error_unless_that_is_fine(run: Run, topic: str) -> None:
@@ -320,6 +328,30 @@ def test_every_command_has_a_help_with_examples(path: tuple[str, ...], parser: A
     if path:
         assert "examples:" in text
         assert f"semel {' '.join(path)}" in text
+
+
+def _imported_commands(*arguments: str) -> set[str]:
+    """The commands whose modules a fresh process has imported after it has run this one."""
+    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+    code += "from semel.cli.main import main; sys.exit(main())"
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return {name for name in COMMANDS if f"semel.cli.{name}" in ran.stderr.split()}
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    assert _imported_commands("topic", "--help") == {"topic"}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("completion", "bash")])
+def test_a_question_about_all_commands_imports_them_all(arguments: tuple[str, ...]) -> None:
+    assert _imported_commands(*arguments) == set(COMMANDS)
+
+
+def test_a_command_that_is_not_there_is_answered_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "list"])
+    assert ended.value.code == Exit.USAGE
+    assert set(COMMANDS) <= set(re.findall(r"\w+", capsys.readouterr().err))
 
 
 def test_the_reference_says_what_the_commands_say() -> None:

@@ -142,7 +142,7 @@ def test_a_data_directory_that_is_taken_names_who_has_it(tmp_path: Path) -> None
         (("--listen", "localhost:99999"), "HOST:PORT"),
         (("--listen", "0.0.0.0:9092"), "--advertise"),
         (("--config", "no-such-file"), "no-such-file"),
-        (("--no-such-option",), "--no-such-option"),
+        (("--config", "/dev/null/no-folder"), "Not a directory"),
     ],
 )
 def test_wrong_usage_is_said_in_one_sentence_that_names_the_right_one(
@@ -152,9 +152,17 @@ def test_wrong_usage_is_said_in_one_sentence_that_names_the_right_one(
         main(["serve", *arguments])
 
     assert ended.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("semel")
-    assert sentence in last
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("semel: ")
+    assert sentence in said
+
+
+def test_an_option_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--no-such-option"])
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "semel: error: unrecognized arguments: --no-such-option"
 
 
 def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

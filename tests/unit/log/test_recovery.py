@@ -248,6 +248,23 @@ def test_a_batch_that_lost_its_offset_to_a_power_cut_does_not_pass_for_an_older_
     assert [producer.producer_id for producer in recovered.describe_producers()] == [1]
 
 
+def test_an_offset_that_compaction_has_emptied_below_the_recovery_point_is_not_given_again() -> None:
+    """Nothing is left right below the recovery point, and the batch behind it is torn."""
+    disk = VirtualDisk()
+    log = open_log(disk)
+    for number in range(3):
+        append(log, produced(number, f"synced {number}", producer=1))
+    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    append(log, produced(3, "torn", producer=1))
+    (segment,) = log.segments
+    first, second, _, last = (data for data, _ in batches(read_file(disk, segment.path(".log"))))
+    log.close()
+    with_content(disk, segment.path(".log"), first + second + last[:-1] + b"?")
+    recovered = open_log(disk, recovery_point=recovery_point)
+    assert [value for _, value in values(recovered)] == [b"synced 0", b"synced 1"]
+    assert recovered.log_end_offset == recovery_point == 3
+
+
 def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
     """The recovery point passes a segment whose index file an earlier process had written for other batches."""
     disk = VirtualDisk()

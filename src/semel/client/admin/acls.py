@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
 from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
 from semel.wire.apis import ApiKey
+from semel.wire.codes import AclOperation, Code
 from semel.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from semel.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest
 from semel.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
-class _Newer(IntEnum):
-    """A number that this client has no name for is UNKNOWN."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> IntEnum:
-        return cls(0)
-
-
-class AclResourceType(_Newer):
+class AclResourceType(Code):
     """Numbered as on the wire."""
 
     UNKNOWN = 0
@@ -37,7 +29,7 @@ class AclResourceType(_Newer):
     USER = 7
 
 
-class AclPatternType(_Newer):
+class AclPatternType(Code):
     """How a name is meant. MATCH is for filters: whatever rule would hold for this name."""
 
     UNKNOWN = 0
@@ -47,28 +39,7 @@ class AclPatternType(_Newer):
     PREFIXED = 4
 
 
-class AclOperation(_Newer):
-    """Numbered as on the wire."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class AclPermission(_Newer):
+class AclPermission(Code):
     UNKNOWN = 0
     ANY = 1
     DENY = 2

@@ -12,6 +12,7 @@ from semel.client.admin.results import Results
 from semel.client.config import as_text
 from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, Node, Target, outcome
 from semel.wire.apis import ApiKey
+from semel.wire.codes import ConfigSource
 from semel.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -74,27 +75,6 @@ class ConfigResource:
     def __str__(self) -> str:
         kind = self.type.name.lower().replace("_", " ")
         return f"{kind} {self.name!r}" if self.name else f"every {kind}"
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from. Numbered as on the wire."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    BROKER = 2
-    """Set while it runs, for this broker."""
-    ALL_BROKERS = 3
-    """Set while they run, for all."""
-    STATIC_BROKER = 4
-    """The broker's file or command line."""
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN  # Newer than this client.
 
 
 @dataclass(frozen=True, slots=True)

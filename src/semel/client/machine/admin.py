@@ -28,13 +28,14 @@ from semel.client.machine.admin_ask import (
 from semel.client.machine.admin_errand import Errand, Item
 from semel.client.machine.backoff import Backoff
 from semel.client.machine.calls import Call
+from semel.client.machine.connected import ConnectedMachine
 from semel.client.machine.connections import DATA, Connections, Route
 from semel.client.machine.coordinators import CoordinatorKey, Coordinators
 from semel.client.machine.metadata import Metadata
 from semel.client.machine.produce_errors import OUTDATED_METADATA
 from semel.client.machine.promise import Promise
 from semel.errors import AuthorizationFailed, ErrorCode, Family, KafkaError, StateError, UnsupportedVersion, family_of
-from semel.types import Buffer, TopicPartition
+from semel.types import TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -66,18 +67,17 @@ _Found: TypeAlias = Route | Refusal | str
 """Where to ask, or why there is nobody, or what to wait for."""
 
 
-class AdminMachine:
+class AdminMachine(ConnectedMachine):
     def __init__(self, config: AdminConfig, random: Random, *, software_version: str = "0") -> None:
+        super().__init__(Connections(config.client, random, software_version=software_version))
         self._config = config
         self._random = random
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
-        self._connections = Connections(config.client, random, software_version=software_version)
         self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
         self._coordinators = Coordinators(
             config.client, self._connections, self._metadata, random, lane=DATA, refused=self._no_coordinator
         )
         self._errands: list[Errand[Any, Any]] = []
-        self._deadline_ms = float("inf")
         self._closed = False
 
     # What the application calls
@@ -129,21 +129,6 @@ class AdminMachine:
             *(errand.next_deadline_ms(now_ms) for errand in self._errands),
         )
         return self._connections.take_actions()
-
-    def connected(self, connection: int, now_ms: float) -> None:
-        self._connections.connected(connection, now_ms)
-
-    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
-        self._connections.received(connection, frame, now_ms)
-
-    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
-        self._connections.disconnected(connection, reason, now_ms)
-
-    def refused(self, reason: str) -> None:
-        self._connections.refused(reason)
-
-    def next_deadline_ms(self) -> float:
-        return self._deadline_ms
 
     # Asking
 

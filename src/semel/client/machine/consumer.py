@@ -15,6 +15,7 @@ from semel.client.machine.actions import Action
 from semel.client.machine.beginnings import Beginnings
 from semel.client.machine.cluster_view import TopicView
 from semel.client.machine.commits import Committed
+from semel.client.machine.connected import ConnectedMachine
 from semel.client.machine.connections import COORDINATION, Connections
 from semel.client.machine.fetched import DecodeRows, Rows
 from semel.client.machine.fetcher import Fetcher
@@ -36,12 +37,12 @@ from semel.errors import (
     client_error,
     family_of,
 )
-from semel.types import Buffer, TopicPartition
+from semel.types import TopicPartition
 
 _NEVER: Final = float("inf")
 
 
-class ConsumerMachine:
+class ConsumerMachine(ConnectedMachine):
     def __init__(
         self,
         config: ConsumerConfig,
@@ -50,8 +51,8 @@ class ConsumerMachine:
         assignors: Sequence[Assignor] = (),
         software_version: str = "0",
     ) -> None:
+        super().__init__(Connections(config.client, random, software_version=software_version))
         self._config = config
-        self._connections = Connections(config.client, random, software_version=software_version)
         self._metadata = Metadata(
             config.client,
             self._connections,
@@ -76,7 +77,6 @@ class ConsumerMachine:
         self._readable: list[Promise[None]] = []
         self._leaving: Promise[None] | None = None
         self._records_consumed = 0
-        self._deadline_ms = _NEVER
         self.error: KafkaError | None = None
 
     # What the application calls
@@ -225,6 +225,15 @@ class ConsumerMachine:
         self._taken(len(records))
         return records
 
+    def take_decoded(self) -> ConsumerRecord | None:
+        """The first of these, if it takes no more than handing it out. ``None`` says nothing: ask ``take``."""
+        if not self._may_take():
+            return None
+        record = self._fetcher.take_decoded()
+        if record is not None:
+            self._taken(1)
+        return record
+
     def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
         """The same as columns."""
         if not self._may_take():
@@ -275,21 +284,6 @@ class ConsumerMachine:
             _NEVER if self.group is None else self.group.next_deadline_ms(now_ms),
         )
         return self._connections.take_actions()
-
-    def connected(self, connection: int, now_ms: float) -> None:
-        self._connections.connected(connection, now_ms)
-
-    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
-        self._connections.received(connection, frame, now_ms)
-
-    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
-        self._connections.disconnected(connection, reason, now_ms)
-
-    def refused(self, reason: str) -> None:
-        self._connections.refused(reason)
-
-    def next_deadline_ms(self) -> float:
-        return self._deadline_ms
 
     # What the group calls
 

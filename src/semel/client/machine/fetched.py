@@ -130,6 +130,14 @@ class FetchedRecords:
             self.error = error
         return taken
 
+    def take_decoded(self) -> ConsumerRecord | None:
+        """The next record, if it is decoded already."""
+        if self._handed_out >= len(self._decoded):
+            return None
+        record = self._decoded[self._handed_out]
+        self._handed_out += 1
+        return record
+
     def take_rows(self, count: int, decode: DecodeRows) -> list[Rows]:
         """The same as columns. A batch that holds a bad record is refused whole."""
         if self._chunks is None:

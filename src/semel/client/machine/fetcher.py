@@ -106,6 +106,17 @@ class Fetcher:
             self._taken_whole(chunk, position)
         return taken
 
+    def take_decoded(self) -> ConsumerRecord | None:
+        """What ``take`` would give as the first record, if it is decoded already; then the position moves past it."""
+        for chunk in self._ready:
+            position = self._positions.get(chunk.topic_partition)
+            if position is not None and not position.is_paused and position.generation == chunk.generation:
+                record = chunk.take_decoded()
+                if record is not None:
+                    position.offset, position.offset_epoch = record.offset + 1, chunk.taken_epoch
+                return record
+        return None
+
     def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
         """The same as columns."""
         taken: list[tuple[TopicPartition, Rows]] = []

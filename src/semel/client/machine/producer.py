@@ -16,6 +16,7 @@ from semel.client.machine.actions import Action
 from semel.client.machine.batch import Delivery, Settlement
 from semel.client.machine.bulk import Bulk, WaitingBulk
 from semel.client.machine.cluster_view import ClusterView, TopicView
+from semel.client.machine.connected import ConnectedMachine
 from semel.client.machine.connections import DATA, Connections
 from semel.client.machine.coordination import Coordination
 from semel.client.machine.coordinators import Coordinators
@@ -43,7 +44,7 @@ from semel.errors import (
     client_error,
     family_of,
 )
-from semel.types import Buffer, TopicPartition
+from semel.types import TopicPartition
 from semel.wire.records import HEADER_SIZE, Headers
 
 _NEVER: Final = float("inf")
@@ -56,7 +57,7 @@ HEADER_OVERHEAD_BYTES: Final = 10
 _BULK_PIECE_BYTES: Final = 2 * 2**20
 
 
-class ProducerMachine:
+class ProducerMachine(ConnectedMachine):
     def __init__(
         self,
         config: ProducerConfig,
@@ -65,14 +66,16 @@ class ProducerMachine:
         partitioner: Partitioner | None = None,
         software_version: str = "0",
     ) -> None:
+        super().__init__(
+            Connections(
+                config.client,
+                random,
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                software_version=software_version,
+            )
+        )
         self._config = config
         self._partitioning = Partitioning(config, random, partitioner)
-        self._connections = Connections(
-            config.client,
-            random,
-            in_flight_max=config.max_in_flight_requests_per_connection,
-            software_version=software_version,
-        )
         self._metadata = Metadata(
             config.client, self._connections, random, lane=DATA, idle_ms=config.metadata_max_idle_ms
         )
@@ -86,7 +89,6 @@ class ProducerMachine:
         self._buffer_memory = config.buffer_memory
         self._record_size_max = config.max_request_size - HEADER_SIZE
         self._closing = self._refuses = False
-        self._deadline_ms = _NEVER
         self.error: KafkaError | None = None
         self.transaction: Transaction | None = None
         self._producer_id: ProducerId | None = None
@@ -316,21 +318,6 @@ class ProducerMachine:
             _NEVER if self.transaction is None else self._coordinators.next_deadline_ms(now_ms),
         )
         return self._connections.take_actions()
-
-    def connected(self, connection: int, now_ms: float) -> None:
-        self._connections.connected(connection, now_ms)
-
-    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
-        self._connections.received(connection, frame, now_ms)
-
-    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
-        self._connections.disconnected(connection, reason, now_ms)
-
-    def refused(self, reason: str) -> None:
-        self._connections.refused(reason)
-
-    def next_deadline_ms(self) -> float:
-        return self._deadline_ms
 
     # Inside
 

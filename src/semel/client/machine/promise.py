@@ -48,3 +48,10 @@ class Promise(Generic[T]):
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(self)
+
+
+def kept() -> Promise[None]:
+    """A promise for which there is nothing to wait."""
+    promise: Promise[None] = Promise()
+    promise.fulfil(None)
+    return promise

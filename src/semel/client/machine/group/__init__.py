@@ -1,6 +1,6 @@
 """Being a member of a group, in both of Kafka's protocols.
 
-membership    what a consumer needs of either protocol
+membership    what a consumer needs of either protocol, and what both do alike
 classic       JoinGroup, SyncGroup, Heartbeat: a member assigns the partitions
 consumer      ConsumerGroupHeartbeat (KIP-848): the broker assigns them
 handover      partitions come and go, and the application is told, in an order that loses nothing

@@ -21,19 +21,18 @@ from typing import Any, Final
 
 from semel.client.assignors import Assignment, Assignor, RebalanceProtocol, common_protocol
 from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.backoff import Backoff
-from semel.client.machine.calls import Call
 from semel.client.machine.connections import MEMBERSHIP
 from semel.client.machine.group.classic_requests import Build, join_request, leave_request, sync_request
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.handover import Handover
 from semel.client.machine.group.heartbeats import Heartbeats
 from semel.client.machine.group.leadership import Leadership
+from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.presence import Presence
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise
+from semel.client.machine.promise import Promise, kept
 from semel.client.values import GroupMetadata
 from semel.errors import DecodeError, ErrorCode, Family, KafkaError, client_error, named
 from semel.types import TopicPartition
@@ -60,7 +59,7 @@ class MemberState(Enum):
 _HEARTBEATS: Final = frozenset({MemberState.STABLE, MemberState.PREPARING})
 
 
-class ClassicMembership:
+class ClassicMembership(Membership):
     def __init__(
         self,
         config: ConsumerConfig,
@@ -71,29 +70,14 @@ class ClassicMembership:
         presence: Presence,
         random: Random,
     ) -> None:
-        self._config = config
+        super().__init__(config, coordinator, metadata, handover, presence, random)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
-        self._coordinator = coordinator
-        self._metadata = metadata
-        self._handover = handover
-        self._presence = presence
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
-        self._subscription: TopicSubscription | None = None
         self._matched: tuple[object, tuple[str, ...]] = None, ()
         """The topics that the subscription means, with the metadata for which that was found out."""
         self._joined_topics: tuple[str, ...] = ()
         self.state = MemberState.OUT
-        self.error: KafkaError | None = None
-        self._member_id = ""
-        self._generation_id: int | None = None
         self._assignor_name = ""
-        self._attempt = 0
-        """Counts what makes earlier answers meaningless: every request remembers it."""
-        self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
         self._is_prepared = False
         self._join_reason: str | None = None
         self._leadership: Leadership | None = None
@@ -104,42 +88,13 @@ class ClassicMembership:
 
     def subscribe(self, subscription: TopicSubscription) -> None:
         changed = self._subscription != subscription
-        self._subscription = subscription
+        super().subscribe(subscription)
         if changed and self.state is not MemberState.OUT:
             self._join_again("the subscription was changed")
 
     @property
-    def is_subscribed(self) -> bool:
-        return self._subscription is not None
-
-    @property
-    def is_member(self) -> bool:
-        return self._generation_id is not None
-
-    @property
     def topics(self) -> tuple[str, ...]:
         return self._wanted_topics() + (() if self._leadership is None else self._leadership.topics)
-
-    @property
-    def wants_all_topics(self) -> bool:
-        return self._subscription is not None and self._subscription.pattern is not None
-
-    def metadata(self) -> GroupMetadata:
-        return GroupMetadata(
-            self._coordinator.group_id, self._generation_id, self._member_id, self._config.group_instance_id
-        )
-
-    def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
-        """The next generation, for what this member has kept; what it has not, it does not ask for any more."""
-        if member.generation_id is None:
-            return member
-        return self.metadata() if self._generation_id is not None else None
-
-    def leave(self, reason: str, now_ms: float) -> Promise[None]:
-        self._subscription = None
-        promise: Promise[None] = Promise()
-        self._leave(reason, promise, now_ms)
-        return promise
 
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
         match reaction:
@@ -155,18 +110,13 @@ class ClassicMembership:
             case _:
                 pass
 
-    def told_error(self) -> None:
-        """The application knows. Unless it is for good, the next poll tries again."""
-        if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
-            self.error = None
-
     # What the driver calls
 
-    def poll(self, now_ms: float) -> None:
-        if self.state is not MemberState.OUT and self._presence.is_overdue(now_ms):
-            self._stayed_away(now_ms)
-        if self._subscription is None or self.error is not None:
-            return
+    @property
+    def _is_out(self) -> bool:
+        return self.state is MemberState.OUT
+
+    def _poll(self, now_ms: float) -> None:
         self._look_at_metadata()
         if self.state is MemberState.STABLE and self._join_reason is not None:
             self.state = MemberState.PREPARING
@@ -231,7 +181,7 @@ class ClassicMembership:
         topics = self._wanted_topics()
         assignors, owned = self._assignors.values(), self._handover.owned
         build = join_request(self._config, self.metadata(), assignors, topics, owned, self._join_reason or "")
-        if self._ask(ApiKey.JOIN_GROUP, build, self._on_join, now_ms):
+        if self._ask_group(ApiKey.JOIN_GROUP, build, self._on_join, now_ms):
             self.state = MemberState.JOINING
             self._join_reason = None
             self._joined_topics = topics
@@ -287,12 +237,12 @@ class ClassicMembership:
         text = f"the assignor {self._assignor_name!r} of group {self._coordinator.group_id!r} failed: {error!r}"
         failure = client_error(ErrorCode.UNKNOWN_SERVER_ERROR, text, Family.FATAL)
         failure.__cause__ = error
-        self._leave("its assignor failed", Promise(), now_ms)
+        self._leave("its assignor failed", now_ms)
         self._fail(failure, now_ms)
 
     def _sync(self, now_ms: float) -> None:
         build = sync_request(self.metadata(), self._assignor_name, self._assignments)
-        self._ask(ApiKey.SYNC_GROUP, build, self._on_sync, now_ms)
+        self._ask_group(ApiKey.SYNC_GROUP, build, self._on_sync, now_ms)
 
     def _on_sync(self, response: Any, now_ms: float) -> None:
         if response.error_code != ErrorCode.NONE:
@@ -336,33 +286,14 @@ class ClassicMembership:
 
     # Leaving
 
-    def _stayed_away(self, now_ms: float) -> None:
-        log.warning(
-            "group %r: %s leaves: the application did not poll for max.poll.interval.ms (%d ms). Its partitions go to "
-            "other members; the next poll joins again. Raise max.poll.interval.ms, or lower max.poll.records",
-            self._coordinator.group_id,
-            self._member_id,
-            self._config.max_poll_interval_ms,
-        )
-        self._leave("the application did not poll for max.poll.interval.ms", Promise(), now_ms)
-        self._handover.lose(now_ms)
-
-    def _leave(self, reason: str, promise: Promise[None], now_ms: float) -> None:
+    def _leave(self, reason: str, now_ms: float) -> Promise[None]:
         member = self.metadata()
         self._reset()
         self._member_id = ""
         # A static member stays: its partitions wait for it to come back, until its session is over.
         if not member.member_id or member.group_instance_id is not None:
-            promise.fulfil(None)
-            return
-        call = Call(
-            ApiKey.LEAVE_GROUP,
-            leave_request(member, reason),
-            answered=lambda response, version, at_ms: promise.fulfil(None),
-            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
-        )
-        if not self._coordinator.ask(call, now_ms):
-            promise.fulfil(None)
+            return kept()
+        return self._tell_goodbye(ApiKey.LEAVE_GROUP, leave_request(member, reason), now_ms)
 
     # What went wrong
 
@@ -388,58 +319,25 @@ class ClassicMembership:
             case _:
                 self._later(now_ms)
 
-    def _lost(self, reason: str, now_ms: float) -> None:
-        """The group went on without this member."""
-        if self._handover.owned:
-            log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
-        self._reset()
-        self._join_reason = reason
-        self._handover.lose(now_ms)
-
-    def _fail(self, error: KafkaError, now_ms: float) -> None:
-        self._lost(str(error), now_ms)
-        self.error = error
-
-    def _reset(self) -> None:
-        self._attempt += 1
+    def _reset(self, reason: str | None = None) -> None:
+        super()._reset(reason)
         self.state = MemberState.OUT
-        self._generation_id = None
-        self._asking = self._is_prepared = False
-        self._join_reason = None
+        self._is_prepared = False
+        self._join_reason = reason
         self._leadership = None
-        self._failures, self._retry_ms = 0, 0.0
 
     def _later(self, now_ms: float) -> None:
         if self.state is MemberState.JOINING:
             self.state = MemberState.OUT if self._generation_id is None else MemberState.PREPARING
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        super()._later(now_ms)
 
     # Asking
 
-    def _may_ask(self, now_ms: float) -> bool:
-        return not self._asking and now_ms >= self._retry_ms
-
-    def _ask(self, api_key: ApiKey, build: Build, handle: Callable[[Any, float], None], now_ms: float) -> bool:
-        attempt = self._attempt
-
-        def answered(response: Any, version: int, at_ms: float) -> None:
-            if attempt == self._attempt:
-                self._asking = False
-                handle(response, at_ms)
-
-        def lost(reason: str, at_ms: float) -> None:
-            if attempt == self._attempt:
-                self._asking = False
-                self._coordinator.forget()
-                self._later(at_ms)
-
+    def _ask_group(self, api_key: ApiKey, build: Build, handle: Callable[[Any, float], None], now_ms: float) -> bool:
         # The coordinator answers when everybody has joined, or has had the time to; then it has to travel.
         patience_ms = max(self._config.max_poll_interval_ms + _JOIN_GRACE_MS, self._config.client.request_timeout_ms)
         is_static = self._config.group_instance_id is not None
         version_min = _INSTANCE_IDS_SINCE[api_key] if is_static else None
-        call = Call(api_key, build, answered, lost, version_min=version_min, timeout_ms=patience_ms)
-        if not self._coordinator.ask(call, now_ms, lane=MEMBERSHIP):
-            return False
-        self._asking = True
-        return True
+        return self._ask(
+            api_key, build, handle, now_ms, lane=MEMBERSHIP, version_min=version_min, timeout_ms=patience_ms
+        )

@@ -20,16 +20,14 @@ from typing import Final
 from uuid import UUID
 
 from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.backoff import Backoff
-from semel.client.machine.calls import Call
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.handover import Handover
+from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.presence import Presence
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise
-from semel.client.values import GroupMetadata
+from semel.client.machine.promise import Promise, kept
 from semel.errors import ErrorCode, Family, KafkaError, client_error, named
 from semel.types import TopicPartition, kafka_uuid
 from semel.wire.apis import ApiKey
@@ -63,7 +61,7 @@ class _Said:
     owned: frozenset[TopicPartition]
 
 
-class ConsumerMembership:
+class ConsumerMembership(Membership):
     def __init__(
         self,
         config: ConsumerConfig,
@@ -73,66 +71,21 @@ class ConsumerMembership:
         presence: Presence,
         random: Random,
     ) -> None:
-        self._config = config
-        self._coordinator = coordinator
-        self._metadata = metadata
-        self._handover = handover
-        self._presence = presence
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        super().__init__(config, coordinator, metadata, handover, presence, random)
         self._member_id = kafka_uuid(UUID(int=random.getrandbits(128), version=4))
-        self._subscription: TopicSubscription | None = None
         self.state = MemberState.OUT
-        self.error: KafkaError | None = None
-        self._epoch = _JOIN_EPOCH
         self._target: Mapping[UUID, tuple[int, ...]] = {}
         self._is_reconciled = True
         self._topic_ids: dict[str, UUID] = {}
         self._said: _Said | None = None
         """``None``: everything has to be said."""
-        self._attempt = 0
-        self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
         self._heartbeat_ms = 0.0
 
     # What the consumer calls
 
-    def subscribe(self, subscription: TopicSubscription) -> None:
-        self._subscription = subscription
-
-    @property
-    def is_subscribed(self) -> bool:
-        return self._subscription is not None
-
-    @property
-    def is_member(self) -> bool:
-        return self.state is MemberState.MEMBER
-
     @property
     def topics(self) -> tuple[str, ...]:
         return () if self._subscription is None else self._subscription.topics
-
-    @property
-    def wants_all_topics(self) -> bool:
-        """The broker finds what a pattern matches, and says it by topic ids that we must have names for."""
-        return self._subscription is not None and self._subscription.pattern is not None
-
-    def metadata(self) -> GroupMetadata:
-        epoch = self._epoch if self.state is MemberState.MEMBER else None
-        return GroupMetadata(self._coordinator.group_id, epoch, self._member_id, self._config.group_instance_id)
-
-    def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
-        """The epoch of a member that keeps its partitions moves on all the time."""
-        if member.generation_id is None:
-            return member
-        return self.metadata() if self.is_member else None
-
-    def leave(self, reason: str, now_ms: float) -> Promise[None]:
-        self._subscription = None
-        promise: Promise[None] = Promise()
-        self._leave(promise, now_ms)
-        return promise
 
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
         match reaction:
@@ -145,22 +98,18 @@ class ConsumerMembership:
             case _:
                 pass
 
-    def told_error(self) -> None:
-        if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
-            self.error = None
-
     # What the driver calls
 
-    def poll(self, now_ms: float) -> None:
-        if self.state is not MemberState.OUT and self._presence.is_overdue(now_ms):
-            self._stayed_away(now_ms)
-        if self._subscription is None or self.error is not None:
-            return
+    @property
+    def _is_out(self) -> bool:
+        return self.state is MemberState.OUT
+
+    def _poll(self, now_ms: float) -> None:
         if self.state is MemberState.OUT and self._presence.is_alive(now_ms) and not self._handover.is_busy:
             self.state = MemberState.JOINING
         if self.state is MemberState.MEMBER:
             self._reconcile()
-        if self.state is not MemberState.OUT and not self._asking and now_ms >= self._retry_ms:
+        if self.state is not MemberState.OUT and self._may_ask(now_ms):
             said = self._to_say()
             if now_ms >= self._heartbeat_ms or said != self._said:
                 self._heartbeat(said, now_ms)
@@ -181,7 +130,7 @@ class ConsumerMembership:
         return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._handover.owned))
 
     def _heartbeat(self, saying: _Said, now_ms: float) -> None:
-        attempt, epoch = self._attempt, self._epoch
+        epoch = _JOIN_EPOCH if self._generation_id is None else self._generation_id
         said = None if epoch == _JOIN_EPOCH else self._said
 
         def build(version: int) -> ConsumerGroupHeartbeatRequest:
@@ -200,22 +149,8 @@ class ConsumerMembership:
                 request.topic_partitions = self._by_topic_id(saying.owned)
             return request
 
-        def answered(response: ConsumerGroupHeartbeatResponse, version: int, at_ms: float) -> None:
-            if attempt == self._attempt:
-                self._asking = False
-                self._answered(response, at_ms)
-
-        def lost(reason: str, at_ms: float) -> None:
-            if attempt == self._attempt:
-                self._asking = False
-                self._said = None  # It may have arrived or not.
-                self._coordinator.forget()
-                self._later(at_ms)
-
         version_min = None if saying.pattern is None else _REGEX_SINCE
-        call = Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, build, answered, lost, version_min=version_min)
-        if self._coordinator.ask(call, now_ms):
-            self._asking = True
+        if self._ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, build, self._answered, now_ms, version_min=version_min):
             self._said = saying
 
     def _answered(self, response: ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
@@ -224,9 +159,9 @@ class ConsumerMembership:
             return
         self._failures = 0
         self._member_id = response.member_id or self._member_id
-        if response.member_epoch != self._epoch:
+        if response.member_epoch != self._generation_id:
             log.info("group %r: %s is in epoch %d", self._coordinator.group_id, self._member_id, response.member_epoch)
-        self._epoch = response.member_epoch
+        self._generation_id = response.member_epoch
         self.state = MemberState.MEMBER
         self._heartbeat_ms = now_ms + response.heartbeat_interval_ms
         if response.assignment is not None:
@@ -264,33 +199,15 @@ class ConsumerMembership:
 
     # Leaving
 
-    def _stayed_away(self, now_ms: float) -> None:
-        log.warning(
-            "group %r: %s leaves: the application did not poll for max.poll.interval.ms (%d ms). Its partitions go to "
-            "other members; the next poll joins again. Raise max.poll.interval.ms, or lower max.poll.records",
-            self._coordinator.group_id,
-            self._member_id,
-            self._config.max_poll_interval_ms,
-        )
-        self._leave(Promise(), now_ms)
-        self._handover.lose(now_ms)
-
-    def _leave(self, promise: Promise[None], now_ms: float) -> None:
+    def _leave(self, reason: str, now_ms: float) -> Promise[None]:
+        """The protocol has no word for a reason."""
         if self.state is MemberState.OUT:
-            promise.fulfil(None)
-            return
+            return kept()
         self._reset()
         instance_id = self._config.group_instance_id
         epoch = _LEAVE_EPOCH if instance_id is None else _LEAVE_FOR_A_WHILE_EPOCH
         request = ConsumerGroupHeartbeatRequest(self._coordinator.group_id, self._member_id, epoch, instance_id)
-        call = Call(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            build=lambda version: request,
-            answered=lambda response, version, at_ms: promise.fulfil(None),
-            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
-        )
-        if not self._coordinator.ask(call, now_ms):
-            promise.fulfil(None)
+        return self._tell_goodbye(ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda version: request, now_ms)
 
     # What went wrong
 
@@ -300,8 +217,7 @@ class ConsumerMembership:
         group = f"group {self._coordinator.group_id!r}"
         text = f"ConsumerGroupHeartbeat of {group} was answered {named(code).name}{why}"
         log.info("%s", text)
-        self._said = None
-        if code == ErrorCode.GROUP_ID_NOT_FOUND and self._epoch != _JOIN_EPOCH:
+        if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_member:
             # The group went on without us, and with nobody else who speaks this protocol: it is a classic one by now,
             # or gone. Joining makes it one of ours again.
             self._lost(text, now_ms)
@@ -317,28 +233,15 @@ class ConsumerMembership:
             case _:
                 self._later(now_ms)
 
-    def _lost(self, reason: str, now_ms: float) -> None:
-        """The broker has taken us out of the group: what we had belongs to others."""
-        if self._handover.owned:
-            log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
-        self._reset()
-        self._handover.lose(now_ms)
-
-    def _fail(self, error: KafkaError, now_ms: float) -> None:
-        self._lost(str(error), now_ms)
-        self.error = error
-
-    def _reset(self) -> None:
-        self._attempt += 1
+    def _reset(self, reason: str | None = None) -> None:
+        super()._reset(reason)
         self.state = MemberState.OUT
-        self._epoch = _JOIN_EPOCH
         self._target, self._is_reconciled, self._said = {}, True, None
-        self._asking = False
-        self._failures, self._retry_ms, self._heartbeat_ms = 0, 0.0, 0.0
+        self._heartbeat_ms = 0.0
 
     def _later(self, now_ms: float) -> None:
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        super()._later(now_ms)
+        self._said = None  # What was said last may have arrived or not.
         self._heartbeat_ms = 0.0
 
 

@@ -1,56 +1,224 @@
-"""What a consumer needs of its membership, whichever protocol it is in."""
+"""A membership, whichever protocol it is in: what a consumer needs of it, and what both protocols do alike.
+
+The law: whatever was asked as a member is meaningless once that member is no more. ``_reset`` is where it ends, and
+every answer that comes later is passed over.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
+from semel.client.consumer_config import ConsumerConfig
+from semel.client.machine.backoff import Backoff
+from semel.client.machine.calls import Call
+from semel.client.machine.connections import COORDINATION
+from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.handover import Handover
+from semel.client.machine.group.presence import Presence
 from semel.client.machine.group.reactions import Reaction
 from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.machine.metadata import Metadata
 from semel.client.machine.promise import Promise
 from semel.client.values import GroupMetadata
-from semel.errors import KafkaError
+from semel.errors import ErrorCode, KafkaError
+from semel.wire.apis import ApiKey
+
+log = logging.getLogger(__name__)
 
 
-class Membership(Protocol):
-    error: KafkaError | None
-    """Why this consumer is not a member. Whoever tells the application calls ``told_error``."""
+class Membership(ABC):
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: GroupCoordinator,
+        metadata: Metadata,
+        handover: Handover,
+        presence: Presence,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._handover = handover
+        self._presence = presence
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._subscription: TopicSubscription | None = None
+        self.error: KafkaError | None = None
+        """Why this consumer is not a member. Whoever tells the application calls ``told_error``."""
+        self._member_id = ""
+        self._generation_id: int | None = None
+        """The generation, or epoch, in which this is a member; ``None``: it is none."""
+        self._attempt = 0
+        """Counts what makes earlier answers meaningless: every request remembers it."""
+        self._asking = False
+        self._failures = 0
+        self._retry_ms = 0.0
+
+    # What the consumer calls
 
     def subscribe(self, subscription: TopicSubscription) -> None:
         """Want these topics, from now on, and be a member for them."""
-        ...
+        self._subscription = subscription
 
     def leave(self, reason: str, now_ms: float) -> Promise[None]:
         """Want no topics, and be no member any more. Kept when the coordinator knows, or cannot be told."""
-        ...
+        self._subscription = None
+        return self._leave(reason, now_ms)
 
     @property
-    def is_subscribed(self) -> bool: ...
+    def is_subscribed(self) -> bool:
+        return self._subscription is not None
 
     @property
-    def is_member(self) -> bool: ...
+    def is_member(self) -> bool:
+        return self._generation_id is not None
 
     @property
+    @abstractmethod
     def topics(self) -> tuple[str, ...]:
         """The topics whose partitions have to be known."""
-        ...
 
     @property
-    def wants_all_topics(self) -> bool: ...
+    def wants_all_topics(self) -> bool:
+        """A pattern may match any topic. Also where the broker matches it: it answers with ids that need names."""
+        return self._subscription is not None and self._subscription.pattern is not None
 
     def metadata(self) -> GroupMetadata:
         """Who this member is now. Without a generation it is none."""
-        ...
+        return GroupMetadata(
+            self._coordinator.group_id, self._generation_id, self._member_id, self._config.group_instance_id
+        )
 
     def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
-        """What that member has become, by generation or epoch; ``None`` if it is no more. Nobody stays nobody."""
-        ...
+        """What that member has become, by generation or epoch; ``None`` if it is no more. Nobody stays nobody.
 
+        It is asked about what this member has kept: what it has not, it does not ask for any more.
+        """
+        if member.generation_id is None:
+            return member
+        return self.metadata() if self.is_member else None
+
+    @abstractmethod
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
         """An answer to a commit or a fetch of offsets says this of the member that it was sent as: the current one."""
-        ...
 
-    def told_error(self) -> None: ...
+    def told_error(self) -> None:
+        """The application knows. Unless it is for good, the next poll tries again."""
+        if self.error is not None and self.error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self.error = None
 
-    def poll(self, now_ms: float) -> None: ...
+    # What the driver calls
 
+    def poll(self, now_ms: float) -> None:
+        if not self._is_out and self._presence.is_overdue(now_ms):
+            self._stayed_away(now_ms)
+        if self._subscription is not None and self.error is None:
+            self._poll(now_ms)
+
+    @abstractmethod
     def next_deadline_ms(self, now_ms: float) -> float: ...
+
+    # What each protocol does in its own way
+
+    @property
+    @abstractmethod
+    def _is_out(self) -> bool:
+        """Whether it is no member, and has not asked to be one."""
+
+    @abstractmethod
+    def _poll(self, now_ms: float) -> None:
+        """There are topics to be a member for: go on."""
+
+    @abstractmethod
+    def _leave(self, reason: str, now_ms: float) -> Promise[None]:
+        """Be no member any more, and tell the coordinator, if it has to know."""
+
+    # Leaving
+
+    def _stayed_away(self, now_ms: float) -> None:
+        log.warning(
+            "group %r: %s leaves: the application did not poll for max.poll.interval.ms (%d ms). Its partitions go to "
+            "other members; the next poll joins again. Raise max.poll.interval.ms, or lower max.poll.records",
+            self._coordinator.group_id,
+            self._member_id,
+            self._config.max_poll_interval_ms,
+        )
+        self._leave("the application did not poll for max.poll.interval.ms", now_ms)
+        self._handover.lose(now_ms)
+
+    def _tell_goodbye(self, api_key: ApiKey, build: Callable[[int], object], now_ms: float) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        call = Call(
+            api_key,
+            build,
+            answered=lambda response, version, at_ms: promise.fulfil(None),
+            lost=lambda why, at_ms: promise.fulfil(None),  # The session timeout does the rest.
+        )
+        if not self._coordinator.ask(call, now_ms):
+            promise.fulfil(None)
+        return promise
+
+    # What went wrong
+
+    def _lost(self, reason: str, now_ms: float) -> None:
+        """The group went on without this member: what it had belongs to others."""
+        if self._handover.owned:
+            log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
+        self._reset(reason)
+        self._handover.lose(now_ms)
+
+    def _fail(self, error: KafkaError, now_ms: float) -> None:
+        self._lost(str(error), now_ms)
+        self.error = error
+
+    def _reset(self, reason: str | None = None) -> None:
+        """Be out, as at first. ``reason``: why it has to join again, unless it left."""
+        self._attempt += 1
+        self._generation_id = None
+        self._asking = False
+        self._failures, self._retry_ms = 0, 0.0
+
+    def _later(self, now_ms: float) -> None:
+        self._failures += 1
+        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+
+    # Asking
+
+    def _may_ask(self, now_ms: float) -> bool:
+        return not self._asking and now_ms >= self._retry_ms
+
+    def _ask(
+        self,
+        api_key: ApiKey,
+        build: Callable[[int], object],
+        handle: Callable[[Any, float], None],
+        now_ms: float,
+        *,
+        lane: int = COORDINATION,
+        version_min: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> bool:
+        """Ask the coordinator, if it can be asked now. ``handle`` gets the answer, unless it is meaningless by then."""
+        attempt = self._attempt
+
+        def answered(response: Any, version: int, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                handle(response, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            if attempt == self._attempt:
+                self._asking = False
+                self._coordinator.forget()
+                self._later(at_ms)
+
+        call = Call(api_key, build, answered, lost, version_min=version_min, timeout_ms=timeout_ms)
+        if not self._coordinator.ask(call, now_ms, lane=lane):
+            return False
+        self._asking = True
+        return True

@@ -1,4 +1,4 @@
-"""The event loop that a real broker runs on: uvloop where it is installed, since it is faster, else asyncio's own."""
+"""The event loop for real sockets: uvloop where it is installed, since it is faster, else asyncio's own."""
 
 from __future__ import annotations
 

@@ -1,0 +1,21 @@
+"""Where partitions begin, end, and are at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.blocking import Admin
+    from semel.types import TopicPartition
+
+
+def offsets_at(
+    admin: Admin, partitions: Iterable[TopicPartition], time: int, isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    """The first offset of each partition that is as late as ``time``, which may be one of ``OffsetSpec``.
+
+    A partition that has no record as late is left out. Raises the first error if there is one.
+    """
+    found = admin.partitions.list_offsets(dict.fromkeys(partitions, time), isolation_level=isolation).all()
+    return {partition: listed.offset for partition, listed in found.items() if listed.offset is not None}
