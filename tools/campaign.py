@@ -1,7 +1,8 @@
 """Long runs of what ``make test`` runs short: ``python -m tools.campaign [NAME]``; without a name, all of them in turn.
 
 A campaign is a module ``tools/campaigns/NAME.py`` with ``COUNT`` and ``run(seed) -> dict`` whose ``passed`` is the
-verdict, and with ``SOURCES`` if it rests on more than the product and these tools. Every result is one line of
+verdict; with ``SOURCES`` if it rests on more than the product and these tools, and with ``AT_ONCE`` if so many of its
+seeds may run side by side, each in a process of its own. Every result is one line of
 ``.cache/campaigns/NAME.jsonl``, written before the next run starts, with the hash of the source it is true of: an
 interrupted campaign goes on where it was, and a changed source starts it again. A campaign that is through leaves its
 verdict in ``benchmarks/results/campaign-NAME.json``.
@@ -13,18 +14,24 @@ import argparse
 import hashlib
 import importlib
 import json
+import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import semel
 
 ROOT = Path(__file__).resolve().parent.parent
 _RESULTS_KEPT_MAX = 20
+
+
+Run: TypeAlias = Callable[[int], dict[str, Any]]
 
 
 class Campaign(Protocol):
@@ -51,36 +58,56 @@ def carry_out(name: str, count: int | None, seed: int | None) -> bool:
     results.parent.mkdir(parents=True, exist_ok=True)
     source = source_hash(getattr(campaign, "SOURCES", ()))
     if seed is not None:
-        return run_seed(campaign, name, seed, source, results)
+        return noted(name, source, results, result_of(campaign.run, seed))
     return run_all(campaign, name, campaign.COUNT if count is None else count, source, results)
 
 
 def run_all(campaign: Campaign, name: str, count: int, source: str, results: Path) -> bool:
     earlier = {line["seed"]: line["passed"] for line in read(results) if line["source"] == source}
     print(f"campaign {name}: {count} seeds, {len(earlier)} of them known; results in {results}", flush=True)
-    verdicts = [earlier.get(seed) or run_seed(campaign, name, seed, source, results) for seed in range(count)]
-    print(f"campaign {name}: {sum(verdicts)} of {count} passed")
+    known = sum(bool(earlier.get(seed)) for seed in range(count))
+    missing = [seed for seed in range(count) if not earlier.get(seed)]
+    at_once: int = getattr(campaign, "AT_ONCE", 1)
+    passed = known + sum(noted(name, source, results, result) for result in results_of(campaign.run, missing, at_once))
+    print(f"campaign {name}: {passed} of {count} passed")
     if count >= campaign.COUNT:
         latest = {line["seed"]: line for line in read(results) if line["source"] == source and line["seed"] < count}
         write_verdict(name, source, list(latest.values()))
-    return all(verdicts)
+    return passed == count
 
 
-def run_seed(campaign: Campaign, name: str, seed: int, source: str, results: Path) -> bool:
+def results_of(run: Run, seeds: list[int], at_once: int) -> Iterator[dict[str, Any]]:
+    """In the order of the seeds, however many run side by side."""
+    if at_once == 1:
+        yield from map(partial(result_of, run), seeds)
+        return
+    pool = ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn"))
+    try:
+        yield from pool.map(partial(result_of, run), seeds)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def result_of(run: Run, seed: int) -> dict[str, Any]:
     started = time.monotonic()
     try:
-        result = campaign.run(seed)
+        result = run(seed)
     except Exception as error:
         result = {"passed": False, "error": f"{type(error).__name__}: {error}"}
-    line = {"seed": seed, "source": source, "seconds": round(time.monotonic() - started, 2), **result}
+    return {"seed": seed, "seconds": round(time.monotonic() - started, 2), **result}
+
+
+def noted(name: str, source: str, results: Path, result: dict[str, Any]) -> bool:
+    """Put on record before anything else happens."""
+    line = {"source": source, **result}
     with results.open("a") as file:
         # In a line of its own, also where an interrupted campaign left half a line.
         file.write(("\n" if _ends_within_a_line(results) else "") + json.dumps(line) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    print(f"  seed {seed}: {'passed' if result['passed'] else 'FAILED'}  {json.dumps(line)}", flush=True)
+    print(f"  seed {line['seed']}: {'passed' if result['passed'] else 'FAILED'}  {json.dumps(line)}", flush=True)
     if not result["passed"]:
-        print(f"  again: {sys.executable} -m tools.campaign {name} --seed {seed}", flush=True)
+        print(f"  again: {sys.executable} -m tools.campaign {name} --seed {line['seed']}", flush=True)
     return bool(result["passed"])
 
 

@@ -132,6 +132,8 @@ class Console:
 
 def in_this_place(text: str, folder: Path, addresses: Mapping[str, str]) -> str:
     text = text.replace("/var/lib/semel", f"{folder}/var-lib-semel").replace("/backup", f"{folder}/backup")
+    # To Spark, a path belongs to the folder in which its JVM was started, for whichever document that was.
+    text = text.replace('"checkpoints/', f'"{folder}/checkpoints/')
     for name, address in addresses.items():
         text = text.replace(name, address)
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.simulation.transactions_under_faults import (
 from tools.simulated_run import simulate
 
 COUNT = 2_000
+AT_ONCE = os.cpu_count() or 1
 SOURCES = ("tests/simulation",)
 
 _MIX: tuple[Scenario[Counter[Fault]], ...] = (

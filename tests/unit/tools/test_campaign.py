@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.campaign import names, read, run_all, totals
+from tools.campaign import names, read, results_of, run_all, totals
 
 
 class Recorded:
@@ -61,6 +62,16 @@ def test_what_failed_is_told_and_runs_again(results: Path, capsys: pytest.Captur
     assert campaign.seeds == [0, 1, 2, 1]
     assert [line["passed"] for line in read(results)] == [True, False, True, False]
     assert "tools.campaign x --seed 1" in capsys.readouterr().out
+
+
+def fails_if_odd(seed: int) -> dict[str, Any]:
+    return {"passed": seed % 2 == 0, "process": os.getpid()}
+
+
+def test_seeds_that_run_side_by_side_are_told_in_their_order_and_fail_alone() -> None:
+    results = list(results_of(fails_if_odd, [4, 5, 6], at_once=2))
+    assert [(result["seed"], result["passed"]) for result in results] == [(4, True), (5, False), (6, True)]
+    assert os.getpid() not in {result["process"] for result in results}
 
 
 def test_counts_are_added_up_also_one_level_down_and_of_times_the_longest_counts() -> None:
