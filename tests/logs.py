@@ -56,9 +56,8 @@ def marker(*, committed: bool, producer: int = 1000, epoch: int = 0, coordinator
 def open_log(disk: VirtualDisk, *, config: LogConfig | None = None, now_ms: int = NOW_MS, **how: Any) -> PartitionLog:
     """The log in the folder, served as one node does with flush=os: what is written is visible at once."""
     disk.make_folder(FOLDER)
-    log = load_log(
-        disk, FOLDER, topic_partition=ORDERS, topic_id=ORDERS_ID, config=config or LogConfig(), now_ms=now_ms, **how
-    )
+    how = {"topic_partition": ORDERS, "topic_id": ORDERS_ID, **how}
+    log = load_log(disk, FOLDER, config=config or LogConfig(), now_ms=now_ms, **how)
     log.on_durable = visible
     return log
 

@@ -150,6 +150,7 @@ class Broker:
             loop=loop,
             make_worker=self._make_worker,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         )
         self._closers.append(logs.kill)
         own = MetaProperties(kafka_uuid(UUID(int=self._random.getrandbits(128), version=4)), config.node_id)

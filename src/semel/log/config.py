@@ -124,7 +124,7 @@ class LogConfig:
         "segment.jitter.ms",
         SettingType.LONG,
         0,
-        "The largest random time taken off segment.ms, so that not all partitions roll at once.",
+        "The longest time taken off segment.ms; for each partition it is another one, so that not all roll at once.",
         rule=AtLeast(0),
         synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
     )
@@ -155,7 +155,7 @@ class LogConfig:
         "file.delete.delay.ms",
         SettingType.LONG,
         MINUTE_MS,
-        "How long a deleted segment's files stay on disk, renamed, before they are removed.",
+        "Accepted as in Kafka, and of no effect: deleted segments are removed at once, since nobody reads them.",
         rule=AtLeast(0),
         synonyms=_from("log.segment.delete.delay.ms"),
     )

@@ -70,6 +70,7 @@ class LogDirectory:
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         journal_size_bytes: int = FILE_SIZE_BYTES,
         direct_bytes_min: int = DIRECT_BYTES_MIN,
+        checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -81,6 +82,7 @@ class LogDirectory:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._journal_size_bytes = journal_size_bytes
         self._direct_bytes_min = direct_bytes_min
+        self._checkpoint_interval_ms = checkpoint_interval_ms
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
@@ -303,7 +305,7 @@ class LogDirectory:
             return
         self._checkpoint_runs = True
         self._bytes_at_checkpoint = self._appended_bytes()
-        self._checkpoint_due_ms = self._clock.monotonic_ms() + CHECKPOINT_INTERVAL_MS
+        self._checkpoint_due_ms = self._clock.monotonic_ms() + self._checkpoint_interval_ms
         jobs = [job for log in self.logs.values() if (job := log.prepare_checkpoint(closing=closing)) is not None]
         points, starts, watermarks = self._recovery_points(), self._log_starts(), self._high_watermarks()
         self._checkpoint_worker.run(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
+from zlib import crc32
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log import lookup, producer_snapshot
@@ -148,7 +149,12 @@ class PartitionLog:
         self._config = config
         # Asked for every batch, so kept at hand.
         self._takes_batches_as_they_are = takes_batches_as_they_are(config)
-        self._segment_age_max_ms = config.segment_age_max_ms
+        self.segment_age_max_ms = config.segment_age_max_ms - self._jitter_ms(config)
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """The same after every start, and as if by chance from partition to partition."""
+        longest_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return crc32(str(self.topic_partition).encode()) % longest_ms if longest_ms else 0
 
     @property
     def partition(self) -> int:
@@ -271,7 +277,7 @@ class PartitionLog:
     ) -> None:
         config = self._config
         segment = self.segments.active
-        if not segment.takes(header, config, age_max_ms=self._segment_age_max_ms, now_ms=now_ms):
+        if not segment.takes(header, config, age_max_ms=self.segment_age_max_ms, now_ms=now_ms):
             segment = self.roll(now_ms)
         size_before = segment.size_bytes
         try:

@@ -13,6 +13,7 @@ from semel.log.partition_log import Appended, Isolation, PartitionLog
 from semel.log.transaction_index import AbortedTransaction
 from semel.testing.disk import VirtualDisk
 from semel.testing.disk_faults import DiskFault, Operation
+from semel.types import TopicPartition
 from semel.wire.records import Codec, TimestampType, iterate_headers, parse_header
 from tests.logs import (
     NOW_MS,
@@ -123,6 +124,23 @@ def test_a_segment_rolls_when_its_first_record_is_older_than_segment_ms() -> Non
     assert len(log.segments) == 1
     append(log, batch("c", timestamp=NOW_MS + 1001))
     assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_jitter_takes_something_off_segment_ms_and_from_each_partition_something_else() -> None:
+    """The same after every start; never so much that nothing is left."""
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=5000)
+
+    def opened(index: int) -> PartitionLog:
+        return open_log(VirtualDisk(), config=config, topic_partition=TopicPartition("orders", index))
+
+    ages = [opened(index).segment_age_max_ms for index in range(20)]
+    assert all(0 < age <= 1000 for age in ages) and len(set(ages)) > 10
+    log = opened(3)
+    append(log, batch("a", timestamp=NOW_MS))
+    append(log, batch("b", timestamp=NOW_MS + ages[3]))
+    assert len(log.segments) == 1
+    append(log, batch("c", timestamp=NOW_MS + ages[3] + 1))
+    assert len(log.segments) == 2
 
 
 def test_reads_find_every_offset_with_every_batch_size() -> None:

@@ -79,7 +79,7 @@ def is_due_to_roll(log: PartitionLog, now_ms: int) -> bool:
     first_timestamp = active.first_timestamp()
     if first_timestamp is None:
         return False
-    return now_ms - max(active.created_ms, first_timestamp) > log.config.segment_age_max_ms
+    return now_ms - max(active.created_ms, first_timestamp) > log.segment_age_max_ms
 
 
 def _first_uncleanable_offset(log: PartitionLog) -> int:
