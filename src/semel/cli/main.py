@@ -48,13 +48,14 @@ _NOT_FOUND = frozenset(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    # Anything but a command in front is a question about all of them, or a mistake that is answered with their names.
-    parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
-    options = parser.parse_args(words)
     try:
+        # Else it is a question about all of them, or a mistake that is answered with their names.
+        parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+        options = parser.parse_args(words)
         code: int = options.run(options)
     except UsageError as error:
-        parser.exit(Exit.USAGE, f"semel: {error}\n")
+        print(f"semel: {error}", file=sys.stderr)
+        raise SystemExit(Exit.USAGE) from None  # As the parser does it.
     except SemelError as error:
         print(f"semel: {error}", file=sys.stderr)
         return _code_of(error)
