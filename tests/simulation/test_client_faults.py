@@ -184,6 +184,43 @@ async def transact(producer: Producer, values: list[bytes], *, offset: int) -> b
     return True
 
 
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("phase", [ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE, ApiKey.FETCH])
+def test_a_fault_in_any_phase_of_a_bulk_leaves_each_record_there_once_and_in_order(phase: ApiKey, fault: Fault) -> None:
+    """Many batches of one bulk are under way at once, and several bulks wait in line behind it."""
+    bulks = [[b"%d.%03d" % (bulk, number) for number in range(40)] for bulk in range(4)]
+
+    async def scenario(simulation: Simulation) -> None:
+        world = World(simulation)
+        await world.start()
+        strike = Strike(simulation, world.served, phase, fault)
+        simulation.network.interceptor = strike
+        async with asyncio.timeout(DONE_S_MAX):
+            async with world.producer(batch_size=300) as producer:
+                targets = [number % len(ORDERS) for number in range(40)]
+                await asyncio.gather(*[producer.send_many(TOPIC, values, partition=targets) for values in bulks])
+            read = await read_tables(world, sum(map(len, bulks)))
+        assert strike.has_struck
+        await asyncio.sleep(3.0)  # For what is late.
+        expected = [value for partition in range(2) for values in bulks for value in values[partition::2]]
+        assert await world.committed() == expected
+        assert read == expected
+
+    run(scenario)
+
+
+async def read_tables(world: World, count: int) -> list[bytes]:
+    """As ``poll_arrow`` gives them: in order within a partition, here put one partition behind the other."""
+    read: list[list[bytes]] = [[], []]
+    async with world.consumer(group_id=None) as consumer:
+        consumer.assign(ORDERS)
+        while sum(map(len, read)) < count:
+            table = await consumer.poll_arrow(1_000, max_records=7)
+            for partition, value in zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True):
+                read[partition].append(value)
+    return [*read[0], *read[1]]
+
+
 async def until_told(call: Callable[[], Awaitable[None]]) -> None:
     """Ask until the outcome is known: what timed out is still pursued."""
     while True:
