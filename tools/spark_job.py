@@ -29,6 +29,7 @@ _PATIENCE_S = 120.0
 class Job:
     servers: str
     is_stateful: bool
+    writers: int | None
     checkpoint: str
 
     def write(self, folder: Path) -> None:
@@ -113,14 +114,14 @@ def main() -> int:
     folder = Path(sys.argv[1])
     job = Job.read(folder)
     spark = local_session(folder)
-    rows = (
+    reader = (
         spark.readStream.format("semel")
         .option("kafka.bootstrap.servers", job.servers)
         .option("kafka.group.id", GROUP)
         .option("subscribe", SOURCE)
         .option("startingOffsets", "earliest")
-        .load()
     )
+    rows = (reader if job.writers is None else reader.option("minPartitions", job.writers)).load()
     if job.is_stateful:
         counted = rows.groupBy("key").count()
         output = counted.select("key", sf.col("count").cast("string").alias("value"))
@@ -133,6 +134,7 @@ def main() -> int:
         servers=job.servers,
         checkpoint=job.checkpoint,
         output_mode="update" if job.is_stateful else "append",
+        writers=job.writers,
         reached=Halting(folder),
     ).start()
     query.awaitTermination()

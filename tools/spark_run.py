@@ -1,7 +1,9 @@
 """Kill a pipeline's driver, tasks and broker at named points, then compare what it wrote with what it should have.
 
 Every kill is one halt: the process that reaches the point waits there, and is killed, or has its broker killed, or is
-left behind as a zombie that goes on once its successor works. When the faults are over the pipeline must consume all
+left behind as a zombie that goes on once its successor works. Two kinds end nothing but an answer and a producer id:
+the answer to EndTxn is lost after the broker has acted on it, and the id's epochs are used up while no driver runs, so
+that the next one is given another id in the middle of its work. When the faults are over the pipeline must consume all
 input, and the output must be the function of the input: nothing missing, nothing twice.
 """
 
@@ -18,16 +20,19 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from semel.blocking import Producer
+from semel.blocking import Admin, Producer
 from semel.client.consumer_config import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.reading import read_split
 from semel.spark.sink import POINTS, TASK_POINTS
 from semel.spark.splits import Split
 from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from tests.clients.proxy import Proxy, Verdict
 from tools.load import create_topic
 from tools.server import Server
-from tools.spark_job import GROUP, SINK, SOURCE, Halt, Job
+from tools.spark_epochs import use_up_epochs
+from tools.spark_job import GROUP, SINK, SOURCE, TRANSACTIONAL_ID, Halt, Job
 
 _PARTITIONS = 3
 _KEYS = 5
@@ -36,6 +41,7 @@ _PAUSE_S = 0.05
 _PATIENCE_S = 300.0
 
 DRIVER, TASK, BROKER, ZOMBIE, CHECKPOINT = "driver", "task", "broker", "zombie", "checkpoint"
+ANSWER, EPOCHS = "answer to EndTxn", "epochs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,13 @@ KILLS = (
     Kill(ZOMBIE, "producing"),
     Kill(CHECKPOINT, "produced"),
     Kill(CHECKPOINT, "done"),
+    Kill(ANSWER, "offsets sent"),
+    Kill(EPOCHS, "done"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Outcome:
     broker: str
     is_stateful: bool
     kills: tuple[str, ...]
@@ -88,29 +96,52 @@ def chosen_kills(seed: int, count: int, *, is_stateful: bool) -> list[Kill]:
     return kills
 
 
-def kill_pipeline(server: Server, folder: Path, kills: list[Kill], *, is_stateful: bool) -> Verdict:
+def kill_pipeline(
+    server: Server, folder: Path, kills: list[Kill], *, is_stateful: bool, writers: int | None = None
+) -> Outcome:
+    """``writers`` of ``None``: these batches are small, so each has one."""
     for topic in (SOURCE, SINK):
         create_topic(server.bootstrap_servers, topic, partitions=_PARTITIONS)
-    run = _Run(server, folder, is_stateful)
-    try:
-        for number, kill in enumerate(kills):
-            run.kill(number, kill)
-        problems = run.finish()
-    finally:
-        run.end_driver()
-    return Verdict(server.name, is_stateful, tuple(map(str, kills)), run.sent, tuple(problems))
+    answers = _Answers()
+    with Proxy(server.launch.port, answers) as proxy:
+        run = _Run(server, answers, folder, is_stateful)
+        Job(proxy.bootstrap_servers, is_stateful, writers, str(folder / "checkpoint")).write(folder)
+        try:
+            for number, kill in enumerate(kills):
+                run.kill(number, kill)
+            problems = run.finish()
+        finally:
+            run.end_driver()
+    return Outcome(server.name, is_stateful, tuple(map(str, kills)), run.sent, tuple(problems))
+
+
+class _Answers:
+    """What becomes of the broker's answers to the driver: all arrive, but for one to EndTxn whenever it is said."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.lose_next = False
+
+    def __call__(self, api_key: int) -> Verdict:
+        if api_key != ApiKey.END_TXN or not self.lose_next:
+            return Verdict.PASS
+        self.lose_next = False
+        self.lost += 1
+        return Verdict.CUT
 
 
 class _Run:
-    def __init__(self, server: Server, folder: Path, is_stateful: bool) -> None:
+    def __init__(self, server: Server, answers: _Answers, folder: Path, is_stateful: bool) -> None:
         self.sent = 0
+        self._answers = answers
         self._server = server
         self._folder = folder
         self._checkpoint = folder / "checkpoint"
         self._is_stateful = is_stateful
         self._driver: subprocess.Popen[bytes] | None = None
         self._zombies: list[Halt] = []
-        Job(server.bootstrap_servers, is_stateful, str(self._checkpoint)).write(folder)
+        self._used_up: int | None = None
+        """The producer id whose epochs are gone."""
 
     def kill(self, number: int, kill: Kill) -> None:
         halt = Halt(number, kill.point, survives=kill.victim == ZOMBIE)
@@ -133,8 +164,15 @@ class _Run:
             case "checkpoint":
                 self.end_driver()
                 shutil.rmtree(self._checkpoint)
+            case "answer to EndTxn":
+                self._answers.lose_next = True
+            case "epochs":
+                self.end_driver()
+                self._used_up = use_up_epochs(self._server.launch.port, TRANSACTIONAL_ID)
         if kill.victim != ZOMBIE:
             halt.leave(self._folder).touch()
+        if kill.victim == ANSWER:
+            self._wait_for_loss()
 
     def finish(self) -> list[str]:
         """No more faults: all input must be consumed, and then the output is judged."""
@@ -148,7 +186,7 @@ class _Run:
                 self._start_driver()
                 time.sleep(_PAUSE_S)
             self._release_zombies()
-        return self._problems()
+        return [*self._problems(), *self._unchanged_id()]
 
     def end_driver(self) -> None:
         """Driver and JVM at once, without a word. What they had forked is left alone, as on another machine."""
@@ -178,6 +216,12 @@ class _Run:
             self._start_driver()
             time.sleep(_PAUSE_S)
         return int(claim.read_text())
+
+    def _wait_for_loss(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._answers.lose_next:
+            assert time.monotonic() < deadline, f"no answer to EndTxn in {_PATIENCE_S:.0f} s: {self._printed()}"
+            time.sleep(_PAUSE_S)
 
     def _release_zombies(self) -> None:
         """Now that its successor is at work, a zombie goes on and writes; or tries to."""
@@ -215,6 +259,13 @@ class _Run:
             if not counts or counts[-1] != total:
                 problems.append(f"{key!r} was counted {counts[-1:]} times; it came {total} times")
         return problems
+
+    def _unchanged_id(self) -> list[str]:
+        if self._used_up is None:
+            return []
+        with Admin(bootstrap_servers=self._server.bootstrap_servers) as admin:
+            is_same = admin.transactions.describe(TRANSACTIONAL_ID).producer_id == self._used_up
+        return [f"producer id {self._used_up} had no epochs left, and is in use still"] if is_same else []
 
     def _written(self) -> list[tuple[bytes, bytes]]:
         level = IsolationLevel.READ_COMMITTED

@@ -69,7 +69,11 @@ class Proxy:
             await asyncio.sleep(0)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker_reader, broker_writer = await asyncio.open_connection(HOST, self._broker_port)
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(HOST, self._broker_port)
+        except OSError:
+            writer.close()  # As a broker that is down would refuse.
+            return
         asked: dict[int, int] = {}
         both = {
             asyncio.create_task(self._requests(reader, broker_writer, asked)),

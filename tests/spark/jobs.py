@@ -47,6 +47,15 @@ def run(df: DataFrame, broker: Broker, checkpoint: Path, **changes: Any) -> list
     return [dict(progress) for progress in query.recentProgress]
 
 
+def tasks_of_jobs(spark: SparkSession, batches: list[dict[str, Any]]) -> list[list[int]]:
+    """For each job that a query ran, how many tasks each of its stages had."""
+    tracker = spark.sparkContext.statusTracker()
+    (run_id,) = {str(batch["runId"]) for batch in batches}
+    jobs = [tracker.getJobInfo(job_id) for job_id in sorted(tracker.getJobIdsForGroup(run_id))]
+    stages = [[tracker.getStageInfo(stage_id) for stage_id in sorted(job.stageIds)] for job in jobs if job is not None]
+    return [[stage.numTasks for stage in found if stage is not None] for found in stages]
+
+
 def fails_at(point: str, batch_id: int) -> Reached:
     """The driver gives up there, as with any error of its own."""
 

@@ -9,7 +9,7 @@ import pytest
 from tools.brokers import semel
 from tools.campaigns.spark import KILLS, RUNS
 from tools.server import running
-from tools.spark_run import BROKER, DRIVER, TASK, ZOMBIE, Kill, chosen_kills, kill_pipeline
+from tools.spark_run import ANSWER, BROKER, DRIVER, TASK, ZOMBIE, Kill, chosen_kills, kill_pipeline
 from tools.spark_run import KILLS as KINDS
 
 SHORT = [
@@ -20,7 +20,7 @@ SHORT = [
     Kill(TASK, "produced"),
     Kill(BROKER, "offsets sent"),
     Kill(ZOMBIE, "producing"),
-    Kill(BROKER, "committed"),
+    Kill(ANSWER, "offsets sent"),
     Kill(BROKER, "written"),
     Kill(DRIVER, "committed"),
 ]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from semel.blocking import Producer
 from semel.spark import Refused, pipeline
 from semel.testing import Broker
-from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source
+from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source, tasks_of_jobs
 from tests.spark.topics import committed, create, fill, group_offsets, is_open, values, wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -36,14 +36,25 @@ def test_every_record_is_copied_once_across_batches_and_restarts(
     fill(broker, "in", range(60))
     batches = run(copied(source(spark, broker, maxOffsetsPerTrigger=25)), broker, checkpoint)
     assert [batch["numInputRows"] for batch in batches] == [25, 25, 10]
+    assert tasks_of_jobs(spark, batches) == [[1], [1], [1]]
     fill(broker, "in", range(60, 100))
-    run(copied(source(spark, broker)), broker, checkpoint)
+    batches = run(copied(source(spark, broker, minPartitions=2)), broker, checkpoint, writers=2)
+    assert tasks_of_jobs(spark, batches) == [[2, 2]]
     assert values(broker, "out") == list(range(100))
     assert sum(group_offsets(broker, "jobs", "in").values()) == 100
     # Order within a key, and so within a source partition, is kept.
     for key in range(7):
         written = [int(record.value or b"") for record in committed(broker, "out") if record.key == b"key-%d" % key]
         assert written == list(range(key, 100, 7))
+
+
+def test_rows_that_come_together_on_their_way_have_one_writer_all_the_same(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    """Spark puts no barrier on a stage whose number of tasks changes on the way: the rows are moved once more."""
+    fill(broker, "in", range(20))
+    run(copied(source(spark, broker, minPartitions=2)).coalesce(1), broker, checkpoint)
+    assert values(broker, "out") == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +86,7 @@ def test_a_task_that_is_killed_while_it_writes_is_replaced_by_a_new_attempt_unde
     """Scenario 71: task retry, and what the first attempt wrote is aborted."""
     fill(broker, "in", range(30))
     reached = once(tmp_path / "killed", "produced", kill_this_process)
-    run(copied(source(spark, broker)), broker, checkpoint, reached=reached)
+    run(copied(source(spark, broker)), broker, checkpoint, reached=reached, writers=2)
     assert (tmp_path / "killed").exists()
     assert values(broker, "out") == list(range(30))
 

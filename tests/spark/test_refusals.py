@@ -87,7 +87,9 @@ def test_an_older_version_is_refused_when_it_is_imported_before_anything_that_it
         "import pyspark; pyspark.__version__ = '4.1.1'; import pyspark.sql.streaming.datasource as lacking; "
         "del lacking.SupportsTriggerAvailableNow"
     )
-    done = subprocess.run([sys.executable, "-c", f"{older}; import semel.spark"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{older}; from semel.spark import pipeline"], capture_output=True, text=True
+    )
     assert "Refused: PySpark 4.1.1 has no admission control" in done.stderr
 
 

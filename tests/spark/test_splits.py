@@ -18,7 +18,7 @@ from semel.spark.offsets import (
     resolve,
     to_spark,
 )
-from semel.spark.splits import Split, limited, split
+from semel.spark.splits import SMALL_OFFSETS_MAX, Split, limited, shares_of, split
 from semel.types import TopicPartition
 
 P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
@@ -97,3 +97,16 @@ def test_splits_cover_every_offset_once(pairs: dict[TopicPartition, tuple[int, i
     assert covered == [(place, offset) for place, start, end in wanted for offset in range(start, end)]
     assert all(one.end > one.start for one in splits)
     assert len(splits) >= min(parts_min or 1, len(covered))
+
+
+@settings(derandomize=True, deadline=None, database=None)
+@given(ranges, st.one_of(st.none(), st.integers(1, 50)))
+def test_shares_are_the_splits_and_all_in_one_if_they_are_few_records(
+    pairs: dict[TopicPartition, tuple[int, int]], parts_min: int | None
+) -> None:
+    wanted = [Split(place, min(pair), max(pair)) for place, pair in pairs.items()]
+    shares = shares_of(wanted, parts_min)
+    splits = split(wanted, parts_min)
+    assert [one for share in shares for one in share] == splits
+    is_small = sum(end - start for _, start, end in splits) <= SMALL_OFFSETS_MAX
+    assert len(shares) == (min(len(splits), 1) if is_small and parts_min is None else len(splits))

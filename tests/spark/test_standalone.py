@@ -25,6 +25,7 @@ servers = "{servers}"
 transactional_id = "jobs"
 checkpoint = "{folder}/checkpoint"
 sql = "SELECT key, value FROM numbers"
+writers = 2
 [sources.numbers]
 subscribe = "in"
 startingOffsets = "earliest"

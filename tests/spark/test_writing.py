@@ -70,6 +70,11 @@ def test_rows_without_a_key_stay_together_and_a_said_partition_is_obeyed(broker:
     assert placed(broker, owner, batch).column("partition").to_pylist() == [1, 1, 0]
 
 
+def test_rows_of_one_topic_need_not_say_so(broker: Broker, owner: Producer) -> None:
+    batch = rows({"key": b"k", "value": b"v"}).drop_columns(["topic"])
+    assert placed(broker, owner, batch, topic="out").column("topic").to_pylist() == ["out"]
+
+
 def test_a_partitioner_chooses(broker: Broker, owner: Producer) -> None:
     batch = rows(*({"topic": "out", "key": b"k", "value": b"%d" % number} for number in range(4)))
     result = placed(broker, owner, batch, partitioner=lambda topic, key, value, count: int(value or b"") % count)

@@ -1,8 +1,9 @@
 """Two hundred kills of a pipeline on Semel and fifty on Apache Kafka: driver, tasks, broker, at every named point.
 
 Each run is ten kills of one pipeline. The first twenty runs are on Semel, the last five on Apache Kafka; every other
-one keeps state. A point that was to be reached and was not fails its run, and the verdict counts the hits. The last
-seed of the campaign runs the tests that take too long for ``make test``.
+one keeps state, and half of either kind have two writers for each batch, as large batches have. A point that was to be
+reached and was not fails its run, and the verdict counts the hits. The last seed of the campaign runs the tests that
+take too long for ``make test``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tools.campaign import ROOT
 from tools.server import running
 from tools.spark_run import chosen_kills, kill_pipeline
 
-SOURCES = ("tests/spark",)
+SOURCES = ("tests/spark", "tests/clients")
 RUNS = 25
 COUNT = RUNS + 1
 KILLS = 10
@@ -34,7 +35,8 @@ def run(seed: int) -> dict[str, Any]:
         place = Path(folder)
         server = semel(place / "broker") if seed < _ON_SEMEL else apache_kafka(place / "broker")
         with running(server):
-            return kill_pipeline(server, place, kills, is_stateful=is_stateful).to_json()
+            writers = 2 if seed % 4 >= 2 else None
+            return kill_pipeline(server, place, kills, is_stateful=is_stateful, writers=writers).to_json()
 
 
 def _slow_tests() -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Producer:
             guard=self._guard,
             **settings,
         )
+        self._outbox = self._producer.outbox
         self._thread = LoopThread("producer")
         self._thread.run(self._producer.start())
 
@@ -101,7 +102,7 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            changed = self._producer.enqueue(future, topic, value, key, partition, headers, timestamp)
+            changed = self._outbox.put(future, topic, value, key, partition, headers, timestamp)
             is_full = self._producer.is_full
         if changed:
             self._producer.wake()
@@ -125,21 +126,21 @@ class Producer:
         print(written.record_count)
         """
         lists = Lists(values, keys, partition, headers, timestamps)
-        return self._send_bulk(self._producer.bulk_of_lists(topic, lists, "send_many"))
+        return self._send_bulk(self._outbox.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Future[BulkMetadata]:
         """Send the rows of a table, as ``semel.Producer.send_arrow`` does. Blocks until the buffer has taken them.
 
         producer.send_arrow("orders", pa.table({"value": [b"1", b"2"]})).result()
         """
-        return self._send_bulk(self._producer.bulk_of_table(topic, table, "send_arrow"))
+        return self._send_bulk(self._outbox.bulk_of_table(topic, table, "send_arrow"))
 
     def _send_bulk(self, bulk: Bulk) -> Future[BulkMetadata]:
         self._thread.check()
         future: Future[BulkMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            self._producer.enqueue_bulk(future, bulk)
+            self._outbox.put_bulk(future, bulk)
         self._producer.wake()
         self._thread.run(self._producer.drain())
         return future
@@ -153,7 +154,7 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            self._producer.enqueue_batch(future, topic, partition, records, record_count)
+            self._outbox.put_batch(future, topic, partition, records, record_count)
         self._producer.wake()
         return future
 

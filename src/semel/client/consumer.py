@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -17,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from semel import __version__
 from semel.client.arrow_extra import arrow_module
 from semel.client.assignors import Assignor, make_assignors
+from semel.client.attendance import Attendance
 from semel.client.consumer_config import ConsumerConfig
 from semel.client.deserializers import Deserializer, Deserializers
-from semel.client.driver import Driver
+from semel.client.engine import Engine
 from semel.client.machine.consumer import ConsumerMachine
 from semel.client.machine.group.handover import Callback
 from semel.client.machine.group.subscription import TopicSubscription
@@ -28,12 +27,13 @@ from semel.client.machine.promise import Promise
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
 from semel.client.rebalance_listener import told
 from semel.client.security.tls import network_for
+from semel.client.taking import Taking
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import Clock, SystemClock
-from semel.errors import ErrorCode, SemelError, StateError, TimedOut
+from semel.errors import ErrorCode, SemelError, TimedOut
 from semel.net.network import Network
 from semel.settings import SettingError
-from semel.types import INT32_MAX, TopicPartition
+from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,8 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=Sized)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
+
+_NEVER: Final = float("inf")
 
 
 class Consumer:
@@ -71,10 +73,6 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self._config = ConsumerConfig.load(settings)
-        self._network = network or network_for(self._config.client.security)
-        self._clock = clock or SystemClock()
-        self._lock = guard
-        self._guard = contextlib.nullcontext() if guard is None else guard
         try:
             offered = make_assignors(self._config.partition_assignment_strategy if assignors is None else assignors)
         except ValueError as error:
@@ -82,19 +80,30 @@ class Consumer:
         self._machine = ConsumerMachine(
             self._config, random or SystemRandom(), assignors=offered, software_version=__version__
         )
-        self._deserializers = Deserializers(key_deserializer, value_deserializer)
-        self._driver: Driver | None = None
-        self._listener: object | None = None
-        self._teller: object | None = None
-        """The task or thread that is telling the listener something."""
-        self._closing = self._closed = False
+        self._engine = Engine(
+            "consumer",
+            self._machine,
+            network=network or network_for(self._config.client.security),
+            clock=clock or SystemClock(),
+            guard=guard,
+        )
+        self._clock, self._guard = self._engine.clock, self._engine.guard
+        # Both are for the blocking twin, too: it waits, and calls its listener, in its own way.
+        self.attendance = Attendance(self._engine)
+        self.taking = Taking(
+            self._engine,
+            self.attendance,
+            Deserializers(key_deserializer, value_deserializer),
+            max_poll_records=self._config.max_poll_records,
+        )
+        self._closing = False
 
     async def start(self) -> None:
         """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits.
 
         await consumer.start()
         """
-        self._running()
+        self._engine.running()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -107,7 +116,8 @@ class Consumer:
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
-        return f"<Consumer {servers} {'closed' if self._closed else 'open'} {len(self._machine.assignment)} partitions>"
+        state = "closed" if self._engine.is_closed else "open"
+        return f"<Consumer {servers} {state} {len(self._machine.assignment)} partitions>"
 
     def metrics(self) -> dict[str, float]:
         """What this consumer has done since it was made, under Kafka's names: see docs/client.md.
@@ -119,8 +129,7 @@ class Consumer:
 
     def wake(self) -> None:
         """Let the driver look at what was changed."""
-        if self._driver is not None:
-            self._driver.wake()
+        self._engine.wake()
 
     # What is read, and from where
 
@@ -151,7 +160,7 @@ class Consumer:
         wanted = TopicSubscription.of(topics, pattern)
         with self._guard:
             self._machine.subscribe(wanted, self._clock.monotonic_ms())
-            self._listener = listener
+            self.attendance.listener = listener
         self.wake()
 
     async def unsubscribe(self) -> None:
@@ -295,7 +304,7 @@ class Consumer:
 
         consumer.commit_async().add_done_callback(told)
         """
-        driver = self._running()
+        driver = self._engine.running()
         future: asyncio.Future[None] = driver.create_future()
         promise = self.begin_commit(offsets)
         with self._guard:
@@ -375,7 +384,7 @@ class Consumer:
         ``max_records`` (``max_poll_records``). An empty list: there was none in time. ``DeserializationError``: a
         deserializer raised; the position stays before that record, and ``seek`` passes over it.
         """
-        return await self._poll(timeout_ms, lambda: self.take(max_records))
+        return await self._poll(timeout_ms, lambda: self.taking.take(max_records))
 
     async def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
         """The same as an Arrow table, decoded by the column (with pyarrow: ``semel[arrow]``).
@@ -388,77 +397,35 @@ class Consumer:
         ``fetch_max_bytes`` bounds. No rows: there was nothing in time. Deserializers are not asked.
         """
         arrow_module("tables", "poll_arrow")
-        return await self._poll(timeout_ms, lambda: self.take_table(max_records))
+        return await self._poll(timeout_ms, lambda: self.taking.take_table(max_records))
 
     async def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
-        driver = self._running()
-        self.require_partitions()
+        driver = self._engine.running()
+        self.attendance.require_partitions()
         expires_ms = _NEVER if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         while True:
             taken = take()
-            callback = None if len(taken) else self.due()
+            callback = None if len(taken) else self.attendance.due()
             if callback is not None:
                 await self._tell(callback)
-            elif len(taken) or not await self.wait(expires_ms):
+            elif len(taken) or not await self.attendance.wait(expires_ms):
                 break
         driver.wake()  # There is room now for more to be fetched.
         return taken
-
-    def take(self, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, if they are here already: ``poll`` without waiting, and without fetching more."""
-        with self._guard:
-            is_news = self._visit()
-            records = self._machine.take(self._config.max_poll_records if max_records is None else max_records)
-            if self._deserializers.exist:
-                records = self._deserializers.applied(records, self._machine.put_back)
-        if is_news:
-            self.wake()
-        return records
-
-    def take_decoded(self) -> ConsumerRecord | None:
-        """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
-
-        Fetches bring many records, and they are decoded some at a time; so for whoever iterates this is nearly always
-        enough. The position moves with every single one.
-        """
-        if self._closed or self._teller is not None or self._driver is None:
-            return None
-        self._driver.check_process()
-        with self._guard:
-            is_news = self._visit()
-            record = self._machine.take_decoded()
-            if record is not None and self._deserializers.exist:
-                (record,) = self._deserializers.applied([record], self._machine.put_back)
-        if is_news:
-            self.wake()
-        return record
-
-    def take_table(self, max_records: int | None = None) -> pa.Table:
-        """The same for ``poll_arrow``."""
-        tables = arrow_module("tables", "poll_arrow")
-        with self._guard:
-            is_news = self._visit()
-            taken = self._machine.take_rows(INT32_MAX if max_records is None else max_records, tables.decode_rows)
-        if is_news:
-            self.wake()
-        return tables.as_table(taken)
-
-    def _visit(self) -> bool:
-        """The application is here. Says whether that is news for the group."""
-        group = self._machine.group
-        return group is not None and group.visit(self._clock.monotonic_ms())
 
     def __aiter__(self) -> Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
         try:
-            record = self.take_decoded()
+            record = self.taking.take_decoded()
             return (await self.poll(max_records=1))[0] if record is None else record
         except SemelError:
-            if self._closed:
+            if self._engine.is_closed:
                 raise StopAsyncIteration from None
             raise
+
+    # The end
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit, if the consumer commits by itself, tell the listener, leave the group, and disconnect.
@@ -469,126 +436,44 @@ class Consumer:
         """
         if self._closing:
             return
-        self._refuse_in_listener("close")
+        self.attendance.refuse_in_listener("close")
         self._closing = True
         try:
-            if self._driver is not None:
+            if self._engine.driver is not None:
                 await self._leave("the consumer was closed", timeout_ms)
         finally:
             await self.disconnect()
 
     async def disconnect(self) -> None:
         """End at once, as a process that is killed would."""
-        self._closing = self._closed = True
-        with self._guard:
-            self._machine.shut(self._clock.monotonic_ms())
-        if self._driver is not None:
-            self._driver.turn()
-            await self._driver.close()
+        self._closing = True
+        await self._engine.shut()
 
-    # What these are made of, for those who wait, and tell their listener, in their own way
-
-    def require_partitions(self) -> None:
-        self._refuse_in_listener("poll")
-        if not self._machine.assignment and not self._machine.is_subscribed:
-            raise StateError(
-                "poll: no partition is assigned to this consumer and no topic subscribed to, so nothing can come"
-            )
-
-    async def wait(self, expires_ms: float, until: Promise[None] | None = None) -> bool:
-        """Wait until there are records, an error, or something to tell the listener. ``False``: not in time.
-
-        ``until`` is settled by another thread, perhaps just now: then there is nothing left to wait for.
-        """
-        driver = self._running()
-        timeout_ms = expires_ms - self._clock.monotonic_ms()
-        if timeout_ms <= 0:
-            return False
-        group = self._machine.group
-        with self._guard:
-            if until is not None and until.settled:
-                return True
-            if group is not None:
-                group.attend(self._clock.monotonic_ms())
-            readable = self._machine.readable()
-        try:
-            await driver.wait(readable, timeout_ms=None if timeout_ms == _NEVER else timeout_ms)
-        except TimeoutError:
-            return False
-        finally:
-            with self._guard:
-                readable.fulfil(None)  # Nobody waits for it any more.
-                if group is not None:
-                    group.depart(self._clock.monotonic_ms())
-        return True
-
-    @property
-    def listener(self) -> object | None:
-        return self._listener
-
-    def due(self) -> Callback | None:
-        """What the listener has to be told now. Whoever gets it must tell it, and then say ``told``."""
-        with self._guard:
-            group = self._machine.group
-            callback = None if group is None else group.due(self._clock.monotonic_ms())
-        if callback is not None:
-            self._teller = _caller()
-        return callback
-
-    def told(self, callback: Callback) -> None:
-        """The listener was told."""
-        self._teller = None
-        with self._guard:
-            self._machine.the_group("told").told(callback, self._clock.monotonic_ms())
-        self.wake()
-
-    def begin_leaving(self, reason: str) -> Promise[None]:
-        """What ``unsubscribe`` and ``close`` begin with; then ``due`` has to be served until it is settled."""
-        self._refuse_in_listener("leave the group")
-        with self._guard:
-            promise = self._machine.leave(reason, self._clock.monotonic_ms())
-        self.wake()
-        return promise
+    # Inside
 
     async def _leave(self, reason: str, timeout_ms: float) -> None:
-        left = self.begin_leaving(reason)
+        left = self.attendance.begin_leaving(reason)
         expires_ms = self._clock.monotonic_ms() + timeout_ms
         error: Exception | None = None
         while not left.settled:
-            callback = self.due()
+            callback = self.attendance.due()
             if callback is not None:
                 try:
                     await self._tell(callback)
                 except Exception as raised:  # The group must be left all the same.
                     error = raised
-            elif not await self.wait(expires_ms, left):
+            elif not await self.attendance.wait(expires_ms, left):
                 break
         if error is not None:
             raise error
 
     async def _tell(self, callback: Callback) -> None:
         try:
-            answer = told(self._listener, callback)
+            answer = told(self.attendance.listener, callback)
             if inspect.isawaitable(answer):
                 await answer
         finally:
-            self.told(callback)
-
-    def _refuse_in_listener(self, call: str) -> None:
-        if self._teller is not None and self._teller == _caller():
-            raise StateError(f"{call}: not from within a listener, which is called in the middle of it")
-
-    # Inside
-
-    def _running(self) -> Driver:
-        if self._closed:
-            raise StateError("the consumer is closed")
-        if self._driver is None:
-            self._driver = Driver(
-                self._machine, network=self._network, clock=self._clock, guard=self._lock, turned=lambda: None
-            )
-            self._driver.wake()
-        return self._driver
+            self.attendance.told(callback)
 
     def _seek_to_time(self, partitions: tuple[PartitionLike, ...], timestamp: int) -> None:
         with self._guard:
@@ -606,7 +491,7 @@ class Consumer:
     async def _within_timeout(self, promise: Promise[T], call: str) -> T:
         timeout_ms = self._config.default_api_timeout_ms
         try:
-            return await self._running().wait(promise, timeout_ms=timeout_ms)
+            return await self._engine.running().wait(promise, timeout_ms=timeout_ms)
         except TimeoutError:
             raise TimedOut(
                 ErrorCode.REQUEST_TIMED_OUT, f"{call}: no answer within default.api.timeout.ms ({timeout_ms} ms)"
@@ -620,13 +505,3 @@ def settle_future(future: asyncio.Future[None] | Future[None], promise: Promise[
         future.set_result(None)
     else:
         future.set_exception(promise.error)
-
-
-def _caller() -> object:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return threading.get_ident()
-
-
-_NEVER: Final = float("inf")

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semel import __version__
-from semel.client.arrow_extra import arrow_module
 from semel.client.consumed import Consumed, Consuming
-from semel.client.deliveries import BatchDelivery, BulkDelivery, Delivery, settle
+from semel.client.deliveries import settle
 from semel.client.driver import Driver
+from semel.client.engine import Engine
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.bulk import Bulk
 from semel.client.machine.partitioner import Partitioner
@@ -23,10 +23,11 @@ from semel.client.machine.promise import Promise
 from semel.client.machine.sequences import Identity
 from semel.client.machine.transaction import Transaction
 from semel.client.machine.transaction_states import TransactionState
-from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, as_headers, as_offsets
+from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, as_offsets
+from semel.client.outbox import Outbox
 from semel.client.producer_config import ProducerConfig
 from semel.client.security.tls import network_for
-from semel.client.values import BulkMetadata, ProducerIdentity, ProducerRecord, RecordMetadata
+from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
 from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
@@ -73,25 +74,29 @@ class Producer:
         **settings: Any,
     ) -> None:
         self._config = ProducerConfig.load(settings)
-        self._network = network or network_for(self._config.client.security)
-        self._clock = clock or SystemClock()
-        self._lock = guard
-        self._guard = contextlib.nullcontext() if guard is None else guard
         self._machine = ProducerMachine(
             self._config, random or SystemRandom(), partitioner=partitioner, software_version=__version__
         )
-        self._hooks = Hooks(key_serializer, value_serializer, on_send, on_acknowledgement)
-        self._has_hooks = self._hooks != Hooks()
-        self._driver: Driver | None = None
+        self._engine = Engine(
+            "producer",
+            self._machine,
+            network=network or network_for(self._config.client.security),
+            clock=clock or SystemClock(),
+            guard=guard,
+            turned=self._turned,
+        )
+        self._clock, self._guard = self._engine.clock, self._engine.guard
+        hooks = Hooks(key_serializer, value_serializer, on_send, on_acknowledgement)
+        self.outbox = Outbox(self._config, self._machine, self._clock, hooks)
+        """For the blocking twin, too: it brings futures of its own."""
         self._drains: list[asyncio.Future[None]] = []
-        self._closed = False
 
     async def start(self) -> None:
         """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits.
 
         await producer.start()
         """
-        self._running()
+        self._engine.running()
 
     async def __aenter__(self) -> Producer:
         await self.start()
@@ -111,7 +116,7 @@ class Producer:
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
         transaction = self._machine.transaction
-        state = "closed" if self._closed else "open" if transaction is None else transaction.state.value
+        state = "closed" if self._engine.is_closed else "open" if transaction is None else transaction.state.value
         name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
         return f"<Producer {servers}{name} {state}>"
 
@@ -140,22 +145,8 @@ class Producer:
         ``max_block_ms``; a sender that awaits nothing should await ``drain`` now and then. Cancelling the future does
         not take the record back.
         """
-        future: asyncio.Future[RecordMetadata] = (self._driver or self._running()).create_future()
-        if headers or self._has_hooks or (key is not None and type(key) is not bytes):
-            changed = self.enqueue(future, topic, value, key, partition, headers, timestamp)
-        else:
-            # This is ``enqueue``, for the records that most are.
-            if timestamp is None:
-                timestamp = self._clock.now_ms()
-            try:
-                if value is not None and self._machine.add_to_open(topic, value, key, partition, timestamp, future):
-                    return future
-                changed = self._machine.add(
-                    topic, value, key, partition, (), timestamp, future, self._clock.monotonic_ms()
-                )
-            except TypeError as error:
-                raise _not_bytes(error) from None
-        if changed:
+        future: asyncio.Future[RecordMetadata] = (self._engine.driver or self._engine.running()).create_future()
+        if self.outbox.put(future, topic, value, key, partition, headers, timestamp):
             self.wake()
         return future
 
@@ -179,9 +170,8 @@ class Producer:
         ``timestamps`` stands for all records. They leave as the buffer has room; whoever sends more meanwhile waits in
         line behind them. If a record fails the future fails, and says how many were written.
         """
-        return self._send_bulk(
-            self.bulk_of_lists(topic, Lists(values, keys, partition, headers, timestamps), "send_many")
-        )
+        lists = Lists(values, keys, partition, headers, timestamps)
+        return self._send_bulk(self.outbox.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> asyncio.Future[BulkMetadata]:
         """Send the rows of a table, which has a column ``value``, ``key``, or both, as ``send_many`` does.
@@ -192,72 +182,14 @@ class Producer:
         More columns it may have: ``headers`` (a list of structs of key and value, or a map), ``partition``,
         ``timestamp`` (of Arrow's type, or milliseconds). Null means: not given. Serializers are not asked.
         """
-        return self._send_bulk(self.bulk_of_table(topic, table, "send_arrow"))
-
-    def bulk_of_lists(self, topic: str, lists: Lists, call: str) -> Bulk:
-        """What ``send_many`` is made of: first this, then ``enqueue_bulk``."""
-        module = arrow_module("bulk", call)
-        now_ms = self._clock.now_ms()
-        rows = module.rows_of_lists(*self._hooks.prepare_many(topic, lists), now_ms)
-        bulk: Bulk = module.ArrowBulk(topic, rows, self._config)
-        return bulk
-
-    def bulk_of_table(self, topic: str, table: pa.Table | pa.RecordBatch, call: str) -> Bulk:
-        """The same for ``send_arrow``."""
-        module = arrow_module("bulk", call)
-        self._hooks.refuse_table()
-        bulk: Bulk = module.ArrowBulk(topic, module.as_rows(table, self._clock.now_ms()), self._config)
-        return bulk
-
-    def enqueue_bulk(self, delivery: Delivery, bulk: Bulk) -> None:
-        if not bulk.record_count:
-            delivery.set_result(BulkMetadata(bulk.topic, 0, {}))
-            return
-        told = BulkDelivery(self._hooks.acknowledging(delivery), bulk.topic, bulk.record_count)
-        self._machine.add_bulk(bulk, told, self._clock.monotonic_ms())
+        return self._send_bulk(self.outbox.bulk_of_table(topic, table, "send_arrow"))
 
     def _send_bulk(self, bulk: Bulk) -> asyncio.Future[BulkMetadata]:
-        future: asyncio.Future[BulkMetadata] = (self._driver or self._running()).create_future()
+        future: asyncio.Future[BulkMetadata] = (self._engine.driver or self._engine.running()).create_future()
         with self._guard:
-            self.enqueue_bulk(future, bulk)
+            self.outbox.put_bulk(future, bulk)
         self.wake()
         return future
-
-    def enqueue(
-        self,
-        delivery: Delivery,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        headers: HeadersLike,
-        timestamp: int | None,
-    ) -> bool:
-        """What ``send`` is made of, for those who bring their own future. Says whether the driver must be woken."""
-        if self._hooks.change_records:
-            given = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
-            topic, value, key, partition, headers, timestamp = self._hooks.prepare(given)
-        if self._has_hooks:
-            delivery = self._hooks.acknowledging(delivery)
-        try:
-            return self._machine.add(
-                topic,
-                value,
-                # bytes(7) would be seven zeros; memoryview takes what holds bytes, and nothing else.
-                key if key is None or type(key) is bytes else bytes(memoryview(key)),
-                partition,
-                as_headers(headers) if headers else (),
-                self._clock.now_ms() if timestamp is None else timestamp,
-                delivery,
-                self._clock.monotonic_ms(),
-            )
-        except TypeError as error:
-            raise _not_bytes(error) from None
-
-    def enqueue_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
-        """A whole batch in one: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
-        told = BatchDelivery(delivery, record_count)
-        self._machine.add_batch(topic, partition, records, record_count, told, self._clock.monotonic_ms())
 
     def metrics(self) -> dict[str, float]:
         """What this producer has done since it was made, under Kafka's names: see docs/client.md.
@@ -269,8 +201,7 @@ class Producer:
 
     def wake(self) -> None:
         """Let the driver look at what was enqueued."""
-        if self._driver is not None:
-            self._driver.wake()
+        self._engine.wake()
 
     @property
     def is_full(self) -> bool:
@@ -285,7 +216,7 @@ class Producer:
             await producer.drain()
         """
         while self._machine.is_full:
-            future: asyncio.Future[None] = self._running().create_future()
+            future: asyncio.Future[None] = self._engine.running().create_future()
             self._drains.append(future)
             await future
 
@@ -298,7 +229,7 @@ class Producer:
         It raises nothing for single records: their futures do. But within a transaction, once something has failed,
         it raises the error that ``commit`` would raise.
         """
-        driver = self._running()
+        driver = self._engine.running()
         with self._guard:
             promise = self._machine.flush()
         await driver.wait(promise)
@@ -471,21 +402,16 @@ class Producer:
 
         After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows.
         """
-        if self._closed:
+        if self._engine.is_closed:
             return
-        self._closed = True
-        driver = self._driver
+        self._engine.is_closed = True
         with self._guard:
             self._machine.close()
-        if driver is not None:
+        if self._engine.driver is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self._finish(driver)
-        with self._guard:
-            self._machine.shut(self._clock.monotonic_ms())
-        if driver is not None:
-            driver.turn()
-            await driver.close()
+                    await self._finish(self._engine.driver)
+        await self._engine.shut()
 
     async def _finish(self, driver: Driver) -> None:
         transaction = self._machine.transaction
@@ -494,31 +420,13 @@ class Producer:
                 promise = self._machine.flush()
             await driver.wait(promise)
             return
-        if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
-            with self._guard:
-                ending = (
-                    transaction.commit() if transaction.state is TransactionState.COMMITTING else transaction.abort()
-                )
-        elif transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
-            with self._guard:
-                ending = transaction.abort()
-        else:
-            return
-        with contextlib.suppress(SemelError):  # It was tried; the coordinator aborts what is left open.
-            await self._within_max_block(ending, "close")
+        with self._guard:
+            ending = transaction.conclude()
+        if ending is not None:
+            with contextlib.suppress(SemelError):  # It was tried; the coordinator aborts what is left open.
+                await self._within_max_block(ending, "close")
 
     # Inside
-
-    def _running(self) -> Driver:
-        """The driver, in the loop that this is called from first."""
-        if self._closed:
-            raise StateError("the producer is closed")
-        if self._driver is None:
-            self._driver = Driver(
-                self._machine, network=self._network, clock=self._clock, guard=self._lock, turned=self._turned
-            )
-            self._driver.wake()
-        return self._driver
 
     def _turned(self) -> None:
         with self._guard:
@@ -532,7 +440,7 @@ class Producer:
                     future.set_result(None)
 
     def _transaction(self, call: str) -> Transaction:
-        if self._closed:
+        if self._engine.is_closed:
             raise StateError(f"{call}: the producer is closed")
         transaction = self._machine.transaction
         if transaction is None:
@@ -540,15 +448,12 @@ class Producer:
         return transaction
 
     async def _within_max_block(self, promise: Promise[T], call: str) -> T:
+        driver = self._engine.driver or self._engine.running()
         try:
-            return await (self._driver or self._running()).wait(promise, timeout_ms=self._config.max_block_ms)
+            return await driver.wait(promise, timeout_ms=self._config.max_block_ms)
         except TimeoutError:
             raise TimedOut(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{call} did not finish within max.block.ms ({self._config.max_block_ms} ms), while waiting for "
                 f"{self._machine.waiting_for}. It is still being tried: call {call} again to wait on",
             ) from None
-
-
-def _not_bytes(error: TypeError) -> TypeError:
-    return TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}")

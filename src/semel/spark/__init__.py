@@ -9,12 +9,20 @@ query = pipeline(orders.transform(totals), topic="totals", transactional_id="tot
                  checkpoint="checkpoints/totals").start()
 """
 
-from semel.spark.batch import PipelineError, Superseded
-from semel.spark.pipeline import Pipeline, pipeline, register
-from semel.spark.placing import BadRow
-from semel.spark.progress import PartitionProgress
-from semel.spark.reading import DataLost
-from semel.spark.refusals import Refused
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.spark.batch import PipelineError as PipelineError
+    from semel.spark.batch import Superseded as Superseded
+    from semel.spark.pipelines import Pipeline as Pipeline
+    from semel.spark.pipelines import pipeline as pipeline
+    from semel.spark.pipelines import register as register
+    from semel.spark.placing import BadRow as BadRow
+    from semel.spark.progress import PartitionProgress as PartitionProgress
+    from semel.spark.reading import DataLost as DataLost
+    from semel.spark.refusals import Refused as Refused
 
 __all__ = [
     "BadRow",
@@ -27,3 +35,24 @@ __all__ = [
     "pipeline",
     "register",
 ]
+
+_HOMES = {
+    "BadRow": "semel.spark.placing",
+    "DataLost": "semel.spark.reading",
+    "PartitionProgress": "semel.spark.progress",
+    "Pipeline": "semel.spark.pipelines",
+    "PipelineError": "semel.spark.batch",
+    "Refused": "semel.spark.refusals",
+    "Superseded": "semel.spark.batch",
+    "pipeline": "semel.spark.pipelines",
+    "register": "semel.spark.pipelines",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: a process that plans or reads needs no sink, and Spark starts one after the other.
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

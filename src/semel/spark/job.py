@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from semel.spark.pipeline import Pipeline, pipeline, register
+from semel.spark.pipelines import Pipeline, pipeline, register
 
 _REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources", "sink")
 _OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts")

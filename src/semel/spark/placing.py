@@ -33,7 +33,10 @@ class BadRow(ValueError):
 
 
 class Placing:
-    """For one task of one batch. Rows without a key that one task made stay together, and so in order."""
+    """For one task of one batch. Rows without a key that one task made stay together, and so in order.
+
+    The next batch puts them elsewhere: batches that one task makes would otherwise fill one partition only.
+    """
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
@@ -137,7 +140,8 @@ class Placing:
         else:
             partitions = positive_murmur2_column(columns["key"].cast(pa.binary())) % counts
             is_null = columns["key"].is_null().to_numpy(zero_copy_only=False)
-            partitions = np.where(is_null, columns["task"].to_numpy() % counts, partitions)
+            keyless = (columns["task"].to_numpy() + self._job.batch_id) % counts
+            partitions = np.where(is_null, keyless, partitions)
         if "partition" in columns:
             said = columns["partition"].cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
             said[list(diverted)] = -1

@@ -5,7 +5,8 @@ and the next task waits for it. What is there after the imports is never garbage
 
 Java sends a task its function first and its rows then, and holds the rows back until the function is acknowledged
 (Nagle's algorithm); Linux in turn puts off an acknowledgement, by 40 ms, in the hope of data to send it with. So the
-task acknowledges by itself. Over Unix sockets (``spark.python.unix.domain.socket.enabled``) there is nothing to do.
+task acknowledges by itself, and does not hold back what it sends either. Over Unix sockets, which
+``spark.python.unix.domain.socket.enabled`` chooses, there is nothing to do.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def settle() -> None:
         _settled_pid = os.getpid()
         gc.freeze()
         _from_java[:] = _tcp_sockets()
+        for one in _from_java:
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for one in _from_java:
         with suppress(OSError):  # It is about speed; a connection that is gone tells the task itself.
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)

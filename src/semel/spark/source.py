@@ -23,7 +23,7 @@ from semel.spark.options import SourceOptions
 from semel.spark.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_split
 from semel.spark.refusals import check_version
 from semel.spark.settling import settle
-from semel.spark.splits import Split, limited, split
+from semel.spark.splits import Split, limited, shares_of, split
 from semel.types import TopicPartition
 
 try:
@@ -54,9 +54,11 @@ class SemelDataSource(DataSource):
         return StreamReader(SourceOptions.parse(self.options, is_streaming=True))
 
 
-class SplitPartition(InputPartition):
-    def __init__(self, one: Split) -> None:
-        self.split = one
+class SplitsPartition(InputPartition):
+    """What one task reads, one split after the other."""
+
+    def __init__(self, splits: list[Split]) -> None:
+        self.splits = splits
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -105,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if new:
             begins.update(cluster_of(self._options).beginning_offsets(new))
         ranges = [Split(tp, begins[tp], offset) for tp, offset in ends.items()]
-        return [SplitPartition(one) for one in split(ranges, self._options.min_partitions)]
+        return [SplitsPartition(share) for share in shares_of(ranges, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
@@ -128,6 +130,10 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        settle()
+        self.__dict__.update(state)
+
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         cluster = cluster_of(options)
@@ -135,7 +141,7 @@ class BatchReader(DataSourceReader):
         begins = resolve(options.starting, wanted, cluster, option="startingOffsets")
         ends = resolve(options.ending, wanted, cluster, option="endingOffsets")
         ranges = [Split(tp, begins[tp], ends[tp]) for tp in wanted]
-        return [SplitPartition(one) for one in split(ranges, options.min_partitions)]
+        return [SplitsPartition([one]) for one in split(ranges, options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
@@ -167,14 +173,14 @@ def starting_offsets(options: SourceOptions, partitions: Sequence[TopicPartition
 
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, SplitPartition)
-    settle()
-    return read_split(
-        partition.split,
-        cluster_of(options),
-        include_headers=options.include_headers,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+    assert isinstance(partition, SplitsPartition)
+    for one in partition.splits:
+        yield from read_split(
+            one,
+            cluster_of(options),
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
 
 
 # A worker process is used for many tasks; it connects once. A fork has connections of its own.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.spark.offsets import Offsets
 from semel.types import TopicPartition
+
+SMALL_OFFSETS_MAX: Final = 1_000
+"""Up to here one task reads a batch sooner than several: to start a task takes longer than to read so many records."""
 
 
 class Split(NamedTuple):
@@ -49,3 +52,11 @@ def split(ranges: list[Split], parts_min: int | None) -> list[Split]:
         cuts = [start + size * part // parts for part in range(parts + 1)]
         splits += [Split(topic_partition, low, high) for low, high in pairwise(cuts)]
     return splits
+
+
+def shares_of(ranges: list[Split], parts_min: int | None) -> list[list[Split]]:
+    """What each task of a micro-batch reads: one split, or all of them if they are few records and nobody asked."""
+    splits = split(ranges, parts_min)
+    if parts_min is None and sum(one.end - one.start for one in splits) <= SMALL_OFFSETS_MAX:
+        return [splits] if splits else []
+    return [[one] for one in splits]

@@ -2,6 +2,7 @@
 
 The rows of a large batch are placed by the tasks that made them, so that several can write. A small batch has one
 writer, whatever its partitions: its rows are placed where they are written, and pass through one Python process less.
+If one task makes all of its rows, too, then there is nothing to move, and no stage before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
@@ -21,6 +24,8 @@ from semel.spark.sink import WriteJob, placed_schema, sink_columns
 from semel.spark.writing import WRITTEN_SCHEMA, write
 
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+# How Spark names its rule that all of a barrier stage has one number of tasks.
+_NO_BARRIER: Final = "SPARK-24820"
 
 
 def write_rows(df: DataFrame, names: list[str], job: WriteJob) -> list[Row]:
@@ -28,10 +33,27 @@ def write_rows(df: DataFrame, names: list[str], job: WriteJob) -> list[Row]:
     rows = df.selectExpr(*sink_columns(names, job.sink))
     with _as_one_job(df.sparkSession):
         if job.writers == 1:
-            return list(rows.repartition(1).mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+            return _write_alone(df, rows, job)
         placed = rows.mapInArrow(Placer(job), placed_schema(names, job.sink))
         moved = placed.repartitionById(job.writers, sf.col("writer"))
         return list(moved.mapInArrow(Moved(job), WRITTEN_SCHEMA, barrier=True).collect())
+
+
+def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
+    if _is_one_task(df):
+        try:
+            return list(rows.mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+        except (PySparkException, Py4JError) as error:
+            # More tasks come before that one, as in a union of which a part is empty. No task has run yet.
+            if _NO_BARRIER not in str(error):
+                raise
+    return list(rows.repartition(1).mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+
+
+def _is_one_task(df: DataFrame) -> bool:
+    """To the plan of a batch, the whole query is one leaf; whoever hands out another plan has its rows moved."""
+    leaf = df._jdf.queryExecution().logical()
+    return leaf.getClass().getSimpleName() == "LogicalRDD" and int(leaf.rdd().getNumPartitions()) == 1
 
 
 @contextmanager

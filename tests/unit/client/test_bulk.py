@@ -103,7 +103,7 @@ def test_flush_waits_until_the_last_piece_is_acknowledged() -> None:
     send_bulk(producer, records(500))
     flushed = producer.machine.flush()
     producer.world.advance(10)
-    assert producer.machine._room.is_empty
+    assert producer.machine.intake.is_empty
     assert not flushed.settled
     producer.world.release()
     assert flushed.settled

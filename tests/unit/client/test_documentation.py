@@ -43,10 +43,8 @@ def test_every_setting_is_documented_with_its_default(heading: str) -> None:
 
 # What is there for the blocking twin, for the transaction of a consumer, and for Spark; not for applications.
 PLUMBING = {
-    *("start", "wake", "enqueue", "enqueue_batch", "enqueue_bulk", "bulk_of_lists", "bulk_of_table", "send_batch"),
-    *("begin_consuming", "commit_or_abandon", "abandon"),
-    *("begin_commit", "unsettled", "settled", "take", "take_decoded", "take_table"),
-    *("disconnect", "require_partitions", "wait", "due", "told", "begin_leaving"),
+    *("start", "wake", "send_batch", "begin_consuming", "commit_or_abandon", "abandon"),
+    *("begin_commit", "unsettled", "settled", "disconnect"),
 }
 
 

@@ -65,6 +65,25 @@ def test_records_without_a_key_stay_together_until_a_batch_is_full() -> None:
     assert len({run[0] for run in runs}) > 3
 
 
+@pytest.mark.parametrize("key", [None, b"ignored"])
+def test_the_short_way_into_a_batch_leads_to_the_same_partition(key: bytes | None) -> None:
+    written, taken_at_once = [], 0
+    for is_short in (True, False):
+        cluster = ModelCluster(topics={"orders": 8})
+        producer = producing(cluster, batch_size=1_000, linger_ms=1_000, partitioner_ignore_keys=True, seed=3)
+        for number in range(300):
+            value = b"%03d" % number + bytes(number % 70)
+            if is_short and producer.machine.intake.add_to_open("orders", value, key, None, 0, value):
+                taken_at_once += 1
+            else:
+                producer.send(value, key=key, partition=None)
+        producer.advance(2_000)
+        written.append([cluster.log("orders", index).values for index in range(8)])
+        assert sum(map(len, written[-1])) == 300
+    assert written[0] == written[1]
+    assert taken_at_once > 200
+
+
 def test_records_without_a_key_avoid_partitions_that_have_no_leader() -> None:
     sticky = StickyPartition(Random(1), 1)
     view = topic(None, 1, None, 2)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, TypeVar
 
 from semel.client.admin.config import AdminConfig
 from semel.client.admin.results import Results
 from semel.client.driver import Driver
+from semel.client.engine import Engine
 from semel.client.machine.admin import AdminMachine
 from semel.client.machine.admin_ask import AnyBroker, Ask, Node, outcome
 from semel.clock import Clock
-from semel.errors import StateError
 from semel.net.network import Network
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -39,11 +39,8 @@ class Asker:
         self.clock = clock
         self.random = random
         self._machine = machine
-        self._network = network
-        self._lock = guard
-        self._guard = nullcontext() if guard is None else guard
-        self._driver: Driver | None = None
-        self.is_closed = False
+        self._engine = Engine("admin client", machine, network=network, clock=clock, guard=guard)
+        self._guard = self._engine.guard
 
     @property
     def request_timeout_ms(self) -> int:
@@ -76,24 +73,15 @@ class Asker:
         return await driver.wait(promise)
 
     def running(self) -> Driver:
-        if self.is_closed:
-            raise StateError("the admin client is closed")
-        if self._driver is None:
-            self._driver = Driver(
-                self._machine, network=self._network, clock=self.clock, guard=self._lock, turned=lambda: None
-            )
-            self._driver.wake()
-        return self._driver
+        return self._engine.running()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._engine.is_closed
 
     async def close(self) -> None:
-        if self.is_closed:
-            return
-        self.is_closed = True
-        with self._guard:
-            self._machine.shut(self.clock.monotonic_ms())
-        if self._driver is not None:
-            self._driver.turn()
-            await self._driver.close()
+        if not self.is_closed:
+            await self._engine.shut()
 
 
 class Asking:

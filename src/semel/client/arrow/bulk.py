@@ -19,8 +19,8 @@ from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
 from semel.client.machine.bulk import Piece
 from semel.client.machine.cluster_view import TopicView
+from semel.client.machine.intake import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
 from semel.client.machine.partitioner import Partitioning, StickyPartition
-from semel.client.machine.producer import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
 from semel.client.producer_config import ProducerConfig
 from semel.types import INT32_MAX
 

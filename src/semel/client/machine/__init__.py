@@ -9,6 +9,7 @@ of a clock that never goes back.
     admin         Admin's decisions: what to ask whom, when to ask again, and when to believe it
     connections   which broker can be asked now; requests and their answers; reconnecting; traffic: counted
     metadata      who leads which partition
+    intake        a record finds its partition, or waits: for room, or for its topic to be known
     accumulator   records become batches; sender: batches become requests, and are sent until they are settled
     sequences     the numbers that make a batch unique
     transaction   the eight states and what is asked of the coordinator in each

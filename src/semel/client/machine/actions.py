@@ -48,3 +48,6 @@ class Machine(Protocol):
 
     def next_deadline_ms(self) -> float:
         """When to poll again at the latest; infinity if only an event can change anything."""
+
+    def shut(self, now_ms: float) -> None:
+        """Give up what is left, and every connection; the last ``poll`` says which."""

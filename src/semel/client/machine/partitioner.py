@@ -46,6 +46,11 @@ class Partitioning:
             sticky = self._sticky[topic.name] = StickyPartition(self._random, self._batch_size)
         return sticky
 
+    def staying(self, topic: str) -> StickyPartition | None:
+        """Where the next record without a key goes, if no choice has to be made for that."""
+        sticky = self._sticky.get(topic)
+        return None if sticky is None or sticky.room_bytes <= 0 else sticky
+
     def _asked(self, partitioner: Partitioner, topic: TopicView, key: bytes | None, value: bytes | None) -> int:
         count = len(topic.partitions)
         chosen = partitioner(topic.name, key, value, count)
@@ -59,26 +64,22 @@ class Partitioning:
 class StickyPartition:
     """The partition of one topic that records without a key go to for now."""
 
-    __slots__ = ("_bytes", "_partition", "_random", "_size_bytes_max")
+    __slots__ = ("_random", "_size_bytes_max", "partition", "room_bytes")
 
     def __init__(self, random: Random, size_bytes_max: int) -> None:
         self._random = random
         self._size_bytes_max = size_bytes_max
-        self._partition: int | None = None
-        self._bytes = 0
+        self.partition: int | None = None
+        self.room_bytes = 0
+        """How many bytes go to the chosen partition before another one is chosen."""
 
     def choose(self, topic: TopicView) -> int:
-        partition = self._partition
-        if partition is None or self._bytes >= self._size_bytes_max or partition >= len(topic.partitions):
-            partition = self._partition = self._random.choice(topic.available)
-            self._bytes = 0
+        partition = self.partition
+        if partition is None or self.room_bytes <= 0 or partition >= len(topic.partitions):
+            partition = self.partition = self._random.choice(topic.available)
+            self.room_bytes = self._size_bytes_max
         return partition
-
-    @property
-    def room_bytes(self) -> int:
-        """How many bytes go to the chosen partition before another one is chosen."""
-        return self._size_bytes_max - self._bytes
 
     def sent(self, size_bytes: int) -> None:
         """A record of this size went to the chosen partition."""
-        self._bytes += size_bytes
+        self.room_bytes -= size_bytes

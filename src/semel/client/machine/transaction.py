@@ -105,6 +105,16 @@ class Transaction:
             self._fail_offsets(AbortableError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted"))
         return self._promise
 
+    def conclude(self) -> Promise[None] | None:
+        """At the end: wait for the outcome that was asked for, or else abort. ``None``: there is nothing to end."""
+        match self.state:
+            case _S.COMMITTING:
+                return self.commit()
+            case _S.IN_TRANSACTION | _S.ABORTABLE_ERROR | _S.ABORTING:
+                return self.abort()
+            case _:
+                return None
+
     def check_may_send(self) -> None:
         if self.state is not _S.IN_TRANSACTION:
             self._require("send", _S.IN_TRANSACTION)
