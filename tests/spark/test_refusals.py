@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.conf import SparkConf
 
 from semel.blocking import Consumer
 from semel.spark.cluster import Cluster
@@ -16,7 +15,6 @@ from semel.spark.options import SourceOptions
 from semel.spark.plan import QueryPlan
 from semel.spark.refusals import (
     Refused,
-    check_classic,
     check_clusters,
     check_group_is_free,
     check_plan,
@@ -30,10 +28,8 @@ SOURCE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "in", "kafka.group.i
 
 
 def session(slots: int, **settings: str) -> Any:
-    conf = SparkConf(loadDefaults=False, _jvm=None)
-    for name, value in settings.items():
-        conf.set(name.replace("__", "."), value)
-    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=slots, getConf=lambda: conf))
+    conf = {name.replace("__", "."): value for name, value in settings.items()}
+    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=slots), conf=conf)
 
 
 def plan(*sources: dict[str, str], foreign: tuple[str, ...] = ()) -> QueryPlan:
@@ -91,12 +87,6 @@ def test_an_older_version_is_refused_when_it_is_imported_before_anything_that_it
         [sys.executable, "-c", f"{older}; from semel.spark import pipeline"], capture_output=True, text=True
     )
     assert "Refused: PySpark 4.1.1 has no admission control" in done.stderr
-
-
-def test_a_frame_of_spark_connect_is_refused_with_where_to_run_it() -> None:
-    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
-    with pytest.raises(Refused, match="one of Spark Connect, and a pipeline runs in the driver"):
-        check_classic(frame)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

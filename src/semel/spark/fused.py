@@ -34,6 +34,8 @@ Transform: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 def check_fused(df: DataFrame, sink: Sink) -> None:
     """Raises ``Refused`` for what the fused path does not do."""
+    if not hasattr(df, "_jdf"):
+        raise Refused("arrow= looks at the plan in the driver's Java, which Spark Connect hides: use a classic session")
     plan = df._jdf.queryExecution().analyzed()
     if not plan.children().isEmpty():
         raise Refused(

@@ -12,7 +12,7 @@ from semel.spark.options import SourceOptions
 
 SOURCE_NAME: Final = "semel"
 
-_STATEFUL: Final = frozenset(
+STATEFUL: Final = frozenset(
     {
         "Aggregate",
         "Deduplicate",
@@ -47,7 +47,7 @@ class QueryPlan:
             name = node.getClass().getSimpleName()
             if not node.isStreaming():
                 continue
-            if name in _STATEFUL or (name == "Join" and all(child.isStreaming() for child in _children(node))):
+            if name in STATEFUL or (name == "Join" and all(child.isStreaming() for child in _children(node))):
                 is_stateful = True
             if node.children().isEmpty() and not any(node.equals(other) for other in seen):
                 seen.append(node)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from semel.errors import SemelError
 from semel.spark.cluster import Cluster
@@ -16,6 +17,7 @@ from semel.spark.options import SourceOptions
 from semel.spark.plan import QueryPlan
 
 _VERSION_MIN = (4, 2)
+_MORE_THAN_SLOTS = 100_000
 
 
 class Refused(ValueError):
@@ -27,15 +29,6 @@ def check_version(version: str = pyspark.__version__) -> None:
     if numbers < _VERSION_MIN:
         raise Refused(
             f"PySpark {version} has no admission control for Python sources; 4.2 is the oldest that this works with"
-        )
-
-
-def check_classic(df: object) -> None:
-    """Spark Connect hides the plan and the checkpoint's file system from the client, and both are read at the start."""
-    if type(df).__module__.startswith("pyspark.sql.connect"):
-        raise Refused(
-            "the DataFrame is one of Spark Connect, and a pipeline runs in the driver: start it there, with a classic "
-            "session (SparkSession.builder.master(...)), or as an application with spark-submit"
         )
 
 
@@ -67,18 +60,24 @@ def check_plan(plan: QueryPlan) -> None:
 
 def check_session(spark: SparkSession, writers: int | None) -> int:
     """How many tasks run at once."""
-    conf = spark.sparkContext.getConf()
-    if (conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
+    if (spark.conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         raise Refused(
             "spark.dynamicAllocation.enabled is true: a barrier stage needs its slots at once. Set it to false, and "
             "spark.executor.instances to what the pipeline needs"
         )
-    slots = spark.sparkContext.defaultParallelism
+    slots = _slots(spark)
     if writers is not None and writers > slots:
         raise Refused(f"writers={writers}, and there are {slots} task slots: ask for fewer, or start more executors")
     if writers is not None and writers < 1:
         raise Refused(f"writers={writers}; it is at least 1")
     return slots
+
+
+def _slots(spark: SparkSession) -> int:
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return spark.sparkContext.defaultParallelism
+    # A client of Spark Connect is not told; but a range has as many parts.
+    return spark.range(_MORE_THAN_SLOTS).select(sf.spark_partition_id()).distinct().count()
 
 
 def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:

@@ -52,6 +52,8 @@ def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
 
 def _is_one_task(df: DataFrame) -> bool:
     """To the plan of a batch, the whole query is one leaf; whoever hands out another plan has its rows moved."""
+    if not hasattr(df, "_jdf"):
+        return False  # Spark Connect does not tell.
     leaf = df._jdf.queryExecution().logical()
     return leaf.getClass().getSimpleName() == "LogicalRDD" and int(leaf.rdd().getNumPartitions()) == 1
 

@@ -604,6 +604,21 @@ def test_work_is_lost_when_partitions_go_after_records_were_read_and_before_they
     assert not member.machine.has_lost_work, "there was nothing to lose"
 
 
+def test_work_is_lost_in_another_generation_even_if_no_partition_goes() -> None:
+    """Scenario 54: a coordinator may take a member that it has removed for a new one; others had its partitions."""
+    member = cooperative(enable_auto_commit=False)
+    member.commit()
+    member.fill(0, 1)
+    assert member.poll(count=1) == [(0, 3)]
+    rebalance(member)
+    member.away(1_000)
+    assert [change for change, _ in member.events] == ["assigned"]
+    assert member.machine.has_lost_work
+    member.machine.rewind()
+    assert not member.machine.has_lost_work
+    assert member.poll(count=1) == [(0, 3)]
+
+
 def test_work_is_lost_with_the_membership() -> None:
     member = joined(enable_auto_commit=False)
     while member.poll():

@@ -192,6 +192,17 @@ def test_a_commit_under_an_epoch_that_has_moved_on_is_repeated_under_the_new_one
     assert member.machine.group.metadata().generation_id == 5
 
 
+def test_no_work_is_lost_when_an_epoch_moves_on_and_partitions_stay() -> None:
+    member = joined(enable_auto_commit=False)
+    member.fill(0, 3)
+    assert member.poll(count=1)
+    member.group.epoch = 5
+    member.away(6_000)
+    assert member.machine.group is not None
+    assert member.machine.group.metadata().generation_id == 5
+    assert not member.machine.has_lost_work
+
+
 def test_a_zombie_cannot_commit() -> None:
     """Scenario 53, for plain commits of the consumer protocol."""
     member = joined(enable_auto_commit=False)

@@ -72,8 +72,8 @@ class ConsumerMachine(ConnectedMachine):
         self._beginnings = Beginnings(config, self._positions, self._lookup, self._fetcher.errors, self.group)
         self._group_topics: tuple[str, ...] = ()
         self._asked_topics: dict[str, Promise[TopicView]] = {}
-        self._withdrawals_before: int | None = None
-        """How often partitions had been taken away when the first record was handed out that is not settled yet."""
+        self._tenure_before: object | None = None
+        """Of the group, when the first record was handed out that is not settled yet."""
         self._readable: list[Promise[None]] = []
         self._leaving: Promise[None] | None = None
         self._records_consumed = 0
@@ -136,7 +136,7 @@ class ConsumerMachine(ConnectedMachine):
         if self.group is not None:
             self.group.settled(offsets)
         self._beginnings.settled(offsets)
-        self._withdrawals_before = None
+        self._tenure_before = None
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
         return self.the_group("committed").committed(partitions)
@@ -152,16 +152,17 @@ class ConsumerMachine(ConnectedMachine):
     def rewind(self) -> None:
         """Back to what was committed last: what came after it was not done."""
         self._beginnings.rewind()
-        self._withdrawals_before = None
+        self._tenure_before = None
 
     @property
     def has_lost_work(self) -> bool:
-        """Whether partitions were taken away since records were handed out that are neither committed nor taken back.
+        """Whether partitions were taken away since records were handed out that are neither committed nor taken back,
+        or may have been somebody else's in between.
 
-        Then what was handed out may be of these partitions, and ``positions`` says nothing of them any more.
+        Then what was handed out may be of these partitions, and what ``positions`` says of them is nobody's business.
         """
-        before = self._withdrawals_before
-        return self.group is not None and before is not None and before != self.group.withdrawals
+        before = self._tenure_before
+        return self.group is not None and before is not None and before != self.group.tenure
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._beginnings.seek(self._positions[topic_partition], offset)
@@ -312,8 +313,8 @@ class ConsumerMachine(ConnectedMachine):
         """So many records are handed out now; with none, there may be an error to raise."""
         if not count and self._fetcher.errors:
             raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
-        if count and self._withdrawals_before is None and self.group is not None:
-            self._withdrawals_before = self.group.withdrawals
+        if count and self._tenure_before is None and self.group is not None:
+            self._tenure_before = self.group.tenure
         self._records_consumed += count
 
     def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:

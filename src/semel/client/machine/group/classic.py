@@ -93,6 +93,12 @@ class ClassicMembership(Membership):
             self._join_again("the subscription was changed")
 
     @property
+    def tenure(self) -> object:
+        """The generation: a coordinator of a KIP-848 group may take a member that it has removed, and that joins late,
+        for a new one. It gets a generation like any other; what it had, others have had in between."""
+        return self._generation_id
+
+    @property
     def topics(self) -> tuple[str, ...]:
         return self._wanted_topics() + (() if self._leadership is None else self._leadership.topics)
 

@@ -84,6 +84,11 @@ class ConsumerMembership(Membership):
     # What the consumer calls
 
     @property
+    def tenure(self) -> object:
+        """For ever: epochs go on while partitions stay, and a member that was removed is told so."""
+        return None
+
+    @property
     def topics(self) -> tuple[str, ...]:
         return () if self._subscription is None else self._subscription.topics
 

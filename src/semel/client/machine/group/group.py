@@ -124,8 +124,9 @@ class Group:
         return self._membership.metadata()
 
     @property
-    def withdrawals(self) -> int:
-        return self._handover.withdrawals
+    def tenure(self) -> object:
+        """Whoever compares knows whether the partitions were this member's own all along."""
+        return self._handover.withdrawals, self._membership.tenure
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class Handover:
         self._steps: deque[_Step] = deque()
         self._owned: dict[TopicPartition, None] = {}
         self.withdrawals = 0
-        """How often partitions were taken away: whoever compares knows whether they were its own all along."""
+        """How often partitions were taken away."""
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:

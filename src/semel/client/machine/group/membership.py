@@ -80,6 +80,12 @@ class Membership(ABC):
 
     @property
     @abstractmethod
+    def tenure(self) -> object:
+        """Changes whenever somebody else may have had this member's partitions, without it being told that it lost
+        them."""
+
+    @property
+    @abstractmethod
     def topics(self) -> tuple[str, ...]:
         """The topics whose partitions have to be known."""
 

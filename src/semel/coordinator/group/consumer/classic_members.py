@@ -177,7 +177,8 @@ class ClassicMembers:
         return Decision(response, tuple(draft.records), changes=changes)
 
     def _validate_join(self, group: ConsumerGroup, request: JoinRequest, holder: str | None) -> ErrorCode:
-        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or subscription_of(request.protocols) is None:
+        subscription = subscription_of(request.protocols)
+        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or subscription is None:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         offered = {offered.name for offered in request.protocols}
         for member in group.members.values():
@@ -193,6 +194,10 @@ class ClassicMembers:
         if request.instance_id is not None and holder is None and request.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_new = holder is None and request.member_id not in group.members
+        if is_new and request.instance_id is None and subscription.owned_partitions:
+            # It was removed, and does not know it yet: what it takes for its own, others have or have had. As a new
+            # member it would keep that, and be allowed to commit for it.
+            return ErrorCode.UNKNOWN_MEMBER_ID
         if is_new and len(group.members) >= self._settings.consumer.size_max:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE

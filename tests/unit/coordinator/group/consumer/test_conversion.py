@@ -281,6 +281,29 @@ def test_a_classic_member_that_misses_a_deadline_is_removed(coordinator: Coordin
     assert consumer.member_id not in coordinator.group.members
 
 
+def test_a_classic_member_that_was_removed_is_told_when_it_joins_late_with_what_it_takes_for_its_own(
+    coordinator: Coordinator,
+) -> None:
+    """Scenarios 53 and 54: taken for a new one, it could commit what it has read of partitions that others have now."""
+    (member,) = members_of(coordinator, 1)
+    settle(member)
+    consumer = ClassicConsumer(coordinator, "a", cooperative=True)
+    consumer.join()
+    consumer.sync()
+    settle_all([member], [consumer])
+    assert consumer.owned
+    for _ in range(CLASSIC_SESSION_TIMEOUT_MS // 5000 + 1):
+        member.beat()
+        coordinator.pass_time(5000)
+    settle(member)
+    assert len(member.owned) == 6
+
+    assert consumer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(coordinator.group.members) == [member.member_id]
+    consumer.owned = frozenset()
+    assert consumer.join().error is ErrorCode.NONE, "whoever has nothing may come, under any name"
+
+
 def test_a_static_classic_member_that_lost_its_id_gets_what_it_had(coordinator: Coordinator) -> None:
     (member,) = members_of(coordinator, 1)
     first = ClassicConsumer(coordinator, "a", instance_id="one")

@@ -1,0 +1,77 @@
+"""Spark Connect: the caller is a client, and the batches run in a Python process beside the driver.
+
+Neither has the driver's Java. What is read of the plan is therefore what the client itself says to the server, and the
+checkpoint is read as rows. The start is carried out in that process, too, when Spark hands it the function to call for
+every batch: that is before the query starts, and whoever takes over there is the one that commits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.spark.batch import MicroBatches
+from semel.spark.checkpoint import RemoteCheckpoint
+from semel.spark.options import SourceOptions
+from semel.spark.plan import SOURCE_NAME, STATEFUL, QueryPlan
+from semel.spark.refusals import Refused
+from semel.spark.starting import Start
+
+_ANALYZED: Final = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n\n== ", re.DOTALL)
+_NODE: Final = re.compile(r"^[\s:+|-]*~?(\w+)", re.MULTILINE)
+
+
+class RemoteBatches:
+    """Pickled, it says how to start; unpickled, it has started."""
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+        self._batches: MicroBatches | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._batches = self._start.begin(RemoteCheckpoint(SparkSession.active(), self._start.location))
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        assert self._batches is not None, "it is called where it was unpickled"
+        self._batches(df, batch_id)
+
+
+def is_remote(df: DataFrame) -> bool:
+    return type(df).__module__.startswith("pyspark.sql.connect")
+
+
+def plan_of(df: DataFrame) -> QueryPlan:
+    return _remote_plan(df) if is_remote(df) else QueryPlan.of(df)
+
+
+def _remote_plan(df: Any) -> QueryPlan:
+    found = _ANALYZED.search(df._explain_string(extended=True))
+    names = _NODE.findall(found.group(1)) if found is not None else []
+    reads = list(_streaming_reads(df._plan.to_proto(df.sparkSession._client)))
+    ours = [read for read in reads if read.data_source.format == SOURCE_NAME]
+    if sum(name.startswith("StreamingRelation") for name in names) != len(reads):
+        raise Refused(
+            "the query reads a view or a table that is a stream, and with Spark Connect its options cannot be seen: "
+            'use the DataFrame of spark.readStream.format("semel") itself'
+        )
+    return QueryPlan(
+        sources=tuple(SourceOptions.parse(dict(read.data_source.options), is_streaming=True) for read in ours),
+        foreign=tuple(read.data_source.format or "table" for read in reads if read not in ours),
+        # A join of two streams keeps state; which sides of a join are streams is not looked at.
+        is_stateful=not STATEFUL.isdisjoint(names) or ("Join" in names and len(reads) > 1),
+    )
+
+
+def _streaming_reads(message: Any) -> Iterator[Any]:
+    """All reads of streams in a plan, in the order in which Spark numbers its sources: from left to right."""
+    if message.DESCRIPTOR.name == "Read" and message.is_streaming:
+        yield message
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        for one in [value] if hasattr(value, "DESCRIPTOR") else value:
+            yield from _streaming_reads(one)
