@@ -51,7 +51,7 @@ BUGS: list[tuple[bugs.Plant, Scenario[object], str]] = [
     (bugs.forgets_what_members_own_when_it_converts, reads_with_plain_commits, f"law 3|law 4|{GOES_BACK}|{TWO}"),
     (bugs.client_assigns_a_partition_twice, reads_with_plain_commits, f"law 2|{TWO}"),
     (bugs.client_leaves_a_partition_out, reads_with_plain_commits, LATE),
-    (bugs.client_reads_on_when_it_has_lost_its_partitions, reads_with_late_commits, f"law 4|{GOES_BACK}|{TWO}"),
+    (bugs.client_reads_on_when_it_has_lost_its_partitions, reads_with_late_commits, f"law 4|{GOES_BACK}|{TWO}|{LATE}"),
     (bugs.client_joins_before_it_has_given_up, reads_with_late_commits, f"law 4|{GOES_BACK}|{TWO}"),
     (bugs.client_does_not_go_back_after_an_abort, copies_in_transactions, "not copied"),
     (bugs.client_commits_transactions_as_nobody, copies_in_transactions, NOT_ONCE),
