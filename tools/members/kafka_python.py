@@ -47,6 +47,9 @@ def main() -> None:
     )
     consumer.subscribe([role.topic], listener=_Told())
     while not leave.is_set():
+        # Asked for before the records, which it may then be too old for: asked for behind them it may be too new, since
+        # this library joins again in a thread of its own, and then a zombie would commit as the member it has become.
+        membership = consumer.group_metadata()
         polled = consumer.poll(timeout_ms=100)
         if not polled:
             continue
@@ -54,7 +57,9 @@ def main() -> None:
         if producer is None:
             tell_read((record.partition, record.offset) for records in polled.values() for record in records)
             _commit(consumer, offsets)
-        elif not _copied(producer, consumer, role, polled, offsets):
+        elif membership.generation_id < 0:
+            _rewind(consumer)  # It has joined just now: with that it would commit as nobody, which nobody can refuse.
+        elif not _copied(producer, membership, role, polled, offsets):
             # An aborted transaction's offsets stay with its producer, which commits them with its next one (3.0.12):
             # over those that the partitions' new owner has committed meanwhile.
             producer.close()
@@ -82,7 +87,7 @@ def _commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMeta
 
 def _copied(
     producer: KafkaProducer,
-    consumer: KafkaConsumer,
+    membership: Any,
     role: Role,
     polled: dict[TopicPartition, Any],
     offsets: dict[TopicPartition, OffsetAndMetadata],
@@ -93,7 +98,7 @@ def _copied(
         for partition, records in polled.items():
             for record in records:
                 producer.send(role.target, record.value, partition=partition.partition)
-        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.send_offsets_to_transaction(offsets, membership)
         producer.commit_transaction()
     except ProducerFencedError:
         raise
