@@ -156,7 +156,7 @@ def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     meanwhile = {partition for partition, _ in stays.told.read[read:]}
     assert meanwhile, "it stopped reading"
     assert meanwhile <= held, "it read what was not its own"
-    assert len(stays.told.read) - read > len(kept) * 10, "it stopped reading"
+    assert len(stays.told.read) - read > len(kept), "it stopped reading"
     stopped.resume()
     feeder.finish()
 
