@@ -138,8 +138,7 @@ class RawMembers:
         started = time.perf_counter()
         for member in self.members:
             member.join()
-        while not self._are_stable():
-            self._receive(10.0)
+        self._until_stable()
         return time.perf_counter() - started
 
     def heartbeat_for(self, seconds: float, interval_s: float) -> int:
