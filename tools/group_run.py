@@ -182,9 +182,7 @@ class _Group:
             if member.library is OWN:
                 raise
             member.kill()
-            self.gave_up.append(member)
-            self._take(member)
-            self.start().wait_until_assigned(STUCK_S_MAX)
+            self._replace(member).wait_until_assigned(STUCK_S_MAX)
 
     def start(self) -> MemberProcess:
         name = f"{self.plan.group}-{self._started}"
@@ -206,9 +204,12 @@ class _Group:
     def tend(self) -> None:
         """A member that has given up is replaced by a new one, and counted."""
         for member in [member for member in self.members if member.exit_code is not None]:
-            self.gave_up.append(member)
-            self._take(member)
-            self.start()
+            self._replace(member)
+
+    def _replace(self, member: MemberProcess) -> MemberProcess:
+        self.gave_up.append(member)
+        self._take(member)
+        return self.start()
 
     def disturb(self, fault: Fault, chosen: random.Random) -> None:
         member = chosen.choice(self.members)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semel.on_demand import on_demand
+
 if TYPE_CHECKING:
     from semel.client.admin.admin import Admin as Admin
     from semel.client.consumer import Consumer as Consumer
@@ -56,11 +58,5 @@ _HOMES = {
     "TopicPartition": "semel.types",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: a broker needs no client, and should start without one.
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A broker needs no client, and should start without one.
+__getattr__ = on_demand(__name__, _HOMES)

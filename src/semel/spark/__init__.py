@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semel.on_demand import on_demand
+
 if TYPE_CHECKING:
     from semel.spark.batch import PipelineError as PipelineError
     from semel.spark.batch import Superseded as Superseded
@@ -48,11 +50,5 @@ _HOMES = {
     "register": "semel.spark.pipelines",
 }
 
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: a process that plans or reads needs no sink, and Spark starts one after the other.
-    if name in _HOMES:
-        import importlib
-
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A process that plans or reads needs no sink, and Spark starts one after the other.
+__getattr__ = on_demand(__name__, _HOMES)

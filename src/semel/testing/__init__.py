@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semel.on_demand import on_demand
+
 if TYPE_CHECKING:
     from semel.testing.broker import Broker as Broker
 
 __all__ = ["Broker"]
 
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: the simulation needs no broker, and a broker no simulation.
-    if name == "Broker":
-        from semel.testing.broker import Broker
-
-        return Broker
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The simulation needs no broker, and a broker no simulation.
+__getattr__ = on_demand(__name__, {"Broker": "semel.testing.broker"})
