@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -49,7 +48,7 @@ def aborts_after_a_restart_what_was_committed(patch: pytest.MonkeyPatch) -> None
     patch.setattr(
         TransactionShard,
         "pending_markers",
-        lambda self: [replace(effect, committed=False) for effect in sound(self)],
+        lambda self: [effect._replace(committed=False) for effect in sound(self)],
     )
 
 
@@ -71,7 +70,7 @@ def writes_the_opposite_marker_to_one_partition(patch: pytest.MonkeyPatch) -> No
 
     def append_marker(self: PartitionLog, producer_id: int, producer_epoch: int, marker: Any, **rest: Any) -> Any:
         if self.topic_partition.partition == 1 and not self.topic_partition.topic.startswith("__"):
-            marker = replace(marker, committed=not marker.committed)
+            marker = marker._replace(committed=not marker.committed)
         return sound(self, producer_id, producer_epoch, marker, **rest)
 
     patch.setattr(PartitionLog, "append_marker", append_marker)
@@ -165,7 +164,7 @@ def commits_what_has_timed_out(patch: pytest.MonkeyPatch) -> None:
 
     def time_out(self: TransactionShard, now_ms: int, **rest: Any) -> Any:
         return [
-            replace(decision, effects=tuple(replace(effect, committed=True) for effect in decision.effects))
+            decision._replace(effects=tuple(effect._replace(committed=True) for effect in decision.effects))
             for decision in sound(self, now_ms, **rest)
         ]
 
@@ -178,8 +177,8 @@ def ends_v2_transactions_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
     def end_v2(transaction: Any, producer_id: int, producer_epoch: int, **rest: Any) -> Any:
         del rest["new_producer_id"]
         decision = end_v1(transaction, producer_id, producer_epoch, **rest)
-        response = replace(decision.response, producer_id=producer_id, producer_epoch=producer_epoch)
-        return replace(decision, response=response)
+        response = decision.response._replace(producer_id=producer_id, producer_epoch=producer_epoch)
+        return decision._replace(response=response)
 
     patch.setattr(transaction_shard, "end_v2", end_v2)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from semel.broker.asking_produce import AskingProduce
 from semel.broker.coordinators import Coordinators, TransactionRuntime
 from semel.broker.shard_formats import GroupFormat
 from semel.broker.shards import ShardRuntime
@@ -28,7 +28,7 @@ def markers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
     def early(self: Any, decision: Decision[Any, Any, Any], respond: Any, last_offset: int) -> bool:
         for effect in decision.effects:
             self._carry_out(self, effect)
-        return park(self, replace(decision, effects=()), respond, last_offset)
+        return park(self, decision._replace(effects=()), respond, last_offset)
 
     patch.setattr(ShardRuntime, "_park", early)
 
@@ -68,6 +68,7 @@ def writes_open_transactions_that_nobody_ends(patch: pytest.MonkeyPatch) -> None
 def what_waits_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     """A request that waits for the coordinator still points into the buffer that the next one is read into."""
     patch.setattr(TransactionalProduce, "_keep_records", lambda self: None)
+    patch.setattr(AskingProduce, "_keep", lambda self, records: setattr(self, "_records", records))
 
 
 PLANTS: tuple[Plant, ...] = (

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from semel.broker.transaction_gate import TransactionGate
 from semel.errors import ErrorCode
-from semel.log.partition_log import Appended, Origin, PartitionLog
+from semel.log.partition_log import Appended, PartitionLog
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker
 
@@ -68,21 +68,17 @@ class Partition:
         self._visible_bytes = 0
         self._invisible: deque[tuple[int, int]] = deque()
 
-    def append(
-        self,
-        records: memoryview,
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        require_zero_first: bool = False,
-        awaited: bool = True,
-    ) -> Appended:
+    def append(self, records: memoryview, *, now_ms: int, require_zero_first: bool = False) -> Appended:
         """Append a batch. Raises KafkaError or StorageError, and then nothing was appended."""
-        appended = self.log.append(
-            records, now_ms=now_ms, origin=origin, require_zero_first=require_zero_first, awaited=awaited
-        )
+        appended = self.log.append(records, now_ms=now_ms, require_zero_first=require_zero_first)
         if not appended.duplicate:
             self._invisible.append((appended.last_offset, self.log.appended_bytes))
+        return appended
+
+    def append_placed(self, batch: bytes, *, now_ms: int, awaited: bool) -> Appended:
+        """Append what a coordinator has built for the log end. Raises like append."""
+        appended = self.log.append_placed(batch, now_ms=now_ms, awaited=awaited)
+        self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended
 
     def append_marker(

@@ -2,7 +2,8 @@
 
 One topic and one partition: then everything that matters lies at positions that can be computed, and the answer differs
 from the last one in four numbers. Whatever is different in any way is left alone, and the ordinary way
-(``handlers.produce``) serves it; so is a batch of a transaction, unless the partition's gate is open for it.
+(``handlers.produce``) serves it. A batch of a transaction is served here if the partition's gate is open for it, or if
+its producer leaves it to the broker to have it opened (transactions V2): then the coordinator is asked first.
 
 The law: both ways give the same answers, byte for byte. Nothing is decided here that is not decided there.
 """
@@ -11,19 +12,17 @@ from __future__ import annotations
 
 import struct
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from semel.broker.connection import Connection
 from semel.broker.metrics import Histogram
 from semel.broker.node import Node
-from semel.broker.partitions import Partition
-from semel.broker.produce_frame import API, FLEXIBLE_SINCE, TOPIC_IDS_SINCE, usual_produce
+from semel.broker.produce_frame import FLEXIBLE_SINCE, TOPIC_IDS_SINCE, usual_produce
+from semel.broker.produce_target import ProduceTarget
 from semel.broker.transaction_gate import ProducerIdentity
-from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.types import INTERNAL_TOPICS, ZERO_UUID, Buffer
-from semel.wire.framing import encode_response
-from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from semel.wire.records import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -31,30 +30,24 @@ from semel.wire.records import (
     PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
     Codec,
+    parse_header,
 )
 
-LOG_START_OFFSET_SINCE: Final = 5
 ZSTD_SINCE: Final = 7
 TRANSACTIONS_V2_SINCE: Final = 12
-
 
 _LENGTH: Final = Struct(">h")
 _INDEX: Final = Struct(">i")
 _PRODUCER: Final = Struct(">qh")  # id and epoch
-_OFFSETS: Final = Struct(">qqq")  # base offset, log append time, log start offset
-_OFFSETS_WITHOUT_START: Final = Struct(">qq")
-_CORRELATION_ID: Final = Struct(">i")
-_CORRELATION_ID_POSITION: Final = 4
-_INDEX_AND_MARK: Final = Struct(">ihq")
-_MARK: Final = 0x5E4E4C0FF5E7A55E  # Stands where the offset goes until that is known.
-_NONE: Final = -1
+_NO_TICKET: Final = -1
+REFUSED: Final = -1  # Stands for the offset of records that were not appended: nothing is waited for.
 
 
 class QuickProduce:
     def __init__(self, node: Node, time: Histogram) -> None:
-        self._node = node
-        self._time = time
-        self._targets: dict[tuple[int, bytes], _Target] = {}
+        self.node = node
+        self.time = time
+        self._targets: dict[tuple[int, bytes], ProduceTarget] = {}
         self._generation = -1
 
     def serve(self, connection: Connection, frame: memoryview) -> bool:
@@ -72,64 +65,64 @@ class QuickProduce:
             return False
         if target is None or (version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD):
             return False
-        node, partition = self._node, target.partition
+        partition = target.partition
         is_transactional = attributes & TRANSACTIONAL_BIT != 0
         if transactional_id is not None or is_transactional:
             if transactional_id is None or not is_transactional:
                 return False
             producer = ProducerIdentity(*_PRODUCER.unpack_from(frame, start + PRODUCER_ID_POSITION))
             if not partition.gate.is_open(transactional_id, producer):
-                return False
+                if version < TRANSACTIONS_V2_SINCE or acks == 0 or not _names_a_producer(frame[start:stop]):
+                    return False
+                from semel.broker.asking_produce import AskingProduce  # Most brokers never see a transaction.
+
+                asking = AskingProduce(self, connection, target, correlation_id, timeout_ms, named)
+                asking.ask(transactional_id, producer, frame[start:stop])
+                return True
+        answer, last_offset = self.append(target, frame[start:stop], correlation_id, is_transactional=is_transactional)
+        if acks == 0:
+            if last_offset == REFUSED:
+                connection.close()
+        elif partition.log.high_watermark > last_offset:
+            self.time.observe((connection.now_ms() - connection.active_at_ms) / 1000)
+            connection.reply([answer])
+        else:
+            waiting = WaitingProduce(self.node, connection, target, answer, self.time)
+            # The requests behind this one are looked at meanwhile: they share the next sync.
+            connection.begin(waiting, hold=False)
+            waiting.wait(last_offset, timeout_ms)
+        return True
+
+    def append(
+        self, target: ProduceTarget, records: memoryview, correlation_id: int, *, is_transactional: bool
+    ) -> tuple[Buffer, int]:
+        """The answer, and the offset that must be committed before it may leave: ``REFUSED`` if there is none."""
+        node, version = self.node, target.version
         try:
-            appended = partition.append(
-                frame[start:stop],
+            appended = target.partition.append(
+                records,
                 now_ms=node.clock.now_ms(),
                 require_zero_first=is_transactional and version >= TRANSACTIONS_V2_SINCE,
             )
         except (KafkaError, StorageError) as error:
-            self._refuse(connection, correlation_id, target, acks, error)
-            return True
-        base_offset, last_offset, time_ms, log_start_offset, duplicate = appended
+            return target.refused(correlation_id, error), REFUSED
+        base_offset, last_offset, _, _, duplicate = appended
         metrics = node.metrics
         if duplicate:
             metrics.duplicate_batches.value += 1
         else:
             metrics.appended_batches.value += 1
             metrics.appended_records.value += last_offset - base_offset + 1
-            metrics.appended_bytes.value += stop - start
-        if acks == 0:
-            return True
-        answer = bytearray(target.answer)
-        _CORRELATION_ID.pack_into(answer, _CORRELATION_ID_POSITION, correlation_id)
-        if time_ms is None:
-            time_ms = _NONE
-        if version >= LOG_START_OFFSET_SINCE:
-            _OFFSETS.pack_into(answer, target.offsets_position, base_offset, time_ms, log_start_offset)
-        else:
-            _OFFSETS_WITHOUT_START.pack_into(answer, target.offsets_position, base_offset, time_ms)
-        if partition.log.high_watermark > last_offset:
-            self._time.observe((connection.now_ms() - connection.active_at_ms) / 1000)
-            connection.reply([answer])
-        else:
-            waiting = _Waiting(connection, target, answer, self._time)
-            waiting.wait(node, timeout_ms)
-            partition.when_committed(last_offset, waiting, None)
-        return True
+            metrics.appended_bytes.value += len(records)
+        return target.answered(correlation_id, appended), last_offset
 
-    def _refuse(
-        self, connection: Connection, correlation_id: int, target: _Target, acks: int, error: KafkaError | StorageError
-    ) -> None:
-        if acks == 0:
-            connection.close()
-            return
-        code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
-        if isinstance(error, KafkaError):
-            code, text = error.code, error.message
-        self._time.observe((connection.now_ms() - connection.active_at_ms) / 1000)
-        connection.reply([target.refusal(correlation_id, code, text)])
+    def is_still(self, target: ProduceTarget, named: bytes) -> bool:
+        """Whether requests with that name still mean this partition."""
+        present = self._target(target.version, named)
+        return present is not None and present.partition is target.partition
 
-    def _target(self, version: int, named: bytes) -> _Target | None:
-        partitions = self._node.partitions
+    def _target(self, version: int, named: bytes) -> ProduceTarget | None:
+        partitions = self.node.partitions
         if partitions.generation != self._generation:
             self._targets.clear()
             self._generation = partitions.generation
@@ -140,79 +133,44 @@ class QuickProduce:
                 self._targets[version, named] = target
         return target
 
-    def _look_up(self, version: int, named: bytes) -> _Target | None:
+    def _look_up(self, version: int, named: bytes) -> ProduceTarget | None:
         (index,) = _INDEX.unpack_from(named, len(named) - _INDEX.size)
         topic_id = ZERO_UUID
         if version >= TOPIC_IDS_SINCE:
             topic_id = UUID(bytes=named[:16])
-            known = self._node.image.topics_by_id.get(topic_id)
+            known = self.node.image.topics_by_id.get(topic_id)
             name = "" if known is None else known.name
         elif version >= FLEXIBLE_SINCE:
             name = str(named[1 : named[0]], "utf-8")
         else:
             name = str(named[2 : 2 + _LENGTH.unpack_from(named)[0]], "utf-8")
-        partition = self._node.partitions.get(name, index)
+        partition = self.node.partitions.get(name, index)
         if partition is None or name in INTERNAL_TOPICS:
             return None
-        return _Target.of(partition, version, "" if version >= TOPIC_IDS_SINCE else name, topic_id, index)
+        return ProduceTarget.of(partition, version, "" if version >= TOPIC_IDS_SINCE else name, topic_id, index)
 
 
-class _Target(NamedTuple):
-    """A partition as it is named in requests of one version, and the answer to such a request, but for its numbers."""
-
-    partition: Partition
-    version: int
-    topic: str
-    topic_id: UUID
-    partition_index: int
-    answer: bytes
-    offsets_position: int
-
-    @classmethod
-    def of(cls, partition: Partition, version: int, topic: str, topic_id: UUID, index: int) -> _Target:
-        marked = PartitionProduceResponse(index=index, base_offset=_MARK)
-        answer = _encoded(0, version, topic, topic_id, marked)
-        return cls(
-            partition,
-            version,
-            topic,
-            topic_id,
-            index,
-            answer,
-            answer.rindex(_INDEX_AND_MARK.pack(index, 0, _MARK)) + _INDEX_AND_MARK.size - 8,
-        )
-
-    def refusal(
-        self, correlation_id: int, code: ErrorCode, text: str | None = None, log_start_offset: int = _NONE
-    ) -> bytes:
-        refused = PartitionProduceResponse(
-            index=self.partition_index,
-            error_code=code,
-            base_offset=_NONE,
-            log_start_offset=log_start_offset,
-            error_message=text,
-        )
-        return _encoded(correlation_id, self.version, self.topic, self.topic_id, refused)
-
-
-class _Waiting:
-    """The request, once its records are appended and not yet safe: its place in the line, and who is told."""
+class WaitingProduce:
+    """A request whose records are appended and not yet safe: its place in the line, and who is told."""
 
     __slots__ = ("_answer", "_connection", "_deadlines", "_received_at_ms", "_target", "_ticket", "_time", "parts")
 
-    def __init__(self, connection: Connection, target: _Target, answer: bytearray, time: Histogram) -> None:
+    def __init__(
+        self, node: Node, connection: Connection, target: ProduceTarget, answer: Buffer, time: Histogram
+    ) -> None:
         self.parts: list[Buffer] | None = None
         self._connection = connection
         self._target = target
         self._answer = answer
         self._time = time
         self._received_at_ms = connection.active_at_ms
-
-    def wait(self, node: Node, timeout_ms: int) -> None:
         self._deadlines = node.deadlines
-        self._ticket = node.deadlines.add(self, timeout_ms)
-        # The requests behind this one are looked at meanwhile: they share the next sync.
-        self._connection.begin(self, hold=False)
+        self._ticket = _NO_TICKET
+
+    def wait(self, last_offset: int, timeout_ms: int) -> None:
+        """Until that offset is committed, or the time is up. The place in the line is taken already."""
+        self._ticket = self._deadlines.add(self, timeout_ms)
+        self._target.partition.when_committed(last_offset, self, None)
 
     def committed(self, token: object) -> None:
         if self.parts is None:
@@ -220,7 +178,7 @@ class _Waiting:
 
     def failed(self, token: object, code: ErrorCode) -> None:
         if self.parts is None:
-            self._finish(self._refusal(code))
+            self._finish(self._target.taken_back(self._answer, code))
 
     def expired(self) -> None:
         self.failed(None, ErrorCode.REQUEST_TIMED_OUT)
@@ -235,17 +193,9 @@ class _Waiting:
         self._time.observe((self._connection.now_ms() - self._received_at_ms) / 1000)
         self._connection.answered(self)
 
-    def _refusal(self, code: ErrorCode) -> bytes:
-        target, answer = self._target, self._answer
-        (correlation_id,) = _CORRELATION_ID.unpack_from(answer, _CORRELATION_ID_POSITION)
-        log_start_offset = _NONE
-        if target.version >= LOG_START_OFFSET_SINCE:
-            _, _, log_start_offset = _OFFSETS.unpack_from(answer, target.offsets_position)
-        return target.refusal(correlation_id, code, log_start_offset=log_start_offset)
 
-
-def _encoded(
-    correlation_id: int, version: int, topic: str, topic_id: UUID, partition: PartitionProduceResponse
-) -> bytes:
-    response = ProduceResponse(responses=[TopicProduceResponse(topic, topic_id, [partition])])
-    return bytes(encode_response(correlation_id, API, version, response))
+def _names_a_producer(records: memoryview) -> bool:
+    try:
+        return parse_header(records).has_producer_id
+    except DecodeError:
+        return False

@@ -23,7 +23,7 @@ long.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -36,7 +36,7 @@ from semel.clock import Clock
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.effects import Deferred
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log.partition_log import Appended, Origin
+from semel.log.partition_log import Appended
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_batch, build_single
 
@@ -302,9 +302,9 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if not records:
             return self.partition.log.log_end_offset - 1
         now_ms = self._clock.now_ms()
-        batch = _batch([self.format.encode(record) for record in records], producer, now_ms)
+        batch = self._batch(records, producer, now_ms)
         try:
-            appended = self.partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR, awaited=awaited)
+            appended = self.partition.append_placed(batch, now_ms=now_ms, awaited=awaited)
         except (KafkaError, StorageError) as error:
             logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
             raise
@@ -313,6 +313,31 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if not awaited:
             self._unawaited_sync.later()
         return appended.last_offset
+
+    def _batch(self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None, now_ms: int) -> bytes:
+        """The records as a batch for the log end."""
+        log, encode = self.partition.log, self.format.encode
+        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        if len(records) == 1:
+            key, value = encode(records[0])
+            return build_single(
+                key,
+                value,
+                timestamp=now_ms,
+                base_offset=log.log_end_offset,
+                partition_leader_epoch=log.leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=producer is not None,
+            )
+        return build_batch(
+            (Record(offset, now_ms, *encode(record)) for offset, record in enumerate(records, log.log_end_offset)),
+            base_offset=log.log_end_offset,
+            partition_leader_epoch=log.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer is not None,
+        )
 
     def _park(
         self, decision: Decision[Response, ShardRecord, Effect], respond: Respond[Response] | None, last_offset: int
@@ -380,24 +405,3 @@ def _code_of(error: KafkaError | StorageError) -> ErrorCode:
     if isinstance(error, KafkaError) and error.code in _PRODUCER_ERRORS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def _batch(encoded: Sequence[tuple[bytes, bytes | None]], producer: ProducerIdentity | None, now_ms: int) -> memoryview:
-    producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    is_transactional = producer is not None
-    if len(encoded) == 1:
-        batch = build_single(
-            *encoded[0],
-            timestamp=now_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=is_transactional,
-        )
-    else:
-        batch = build_batch(
-            (Record(number, now_ms, key, value) for number, (key, value) in enumerate(encoded)),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=is_transactional,
-        )
-    return memoryview(bytearray(batch))

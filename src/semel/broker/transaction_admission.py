@@ -18,11 +18,14 @@ from semel.broker.transaction_gate import ProducerIdentity
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition
 
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that may not be written to, and why."""
+
+ABORTABLE_KNOWN_SINCE: Final = 11
+V2_SINCE: Final = 12
 
 _COORDINATOR_IS_BUSY: Final = frozenset(
     {
@@ -75,6 +78,20 @@ def admit(
         respond(refusals)
 
     return node.coordinators.transactions.run(transactional_id, decide, answered, moves=True)
+
+
+def refusal(
+    topic_partition: TopicPartition, refusals: Refusals, transactional_id: str, version: int
+) -> KafkaError | None:
+    """What a Produce request of that version is told, if it may not write to the partition."""
+    error = refusals.get(topic_partition, ErrorCode.NONE)
+    if error is ErrorCode.NONE:
+        return None
+    return KafkaError(
+        error_for_producer(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= V2_SINCE),
+        f"{topic_partition} may not be written to in the transaction of {transactional_id}: "
+        f"its coordinator says {error.name}",
+    )
 
 
 def error_for_producer(error: ErrorCode, *, knows_abortable: bool, adds: bool) -> ErrorCode:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.request import Request
-from semel.broker.transaction_admission import Refusals, admit, error_for_producer
+from semel.broker.transaction_admission import V2_SINCE, Refusals, admit, refusal
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.types import TopicPartition
@@ -23,9 +22,6 @@ from semel.wire.messages.produce import ProduceRequest, ProduceResponse, TopicPr
 from semel.wire.records import HEADER_SIZE, parse_header
 
 logger = logging.getLogger("semel.broker")
-
-ABORTABLE_KNOWN_SINCE: Final = 11
-V2_SINCE: Final = 12
 
 
 class TransactionalProduce:
@@ -85,14 +81,10 @@ class TransactionalProduce:
         assert self._refusals is not None
         if topic_partition not in self._targets:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {topic_partition} names no producer")
-        error = self._refusals.get(topic_partition, ErrorCode.NONE)
-        if error is not ErrorCode.NONE:
-            version = self._request.version
-            raise KafkaError(
-                error_for_producer(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= V2_SINCE),
-                f"{topic_partition} may not be written to in the transaction of {self._message.transactional_id}: "
-                f"its coordinator says {error.name}",
-            )
+        assert self._message.transactional_id is not None
+        error = refusal(topic_partition, self._refusals, self._message.transactional_id, self._request.version)
+        if error is not None:
+            raise error
 
     def _admitted(self, refusals: Refusals) -> None:
         self._refusals = refusals

@@ -12,16 +12,14 @@ a failover forgets them, and members say it all again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Response = TypeVar("Response", covariant=True)
 Record = TypeVar("Record")
 Effect = TypeVar("Effect")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[Response, Record, Effect]):
+class Decision(NamedTuple, Generic[Response, Record, Effect]):
     response: Response
     records: tuple[Record, ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -21,7 +21,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from semel.log.disk import Disk, File
@@ -38,8 +38,7 @@ DIRECT_BYTES_MIN: Final = 128 * 1024  # per partition
 READ_AT_ONCE_BYTES_MAX: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Bytes of one segment file that no sync has covered yet, and the offset of their first batch."""
 
     file: File
@@ -66,8 +65,7 @@ class NewNames:
         return len(self.files) + len(self.folders)
 
 
-@dataclass(frozen=True, slots=True)
-class Unsynced:
+class Unsynced(NamedTuple):
     """What one partition wrote since it was last asked."""
 
     log: CommittedLog

@@ -30,7 +30,7 @@ from semel.log.segment import Segment, file_name
 from semel.log.segments import Segments
 from semel.log.sync_progress import SyncProgress
 from semel.log.transaction_index import AbortedTransaction
-from semel.types import TopicPartition
+from semel.types import Buffer, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
     HEADER_SIZE,
@@ -180,13 +180,11 @@ class PartitionLog:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         require_zero_first: bool = False,
-        awaited: bool = True,
     ) -> Appended:
         """Write one batch, or recognise it as one that is already there. Raises ``KafkaError``.
 
         The buffer is patched in place (offset, leader epoch). It is on disk, and may be acknowledged, once
-        ``high_watermark`` has passed the last offset. What is not ``awaited`` is synced with what is written next, or
-        by ``sync_unawaited``.
+        ``high_watermark`` has passed the last offset.
         """
         if self.offline is not None:
             raise self._is_offline()
@@ -209,8 +207,23 @@ class PartitionLog:
         patch_offset_and_epoch(records, 0, base_offset, leader_epoch)
         header = header.placed(base_offset, leader_epoch)
         self._write(records, header, now_ms)
-        self._wrote(awaited)
+        self._wrote()
         return Appended(base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
+
+    def append_placed(self, batch: bytes, *, now_ms: int, awaited: bool = True) -> Appended:
+        """Write a batch that a coordinator has built for this place: the log end, under the present leader epoch.
+
+        Raises like ``append``. What is not ``awaited`` is synced with what is written next, or by ``sync_unawaited``.
+        """
+        if self.offline is not None:
+            raise self._is_offline()
+        header = BatchHeader.read(batch)
+        assert header.base_offset == self.log_end_offset, f"a batch for {header.base_offset} is appended to {self}"
+        if header.producer_id >= 0:
+            self.producers.check(header)
+        self._write(batch, header, now_ms)
+        self._wrote(awaited)
+        return Appended(header.base_offset, self.log_end_offset - 1, None, self.log_start_offset, False)
 
     def append_marker(
         self,
@@ -238,7 +251,7 @@ class PartitionLog:
             partition_leader_epoch=self.leader_epoch,
         )
         header = BatchHeader.read(batch)
-        self._write(memoryview(batch), header, now_ms, marker)
+        self._write(batch, header, now_ms, marker)
         self._wrote()
         return Appended(header.base_offset, header.last_offset, None, self.log_start_offset, False)
 
@@ -273,7 +286,7 @@ class PartitionLog:
             self._write(batches[position : position + header.size_bytes], header, now_ms)
 
     def _write(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
+        self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
     ) -> None:
         config = self._config
         segment = self.segments.active
@@ -288,7 +301,7 @@ class PartitionLog:
         self.appended_bytes += len(batch)
         self._replay(batch, header, now_ms, marker)
 
-    def _replay(self, batch: memoryview, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
+    def _replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
         """``marker``: the one in the batch, where that is known already."""
         if header.partition_leader_epoch != self.epochs.latest and self.epochs.assign(
             header.partition_leader_epoch, header.base_offset

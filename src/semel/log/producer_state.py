@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.known_producer import KnownProducer
@@ -58,8 +58,7 @@ class OpenTransaction:
     last_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedTransaction:
+class CompletedTransaction(NamedTuple):
     """A transaction with records in this partition whose marker, at ``last_offset``, is in the log."""
 
     producer_id: int

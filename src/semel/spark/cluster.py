@@ -23,6 +23,10 @@ from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.types import TopicPartition
 
+# An answer costs the same time whatever its size. With what is around the records it fits into the client's largest
+# buffer that is received into without being moved.
+_FETCH_BYTES_MAX: Final = 4 * 2**20 - 4096
+
 _SHARED: Final = ("bootstrap_servers", "security_", "sasl_", "ssl_")
 _OF_ADMIN: Final = frozenset(name.replace(".", "_") for name in ADMIN_SETTINGS)
 
@@ -39,7 +43,7 @@ class Cluster:
     """``settings`` are those of a consumer."""
 
     def __init__(self, *, isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED, **settings: Any) -> None:
-        self._config = ConsumerConfig.load(settings)
+        self._config = ConsumerConfig.load({"max_partition_fetch_bytes": _FETCH_BYTES_MAX, **settings})
         self._reads_committed = isolation_level is IsolationLevel.READ_COMMITTED
         own = {name: value for name, value in settings.items() if name in _OF_ADMIN}
         self._admin = Admin(guard=threading.RLock(), **own)
@@ -106,14 +110,17 @@ class Cluster:
 
     # Records
 
-    def fetch(self, topic_partition: TopicPartition, offset: int) -> Future[RawBatches]:
-        """What the log has from here on, on its way. It fails with what waiting does not cure: OFFSET_OUT_OF_RANGE."""
+    def fetch(self, topic_partition: TopicPartition, offset: int, bytes_wanted: int) -> Future[RawBatches]:
+        """What the log has from here on, on its way: a batch at least, else not more than is wanted or was set.
+
+        It fails with what waiting does not cure: OFFSET_OUT_OF_RANGE.
+        """
         return self._thread.begin(
             self._admin.partitions.read_batches(
                 topic_partition,
                 offset,
                 stable_only=self._reads_committed,
-                max_bytes=self._config.max_partition_fetch_bytes,
+                max_bytes=min(bytes_wanted, self._config.max_partition_fetch_bytes),
             )
         )
 

@@ -19,7 +19,7 @@ from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch
 from semel.spark.options import SourceOptions
 from semel.spark.placing import BadRow
-from semel.spark.reading import read_split
+from semel.spark.reading import read_splits
 from semel.spark.refusals import Refused
 from semel.spark.settling import settle
 from semel.spark.sink import Sink, WriteJob
@@ -99,18 +99,17 @@ def fuse(
     topic = job.sink.topic
     assert topic is not None, "check_fused has seen to it"
     writer: Writer | None = None
-    for split in splits:
-        for rows in read_split(
-            split,
-            cluster_of(source),
-            include_headers=source.include_headers,
-            fail_on_data_loss=source.fail_on_data_loss,
-        ):
-            made = transform(rows)
-            if made.num_rows:
-                writer = writer or Writer(job)
-                job.sink.reached("producing", job.batch_id)
-                _append(writer, topic, split.topic_partition, made)
+    for split, rows in read_splits(
+        splits,
+        cluster_of(source),
+        include_headers=source.include_headers,
+        fail_on_data_loss=source.fail_on_data_loss,
+    ):
+        made = transform(rows)
+        if made.num_rows:
+            writer = writer or Writer(job)
+            job.sink.reached("producing", job.batch_id)
+            _append(writer, topic, split.topic_partition, made)
     if writer is not None:
         job.sink.reached("produced", job.batch_id)
         writer.finish()

@@ -7,7 +7,7 @@ over, so the last records of a split may be none at all. Data that is gone is an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -34,6 +34,9 @@ HEADERS_SCHEMA: Final = "headers array<struct<key: string, value: binary>>"
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MICROSECONDS: Final = pa.scalar(1000, pa.int64())
 _EMPTY_ANSWERS_MAX: Final = 60
+# Of records that were not seen yet.
+_RECORD_BYTES_GUESSED: Final = 1024
+_BATCH_BYTES_GUESSED: Final = 64 * 1024
 
 
 class DataLost(RuntimeError):
@@ -46,40 +49,72 @@ class DataLost(RuntimeError):
         )
 
 
-def read_split(
-    split: Split, cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
-) -> Iterator[pa.RecordBatch]:
-    topic_partition, offset, end = split
-    future = cluster.fetch(topic_partition, offset)
-    empty_answers = 0
-    while offset < end:
-        try:
-            data = future.result()
-        except KafkaError as error:
-            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise
-            offset = _after_loss(split, offset, cluster, fail_on_data_loss)
-            future = cluster.fetch(topic_partition, offset)
-            continue
-        records = data.records
-        headers = list(iterate_headers(records, allow_partial_tail=True))
-        if not headers:
-            # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
-            empty_answers += 1
-            if empty_answers > _EMPTY_ANSWERS_MAX:
-                raise DataLost(topic_partition, offset, end, f"the log is stable up to {data.last_stable_offset}")
-            future = cluster.fetch(topic_partition, offset)
-            continue
+def read_splits(
+    splits: Iterable[Split], cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[tuple[Split, pa.RecordBatch]]:
+    """The records of one split after the other. What a split begins with is fetched while the one before is read."""
+    begun: list[_Reading] = []
+    for split in splits:
+        begun.append(_Reading(split, cluster, fail_on_data_loss))
+        if len(begun) > 1:
+            yield from begun.pop(0).rows(include_headers)
+    for reading in begun:
+        yield from reading.rows(include_headers)
+
+
+class _Reading:
+    """Of one split, whose first records are on their way."""
+
+    def __init__(self, split: Split, cluster: Cluster, fail_on_data_loss: bool) -> None:
+        self._split = split
+        self._cluster = cluster
+        self._fail_on_data_loss = fail_on_data_loss
+        self._offset = split.start
+        self._seen_offsets, self._seen_bytes, self._largest_bytes = 1, _RECORD_BYTES_GUESSED, _BATCH_BYTES_GUESSED
+        self._fetch()
+
+    def rows(self, include_headers: bool) -> Iterator[tuple[Split, pa.RecordBatch]]:
+        split, end = self._split, self._split.end
         empty_answers = 0
-        start, offset = offset, max(headers[-1][1].next_offset, offset)
-        if offset < end:
-            future = cluster.fetch(topic_partition, offset)  # On its way while these are decoded.
-        for rows in decode(
-            records, _sound(topic_partition, records, headers, data, end), include_headers=include_headers
-        ):
-            rows = _between(rows, start, end)
-            if rows.num_rows:
-                yield _as_spark(rows, topic_partition)
+        while self._offset < end:
+            try:
+                data = self._future.result()
+            except KafkaError as error:
+                if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                self._offset = _after_loss(split, self._offset, self._cluster, self._fail_on_data_loss)
+                self._fetch()
+                continue
+            headers = list(iterate_headers(data.records, allow_partial_tail=True))
+            if not headers:
+                # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
+                empty_answers += 1
+                if empty_answers > _EMPTY_ANSWERS_MAX:
+                    found = f"the log is stable up to {data.last_stable_offset}"
+                    raise DataLost(split.topic_partition, self._offset, end, found)
+                self._fetch()
+                continue
+            empty_answers = 0
+            start, self._offset = self._offset, max(headers[-1][1].next_offset, self._offset)
+            self._see(headers)
+            if self._offset < end:
+                self._fetch()  # On its way while these are decoded.
+            sound = _sound(split.topic_partition, data.records, headers, data, end)
+            for rows in decode(data.records, sound, include_headers=include_headers):
+                rows = _between(rows, start, end)
+                if rows.num_rows:
+                    yield split, _as_spark(rows, split.topic_partition)
+
+    def _fetch(self) -> None:
+        """What is left by what was seen so far, and a batch more: one that is cut off at its end would be in vain."""
+        left = self._split.end - self._offset
+        wanted = left * self._seen_bytes // self._seen_offsets + self._largest_bytes
+        self._future = self._cluster.fetch(self._split.topic_partition, self._offset, wanted)
+
+    def _see(self, headers: list[tuple[int, BatchHeader]]) -> None:
+        self._seen_offsets = headers[-1][1].next_offset - headers[0][1].base_offset
+        self._seen_bytes = sum(header.size_bytes for _, header in headers)
+        self._largest_bytes = max(header.size_bytes for _, header in headers)
 
 
 def _sound(

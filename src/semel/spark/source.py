@@ -20,7 +20,7 @@ from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
 from semel.spark.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.options import SourceOptions
-from semel.spark.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_split
+from semel.spark.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_splits
 from semel.spark.refusals import check_version
 from semel.spark.settling import settle
 from semel.spark.splits import Split, limited, shares_of, split
@@ -174,13 +174,13 @@ def starting_offsets(options: SourceOptions, partitions: Sequence[TopicPartition
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, SplitsPartition)
-    for one in partition.splits:
-        yield from read_split(
-            one,
-            cluster_of(options),
-            include_headers=options.include_headers,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
+    read = read_splits(
+        partition.splits,
+        cluster_of(options),
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    return (rows for _, rows in read)
 
 
 # A worker process is used for many tasks; it connects once. A fork has connections of its own.

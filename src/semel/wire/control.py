@@ -12,10 +12,9 @@ written by a newer broker is still read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.types import Buffer
@@ -36,8 +35,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransactionMarker:
+class EndTransactionMarker(NamedTuple):
     """How a transaction ended, and the epoch of the coordinator that said so: a lower one comes from a deposed one."""
 
     committed: bool

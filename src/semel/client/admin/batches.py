@@ -64,8 +64,7 @@ def read_batches(offset: int, *, stable_only: bool, max_bytes: int) -> Ask[Topic
 def _raw(answer: PartitionData) -> RawBatches:
     aborted: list[AbortedTransaction] = answer.aborted_transactions or []
     return RawBatches(
-        # The frame's buffer is used again for the next answer.
-        bytes(answer.records or b""),
+        answer.records or b"",  # A part of the frame, which is handed out to keep.
         tuple((transaction.producer_id, transaction.first_offset) for transaction in aborted),
         answer.high_watermark,
         answer.last_stable_offset,

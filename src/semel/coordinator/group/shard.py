@@ -13,7 +13,6 @@ the shard, and members say it again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
 from typing import Final
 
 from semel.coordinator.decision import Decision
@@ -106,7 +105,7 @@ class GroupShard:
         )
         if not decision.records or not member_id:
             return decision
-        return replace(decision, changes=self.classic.heard(group_id, member_id, moment))
+        return decision._replace(changes=self.classic.heard(group_id, member_id, moment))
 
     def tick(self, moment: Moment, topics: TopicsView) -> Iterator[GroupDecision[None]]:
         """What follows from the deadlines that have passed. Each decision is to be applied before the next is asked
@@ -115,7 +114,7 @@ class GroupShard:
         for key in timers.take_due(moment.monotonic_ms):
             timers.set(key, moment.monotonic_ms + TICK_RETRY_MS)
             decision = self._due(key, moment, topics)
-            yield replace(decision, changes=(CancelTimer(key), *decision.changes))
+            yield decision._replace(changes=(CancelTimer(key), *decision.changes))
 
     def next_due_ms(self) -> float | None:
         """When to ``tick`` again, on the monotonic clock. Possibly early."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from semel.types import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMarkers:
+class WriteMarkers(NamedTuple):
     """Write this marker to every partition, until acknowledged; then tell the shard ``markers_written``.
 
     Doing it twice is harmless: where the producer has no open transaction, a marker changes nothing.

@@ -6,31 +6,32 @@ A handler refuses with a code and raises nothing. ``None`` stands where Kafka's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 
+_NO_ERRORS: Final[Mapping[TopicPartition, ErrorCode]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResult:
+
+class InitProducerIdResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     producer_id: int | None = None
     producer_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitionsResult:
+class AddPartitionsResult(NamedTuple):
     """One error for all partitions, or, of a verification, one for each."""
 
     error: ErrorCode = ErrorCode.NONE
-    errors: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    errors: Mapping[TopicPartition, ErrorCode] = _NO_ERRORS
     """Only of a verification, and only when ``error`` is NONE: the partitions that are not in the transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxnResult:
+class EndTxnResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     producer_id: int | None = None
     """What the producer goes on with. With transactions V2 only."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from semel.coordinator.decision import Decision
@@ -94,7 +93,7 @@ class TransactionShard:
             now_ms=now_ms,
         )
         error = error_for_version(decision.response.error, ApiKey.INIT_PRODUCER_ID, api_version)
-        return replace(decision, response=replace(decision.response, error=error))
+        return decision._replace(response=decision.response._replace(error=error))
 
     def add_partitions(
         self,

@@ -114,7 +114,12 @@ def build_single(
 
     Coordinators write one record at a time, and four or more for every transaction.
     """
-    record = _encode_record(0, 0, key, value, ())
+    if value is None:
+        record = _encode_record(0, 0, key, value, ())
+    else:
+        # In front of the key stand the record's attributes and two differences, all of them 0.
+        body = b"".join((b"\0\0\0", VARINTS[len(key)], key, VARINTS[len(value)], value, b"\0"))
+        record = VARINTS[len(body)] + body
     attributes = (is_transactional and TRANSACTIONAL_BIT) | (is_control and CONTROL_BIT)
     length = HEADER_SIZE - LOG_OVERHEAD + len(record)
     inside = _INSIDE_CRC.pack(attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1)

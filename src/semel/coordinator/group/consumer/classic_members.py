@@ -8,7 +8,6 @@ there is something for it to give up, to take over or to hear of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from semel.coordinator.decision import Decision
@@ -68,7 +67,7 @@ class ClassicMembers:
             decision = Joining(heir, request, waiter, moment, classic).decide()
             if not decision.changes:
                 return decision
-            return replace(decision, records=(*group.tombstones(), heir.record(), *decision.records))
+            return decision._replace(records=(*group.tombstones(), heir.record(), *decision.records))
         return self._join(Draft(group), request, moment, topics)
 
     def sync(
