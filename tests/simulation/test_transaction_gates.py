@@ -72,3 +72,49 @@ def test_a_refusal_opens_nothing() -> None:
         assert open_gates(served, fenced) == open_gates(served, producer) == []
 
     run(scenario, seed=1)
+
+
+async def asked(simulation: Simulation, **settings: str) -> tuple[ServedBroker, Producer, asyncio.Task[None]]:
+    """A V2 producer's first batch for partition 0, in the moment in which its coordinator is being asked."""
+    served = ServedBroker(simulation, **settings)
+    served.start()
+    await create_topic(served.client(), TOPIC, PARTITIONS)
+    producer = Producer(served.client(), simulation, is_v2=True, timeout_ms=TIMEOUT_MS)
+    await producer._find()
+    await producer._init()
+    writing = asyncio.create_task(producer._produce(0, [b"value"]))
+    partition = served.broker.node.partitions.get(TOPIC, 0)
+    assert partition is not None
+    while not partition.gate._asking:
+        await asyncio.sleep(0.00001)
+    return served, producer, writing
+
+
+def test_a_partition_that_is_deleted_while_its_coordinator_is_asked_is_not_written_to() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        served, _, writing = await asked(simulation)
+        served.broker.node.partitions.remove(TopicPartition(TOPIC, 0))
+        with pytest.raises(Lost, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await writing
+
+    run(scenario, seed=1)
+
+
+@pytest.mark.parametrize("flush", ["os", "commit"])
+def test_what_a_client_sent_before_it_left_is_a_part_of_its_transaction_scenario_42(flush: str) -> None:
+    """Whoever comes back under the same id, and epoch, finds it there: the same batch again is a repetition."""
+
+    async def scenario(simulation: Simulation) -> None:
+        served, producer, writing = await asked(simulation, flush=flush)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        producer.client.close()
+        await asyncio.sleep(1)
+        assert open_gates(served, producer) == [0]
+        await producer._produce(0, [b"value"])
+        assert await producer.end(True)
+        await asyncio.sleep(0.1)  # The marker is synced after the answer.
+        assert await read_committed(served.client(), TopicPartition(TOPIC, 0)) == [b"value"]
+
+    run(scenario, seed=1)

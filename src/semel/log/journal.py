@@ -29,6 +29,7 @@ FILE_NAMES: Final = ("journal.0", "journal.1")  # not a name that a partition co
 
 _MAGIC: Final = 0x53454D4C
 _HEADER: Final = struct.Struct(">IIQB16siqI")
+_UP_TO_CRC: Final = struct.Struct(">II")
 _AFTER_CRC: Final = struct.Struct(">QB16siqI")
 _CRC_END: Final = 8
 _ZEROED_AHEAD_MIN: Final = 256 * 1024
@@ -81,7 +82,7 @@ class Journal:
             for kind, topic_id, partition, base_offset, payload in entries:
                 rest = _AFTER_CRC.pack(self._generation, kind, topic_id.bytes, partition, base_offset, len(payload))
                 crc = crc32c(payload, crc32c(rest))
-                parts += (struct.pack(">II", _MAGIC, crc), rest, payload)
+                parts += (_UP_TO_CRC.pack(_MAGIC, crc), rest, payload)
                 size += _HEADER.size + len(payload)
             file = self._files[self._active]
             if self._zero_ahead(file, self._position + size):

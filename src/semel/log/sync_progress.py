@@ -29,6 +29,10 @@ class SyncProgress:
     def take(self, log_end_offset: int) -> tuple[Range, ...]:
         """What was written since this was last asked."""
         segment, position, offset = self._handed_over
+        if segment is self._segments.active:
+            self.handed_over_to(log_end_offset)
+            end = segment.size_bytes
+            return (Range(segment.file, position, end, offset),) if end > position else ()
         ranges: list[Range] = []
         for candidate in self._segments.reaching(segment.base_offset):
             start = position if candidate is segment else 0
@@ -53,6 +57,9 @@ class SyncProgress:
 
     def own_files_behind(self) -> tuple[File, ...]:
         """Those that hold bytes which no sync of their own has covered."""
+        active = self._segments.active
+        if active.base_offset <= self._own_files_synced_to:
+            return (active.file,)
         return tuple(segment.file for segment in self._segments.reaching(self._own_files_synced_to))
 
     def own_files_synced(self, end_offset: int, names: NewNames | None) -> None:
