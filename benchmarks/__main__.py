@@ -51,8 +51,15 @@ def main() -> int:
         if remark:
             print(f"note: {remark}")
     started = time.time()
-    with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
-        results = run(present, QUICK if options.quick else FULL, Path(folder), options.only)
+    results = Results()
+    ended_by: BaseException | None = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="semel-bench-", ignore_cleanup_errors=True) as folder:
+            run(present, QUICK if options.quick else FULL, Path(folder), results, options.only)
+    except (Exception, KeyboardInterrupt) as error:
+        # Half an hour's figures are not thrown away for the row after them. They are not the results either.
+        ended_by, complete = error, False
+        out = options.out or ROOT.parent / ".cache" / "bench"
     names = [one.name for one in present]
     table = markdown(ROWS, names, results.final, results.disturbed())
     if results.disturbed():
@@ -62,6 +69,9 @@ def main() -> int:
     described |= {"load_average_after": round(os.getloadavg()[0], 2), "seconds": round(time.time() - started)}
     _keep(out, described, names, table, results)
     print(f"kept in {out}: bench.json, bench.md, bench.svg")
+    if ended_by is not None:
+        print(f"the run ended early, with {type(ended_by).__name__}: {ended_by}", file=sys.stderr)
+        return 130 if isinstance(ended_by, KeyboardInterrupt) else 1
     return spark(False, "", options.out) if complete else 0
 
 

@@ -70,13 +70,13 @@ class Progress:
         )
 
 
-def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, only: str = "") -> Results:
-    """Measure everything whose rows match ``only`` (a part of a row's key)."""
+def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, results: Results, only: str = "") -> None:
+    """Measure everything whose rows match ``only`` (a part of a row's key), into ``results`` as it comes."""
     throughput = [workload for workload in THROUGHPUT if any(only in row.key for row in workload.rows)]
     lifecycle = [workload for workload in LIFECYCLE if any(only in row.key for row in workload.rows)]
     everything: list[Workload | LifecycleWorkload] = [*throughput, *lifecycle]
     total = effort.rounds * sum(len(_taking_part(workload, contestants)) for workload in everything)
-    results, progress = Results(), Progress(total)
+    progress = Progress(total)
     if throughput:
         with ExitStack() as stack:
             servers = {
@@ -90,7 +90,6 @@ def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, only: s
                     results.add(name, Measured({MEMORY_AFTER_LOAD.key: server.resident_bytes() / 1e6}))
     for life in lifecycle:
         _lifecycle_rounds(life, contestants, effort, folder, results, progress)
-    return results
 
 
 def _rounds(
