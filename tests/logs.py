@@ -135,7 +135,7 @@ class StepWorker:
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
 
-    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         def job() -> None:
             result: T | BaseException
             try:

@@ -42,10 +42,10 @@ class Ended:
 
 
 async def opened(
-    simulation: Simulation, *, is_v2: bool, timeout_ms: int = TIMEOUT_MS, **settings: str
+    simulation: Simulation, *, is_v2: bool, timeout_ms: int = TIMEOUT_MS, quick_disk: bool = False, **settings: str
 ) -> tuple[ServedBroker, Producer]:
     """A broker, and a producer with everything written and nothing decided."""
-    served = ServedBroker(simulation, **settings)
+    served = ServedBroker(simulation, quick_disk=quick_disk, **settings)
     served.start()
     await create_topic(served.client(), TOPIC, PARTITIONS)
     producer = Producer(served.client(), simulation, is_v2=is_v2, timeout_ms=timeout_ms)
@@ -117,10 +117,17 @@ async def offset(client: WireClient) -> int:
 
 
 def crash_in_change(
-    number: int, *, is_v2: bool, commit: bool, power_cut: bool, client_returns: bool, seed: int = 0
+    number: int,
+    *,
+    is_v2: bool,
+    commit: bool,
+    power_cut: bool,
+    client_returns: bool,
+    quick_disk: bool = False,
+    seed: int = 0,
 ) -> Ended:
     async def scenario(simulation: Simulation) -> Ended:
-        served, producer = await opened(simulation, is_v2=is_v2)
+        served, producer = await opened(simulation, is_v2=is_v2, quick_disk=quick_disk)
         host = served.host
         (host.cut_power_in_disk_operation if power_cut else host.kill_in_disk_operation)(number)
         ending = asyncio.ensure_future(producer.end(commit))
@@ -163,10 +170,13 @@ def crash_everywhere(**how: Any) -> list[str]:
 @pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("quick_disk", [False, True], ids=["a thread syncs", "the loop syncs"])
 def test_scenarios_31_to_34_a_crash_anywhere_in_the_end_of_a_transaction_changes_nothing_about_it(
-    is_v2: bool, power_cut: bool, commit: bool
+    is_v2: bool, power_cut: bool, commit: bool, quick_disk: bool
 ) -> None:
-    states = crash_everywhere(is_v2=is_v2, commit=commit, power_cut=power_cut, client_returns=True)
+    states = crash_everywhere(
+        is_v2=is_v2, commit=commit, power_cut=power_cut, client_returns=True, quick_disk=quick_disk
+    )
     # Both sides of the decision were met, or this would prove little.
     assert "Ongoing" in states
     assert {"PrepareCommit" if commit else "PrepareAbort", "CompleteCommit" if commit else "CompleteAbort"} & {*states}
@@ -174,10 +184,15 @@ def test_scenarios_31_to_34_a_crash_anywhere_in_the_end_of_a_transaction_changes
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
 @pytest.mark.parametrize("seed", seeds(3))
-def test_scenarios_31_to_34_when_the_client_never_returns_all_partitions_still_agree(is_v2: bool, seed: int) -> None:
+@pytest.mark.parametrize("quick_disk", [False, True], ids=["a thread syncs", "the loop syncs"])
+def test_scenarios_31_to_34_when_the_client_never_returns_all_partitions_still_agree(
+    is_v2: bool, seed: int, quick_disk: bool
+) -> None:
     """A commit whose power was cut is a commit everywhere, or, if it was not decided, times out and is an abort
     everywhere: no marker may be on disk without the decision."""
-    states = crash_everywhere(is_v2=is_v2, commit=True, power_cut=True, client_returns=False, seed=seed)
+    states = crash_everywhere(
+        is_v2=is_v2, commit=True, power_cut=True, client_returns=False, quick_disk=quick_disk, seed=seed
+    )
     assert len({*states}) > 1
 
 

@@ -165,6 +165,7 @@ class Committer:
         self._worker.run(
             lambda: self._make_durable(group, journal, entries),
             lambda outcome: self._finished(group, outcome, started_ms),
+            brief=journal is not None and entries is not None and journal.has_room_for(size_bytes, len(entries)),
         )
 
     def _journal_for(self, group: list[Unsynced], size_bytes: int) -> Journal | None:

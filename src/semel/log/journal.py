@@ -74,6 +74,10 @@ class Journal:
         """Whether the other file's content is no longer needed. While it is, the active one grows past its size."""
         return self._other_is_free
 
+    def has_room_for(self, payload_bytes: int, entries: int) -> bool:
+        """Whether an append of so much is one small write, and the file need not grow for it."""
+        return self._position + payload_bytes + entries * _HEADER.size <= self._zeroed_to[self._active]
+
     def append(self, entries: Sequence[Entry]) -> None:
         """Write the entries and return once they would survive a power cut, or raise ``OSError``."""
         parts: list[Buffer] = []

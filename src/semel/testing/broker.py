@@ -192,7 +192,7 @@ class _LoopWorker:
         self._loop = loop
         self._killed = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         def job() -> None:
             if self._killed:
                 return

@@ -43,9 +43,9 @@ class VirtualHost:
     def alive(self) -> bool:
         return self._process.state is not ProcessState.DEAD
 
-    def worker(self) -> VirtualWorker:
+    def worker(self, *, brief_at_once: bool = False) -> VirtualWorker:
         """A worker for the process: it dies with it, since its timers are the process's own."""
-        return VirtualWorker(self._loop, Random(self._random.getrandbits(64)))
+        return VirtualWorker(self._loop, Random(self._random.getrandbits(64)), brief_at_once=brief_at_once)
 
     def start(self, main: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run ``main`` in the host's process, in a new one if the last one died.

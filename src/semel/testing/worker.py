@@ -28,17 +28,19 @@ class VirtualWorker:
         *,
         work_ms: Latency = uniform_ms(0.05, 4.0),  # noqa: B008 - an immutable value
         hop_ms: Latency = uniform_ms(0.0, 0.2),  # noqa: B008
+        brief_at_once: bool = False,
     ) -> None:
         self._loop = loop
         self._random = random
         self._work_ms = work_ms
         self._hop_ms = hop_ms
+        self._brief_at_once = brief_at_once
         self._waiting: deque[Callable[[], Callable[[], None]]] = deque()
         self._finished: deque[Callable[[], None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         if self._ended:
             raise RuntimeError("work was submitted to a worker that was stopped")
 
@@ -53,6 +55,10 @@ class VirtualWorker:
                 result = error
             return lambda: done(result)
 
+        if brief and self._brief_at_once and not self._waiting and not self._finished:
+            self._finished.append(job())
+            self._loop.call_soon(self._tell)
+            return
         self._waiting.append(job)
         if self._timer is None:
             self._begin()

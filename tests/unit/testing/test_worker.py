@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -167,3 +168,75 @@ def test_a_crash_within_the_work_is_told_to_nobody() -> None:
     with pytest.raises(SimulatedCrash, match="died in sync of /a"):
         loop.run(main(loop))
     assert told in ([], [None])
+
+
+class Seconds:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def where_brief_work_is_done(takes_s: list[float]) -> list[bool]:
+    """For each piece of work, one after the other: whether the loop did it itself."""
+
+    async def main() -> list[bool]:
+        clock = Seconds()
+        worker = ThreadWorker(asyncio.get_running_loop(), "test", monotonic_s=clock)
+        here = threading.get_ident()
+        places: list[bool] = []
+        for seconds in takes_s:
+            told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+            def work(seconds: float = seconds) -> None:
+                clock.now += seconds
+                places.append(threading.get_ident() == here)
+
+            worker.run(work, told.set_result, brief=True)
+            assert not told.done(), "it was told before run returned"
+            await told
+        worker.stop()
+        return places
+
+    return asyncio.run(main())
+
+
+def test_the_loop_does_brief_work_itself_once_it_has_been_quick_for_a_while() -> None:
+    places = where_brief_work_is_done([0.0001] * 300)
+    assert not any(places[:50])
+    assert all(places[200:])
+
+
+def test_a_disk_that_is_not_quick_never_keeps_the_loop_waiting() -> None:
+    assert not any(where_brief_work_is_done([0.001] * 300))
+
+
+def test_one_stall_gives_the_work_back_to_the_thread_for_a_while() -> None:
+    places = where_brief_work_is_done([*[0.0001] * 300, 0.05, *[0.0001] * 400])
+    assert places[300], "nobody knew that it would take long"
+    assert not any(places[301:350])
+    assert all(places[600:])
+
+
+def test_what_is_done_at_once_is_not_told_before_what_was_submitted_earlier() -> None:
+    async def main() -> list[str]:
+        clock = Seconds()
+        loop = asyncio.get_running_loop()
+        worker = ThreadWorker(loop, "test", monotonic_s=clock)
+        for _ in range(300):  # No time passes: it is a quick one.
+            one: asyncio.Future[object] = loop.create_future()
+            worker.run(lambda: None, one.set_result, brief=True)
+            await one
+        told: list[str] = []
+        last: asyncio.Future[object] = loop.create_future()
+        worker.run(lambda: "long", lambda result: told.append(str(result)))
+        worker.run(lambda: "brief", lambda result: told.append(str(result)), brief=True)
+        worker.run(lambda: "last", last.set_result)
+        await last
+        worker.stop()
+        return told
+
+    assert asyncio.run(main()) == ["long", "brief"]
