@@ -27,6 +27,7 @@ from tests.properties.wire.test_records_properties import deterministic, headers
 Fields = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 rows = st.lists(st.tuples(timestamps, payloads, payloads, headers), min_size=1, max_size=60)
+runs = st.lists(st.tuples(st.sampled_from([0, 1, 53, 54, 55, 56, 120, 500, 8100]), st.integers(1, 150)), max_size=6)
 sizes = st.one_of(st.integers(62, 400), st.integers(400, 50_000))
 
 
@@ -136,6 +137,54 @@ def test_no_bytes_are_read_otherwise_than_by_the_reader(records: list[Record], d
     got = as_records(list(decode(buffer, positions, include_headers=True)))
     assert [record._replace(headers=()) for record in got] == plain
     assert [len(record.headers) for record in got] == [len(record.headers) for record in expected]
+
+
+def of_sizes(runs: list[tuple[int, int]]) -> list[Record]:
+    """Records with values of these sizes, so many of each in a row, of bytes that look like lengths."""
+    values = [bytes([size % 256, 0] * size)[:size] for size, count in runs for _ in range(count)]
+    return [Record(offset, offset, None, value) for offset, value in enumerate(values)]
+
+
+@deterministic
+@given(runs, runs)
+@example([(56, 70), (8100, 3), (54, 150)], [(500, 40), (501, 40)])
+@example([(1, 3), (120, 100), (0, 1)], [(53, 31), (8100, 2), (53, 31)])
+def test_runs_of_records_of_one_size_are_the_records_of_the_reader(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    batches = [of_sizes(runs) for runs in (first, second) if runs]
+    buffer = b"".join(build_batch(records) for records in batches)
+    decoded = list(decode(buffer, iterate_headers(buffer), include_headers=True))
+    assert as_records(decoded) == [record for records in batches for record in records]
+
+
+@settings(deterministic, max_examples=300)
+@given(st.sampled_from([20, 54, 120, 500]), st.integers(5, 150), st.data())
+def test_a_run_that_is_broken_anywhere_is_read_as_by_the_reader(size: int, count: int, data: st.DataObject) -> None:
+    buffer = bytearray(build_batch(of_sizes([(size, count)])))
+    stride = (len(buffer) - 61) // count
+    near = st.integers(0, count - 1).map(lambda number: 61 + number * stride)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = min(data.draw(near) + data.draw(st.integers(0, 6)), len(buffer) - 1)
+        buffer[position] = data.draw(
+            st.one_of(st.integers(0, 255), st.sampled_from([0x80, 0xFF, buffer[position] + 2 & 255]))
+        )
+    positions = list(iterate_headers(buffer))
+    try:
+        expected = [record for position, _ in positions for record in iterate_records(buffer, position)]
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            list(decode(buffer, positions, include_headers=True))
+        return
+    got = as_records(list(decode(buffer, positions, include_headers=True)))
+    assert [record._replace(headers=()) for record in got] == [record._replace(headers=()) for record in expected]
+
+
+def test_a_length_that_never_ends_is_refused() -> None:
+    buffer = bytearray(build_batch(of_sizes([(120, 50)])))
+    buffer[61:] = b"\xff" * (len(buffer) - 61)
+    with pytest.raises(DecodeError):
+        list(decode(buffer, iterate_headers(buffer)))
 
 
 def test_values_full_of_zeros_are_no_beginnings_of_records() -> None:

@@ -65,6 +65,8 @@ def record_count(batches: list[bytes]) -> int:
 @example([(None, b"x" * 300, None, (), 0)] * 80, 1_000, "none", False)
 @example([(None, b"", None, (), 0)] * 40, 2 * 26, "none", False)
 @example([(b"k%d" % n, b"v", None, (("\u00e9", None),), n) for n in range(80)], 300, "zstd", True)
+@example([(None, b"v%d" % n, n // 100 % 3, (), 0) for n in range(600)], 1_000, "none", False)
+@example([(None, b"v%d" % n, None if n // 100 % 2 else 3, (), 0) for n in range(600)], 1_000, "none", False)
 def test_a_bulk_is_sent_as_its_records_would_be_one_by_one(
     records: list[Fields], batch_size: int, codec: str, ignores_keys: bool
 ) -> None:
@@ -82,14 +84,15 @@ def test_a_bulk_is_sent_as_its_records_would_be_one_by_one(
 
 
 @deterministic
-@given(rows, sizes, st.integers(1, 3_000))
-@example([(b"k%d" % n, b"v" * (n % 41), None, (), 0) for n in range(80)], 400, 300)
-def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken(
-    records: list[Fields], batch_size: int, piece_bytes: int
+@given(rows, sizes, st.integers(1, 3_000), st.integers(1, 3_000))
+@example([(b"k%d" % n, b"v" * (n % 41), None, (), 0) for n in range(80)], 400, 300, 1_000)
+@example([(None, b"v" * (n % 41), None, (), n) for n in range(80)], 400, 300, 1)
+def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken_and_looked_at(
+    records: list[Fields], batch_size: int, piece_bytes: int, window_bytes: int
 ) -> None:
-    def taken(size_bytes: int) -> dict[int, list[bytes]]:
+    def taken(size_bytes: int, **how: int) -> dict[int, list[bytes]]:
         made = producer(batch_size=batch_size)
-        bulk = bulk_of(made, records * 5)
+        bulk = bulk_of(made, records * 5, **how)
         view = made.machine._metadata.view.topics["orders"]
         assert bulk.spread(view, made.machine.intake._partitioning)
         found: dict[int, list[bytes]] = {}
@@ -98,7 +101,7 @@ def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken(
                 found.setdefault(partition, []).append(batch)
         return found
 
-    assert taken(piece_bytes) == taken(2**30)
+    assert taken(piece_bytes, window_bytes=window_bytes) == taken(2**30)
 
 
 @deterministic

@@ -34,10 +34,11 @@ class Future:
         return self.error
 
 
-def bulk_of(producer: Producing, records: list[Fields], topic: str = "orders") -> ArrowBulk:
+def bulk_of(producer: Producing, records: list[Fields], topic: str = "orders", **how: int) -> ArrowBulk:
     keys, values, partitions, headers, timestamps = map(list, zip(*records, strict=True))
-    rows = rows_of_lists(values, keys, partitions, headers, timestamps, now_ms=0)
-    return ArrowBulk(topic, rows, producer.machine._config)
+    given = None if set(partitions) == {None} else partitions
+    rows = rows_of_lists(values, keys, given, headers, timestamps, now_ms=0)
+    return ArrowBulk(topic, rows, producer.machine._config, **how)
 
 
 def send_bulk(producer: Producing, records: list[Fields], topic: str = "orders") -> Future:

@@ -42,6 +42,14 @@ def test_a_frame_larger_than_what_is_reserved_at_once_is_received_whole() -> Non
     assert deliver(framed(payload, b"next"), [1_000_000]) == [payload, b"next"]
 
 
+def test_what_a_fetch_of_four_partitions_brings_is_received_into_one_buffer() -> None:
+    receiver, size, begun = FrameReceiver(), 4 * 2**20 + 1_000, 100
+    start = size.to_bytes(4, "big") + bytes(begun)
+    receiver.buffer()[: len(start)] = start
+    assert list(receiver.received(len(start))) == []
+    assert len(receiver.buffer()) == size - begun
+
+
 def test_a_large_frame_is_kept_when_the_next_one_comes() -> None:
     receiver = FrameReceiver()
     first, second = bytes(100_000), b"\1" * 100_000

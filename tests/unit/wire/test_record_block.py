@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.errors import DecodeError
-from semel.wire.records import Headers, Record, RecordBlock, build_batch, iterate_records
+from semel.types import INT64_MAX
+from semel.wire.records import (
+    HEADER_SIZE,
+    Headers,
+    Record,
+    RecordBlock,
+    TimestampType,
+    build_batch,
+    iterate_records,
+)
 
 
 class Placed(NamedTuple):
@@ -52,6 +61,84 @@ def test_any_portions_give_the_same_records(
         if not part:
             break
     assert read == records == list(iterate_records(batch))
+
+
+usual_contents = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=70),
+        st.integers(0, 80).map(bytes) | st.integers(8_170, 8_200).map(bytes) | st.none(),
+        st.just(()) | st.just((("h", b"v"),)),
+        st.integers(-70, 70) | st.integers(8_180, 8_200),
+    ),
+    min_size=1,
+    max_size=70,
+)
+changes = st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3)
+
+
+def told(block: RecordBlock, count: int, *where: Any) -> list[Any]:
+    """What is read, portion by portion, and what is said about what cannot be read."""
+    read: list[Any] = []
+    try:
+        while part := block.read(count, *where):
+            read.append(part)
+    except DecodeError as error:
+        read.append(str(error))
+    return read
+
+
+@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@given(
+    contents=usual_contents | records_strategy,
+    base_timestamp=st.sampled_from([0, 1_700_000_000_000, INT64_MAX - 20_000, -INT64_MAX + 20_000]),
+    left_out=st.integers(0, 69),
+    timestamp_type=st.sampled_from(TimestampType),
+    changed=changes,
+    count=st.integers(1, 80),
+)
+def test_whatever_the_bytes_are_placed_records_are_read_as_others_are(
+    contents: list[tuple[bytes | None, bytes | None, Headers, int]],
+    base_timestamp: int,
+    left_out: int,
+    timestamp_type: TimestampType,
+    changed: list[tuple[int, int]],
+    count: int,
+) -> None:
+    records = [
+        Record(index + (index > left_out), min(base_timestamp + delta, INT64_MAX), key, value, headers)
+        for index, (key, value, headers, delta) in enumerate(contents)
+    ]
+    batch = bytearray(build_batch(records, base_offset=0, timestamp_type=timestamp_type))
+    for place, byte in changed:
+        batch[HEADER_SIZE + place % (len(batch) - HEADER_SIZE)] = byte
+    plain = told(RecordBlock(batch), count)
+    placed = told(RecordBlock(batch), count, Placed, "orders", 3)
+    assert placed == [
+        part if isinstance(part, str) else [Placed("orders", 3, *record) for record in part] for part in plain
+    ]
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "rule"),
+    [
+        (b"\x06abc\x00", b"\x06abc\x01", "header count -1"),
+        (b"\x04kk\x06abc\x00", b"\x05kk\x06abc\x00", "key length -3"),
+        (b"\x06abc\x00", b"\x08abc\x00", "its fields end|in the middle"),
+    ],
+)
+def test_what_is_almost_as_usual_is_still_an_error(was: bytes, becomes: bytes, rule: str) -> None:
+    batch = build_batch([Record(0, 7, b"kk", b"xyz"), Record(1, 7, b"kk", b"abc")], base_offset=0)
+    block = RecordBlock(batch.replace(was, becomes))
+    assert [record.offset for record in block.read(9, Placed, "orders", 3)] == [0]
+    with pytest.raises(DecodeError, match=rule):
+        block.read(9, Placed, "orders", 3)
+
+
+def test_a_time_that_begins_as_the_one_before_it_is_not_taken_for_it() -> None:
+    # Were the second byte of the last time passed over, all that follows could be read as something else.
+    records = [Record(0, 0, None, b"a"), Record(1, 64, None, b"b"), Record(2, 256, None, b"\x06abc")]
+    placed = RecordBlock(build_batch(records, base_offset=0)).read(9, Placed, "orders", 3)
+    assert placed == [Placed("orders", 3, *record) for record in records]
 
 
 def test_records_can_be_read_into_a_tuple_that_says_where_they_stand() -> None:

@@ -7,14 +7,14 @@ partitioner of one's own is asked for every record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.client.arrow.decoding import HEADERS_TYPE
-from semel.client.arrow.encoding import encode
+from semel.client.arrow.encoding import Encoder
 from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
 from semel.client.machine.bulk import Piece
@@ -26,19 +26,29 @@ from semel.types import INT32_MAX
 
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
 
+_Run: TypeAlias = tuple[int, int, int]
+"""A partition, the first of the rows that go there one behind the other, and the row behind them."""
+
 _UNCHOSEN: Final = -1
+# Rows of one partition that follow each other are taken together if they are as many as this, on average.
+_RUN_ROWS_MIN: Final = 64
+# So many bytes of a partition are looked at together: most become whole batches, and the rest is looked at again.
+_WINDOW_BYTES: Final = 2 * 2**20
 # Arrow counts bytes in 32 bits; a record takes more as a record than in its columns.
-_SHARE_BYTES_MAX: Final = INT32_MAX // 4
+_WINDOW_BYTES_MAX: Final = INT32_MAX // 4
 
 
 class ArrowBulk:
     """See ``machine.bulk.Bulk``. ``rows`` has the columns of ``as_rows``."""
 
-    def __init__(self, topic: str, rows: pa.Table, config: ProducerConfig) -> None:
+    def __init__(
+        self, topic: str, rows: pa.Table, config: ProducerConfig, *, window_bytes: int = _WINDOW_BYTES
+    ) -> None:
         self.topic = topic
         self.record_count = rows.num_rows
         self._rows = rows
         self._config = config
+        self._window_bytes = max(window_bytes, 2 * config.batch_size_max)
         self._sizes = _sizes(rows)
         self.size_bytes = int(self._sizes.sum())
         self._shares: list[_Share] = []
@@ -49,6 +59,9 @@ class ArrowBulk:
         return row, int(self._sizes[row])
 
     def spread(self, topic: TopicView, partitioning: Partitioning) -> bool:
+        if self._all_stick(partitioning):
+            self._shares = list(self._shares_of(_sticky_runs(partitioning.sticky(topic), topic, self._sizes)))
+            return True
         chosen = self._given_partitions(len(topic.partitions))
         if chosen is None:
             return False
@@ -59,14 +72,21 @@ class ArrowBulk:
     def take(self, size_bytes: int) -> list[Piece]:
         """A piece of every partition, in turn: requests carry one batch of each."""
         pieces: list[Piece] = []
-        while size_bytes > 0 and self._shares:
+        for_each = size_bytes // max(len(self._shares), 1)
+        while size_bytes > for_each // 2 and self._shares:
             share = self._shares[self._turn % len(self._shares)]
-            size_bytes -= share.encode_next(pieces, max(size_bytes // len(self._shares), 1), self._config)
+            size_bytes -= share.encode_next(pieces, for_each)
             if share.is_over:
                 self._shares.remove(share)
             else:
                 self._turn += 1
         return pieces
+
+    def _all_stick(self, partitioning: Partitioning) -> bool:
+        """Whether all go where records without a key go: then there is nothing to ask of any of them."""
+        if "partition" in self._rows.column_names or partitioning.asks_for_each:
+            return False
+        return not partitioning.hashes_keys or self._rows.column("key").null_count == self.record_count
 
     def _given_partitions(self, partition_count: int) -> Int64s | None:
         if "partition" not in self._rows.column_names:
@@ -95,52 +115,85 @@ class ArrowBulk:
                 chosen[hashed] = positive_murmur2_column(keys)[hashed] % len(topic.partitions)
             left = left[~has_key]
         if len(left):
-            chosen[left] = _sticky_column(partitioning.sticky(topic), topic, self._sizes[left])
+            for partition, first, end in _sticky_runs(partitioning.sticky(topic), topic, self._sizes[left]):
+                chosen[left[first:end]] = partition
 
     def _share_out(self, chosen: Int64s) -> Iterator[_Share]:
-        first = int(chosen[0])
-        if (chosen == first).all():
-            yield _Share(first, self._rows, self._sizes)
+        """The rows of each partition, in order."""
+        firsts = np.flatnonzero(np.diff(chosen, prepend=_UNCHOSEN))
+        if len(firsts) * _RUN_ROWS_MIN <= len(chosen):
+            ends = (*firsts[1:].tolist(), len(chosen))
+            yield from self._shares_of(zip(chosen[firsts].tolist(), firsts.tolist(), ends, strict=True))
             return
         order = np.argsort(chosen.astype(np.int16 if chosen.max() < 2**15 else np.int64), kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(chosen[order])) + 1):
-            yield _Share(int(chosen[rows[0]]), self._rows.take(pa.array(rows)), self._sizes[rows])
+            yield self._share(int(chosen[rows[0]]), self._rows.take(pa.array(rows)), self._sizes[rows])
+
+    def _shares_of(self, runs: Iterable[_Run]) -> Iterator[_Share]:
+        """The same of rows that stand together already: they are not looked at one by one."""
+        by_partition: dict[int, list[slice]] = {}
+        for partition, first, end in runs:
+            by_partition.setdefault(partition, []).append(slice(first, end))
+        for partition, parts in sorted(by_partition.items()):
+            rows = pa.concat_tables([self._rows[part] for part in parts])
+            yield self._share(partition, rows, np.concatenate([self._sizes[part] for part in parts]))
+
+    def _share(self, partition: int, rows: pa.Table, sizes: Int64s) -> _Share:
+        return _Share(partition, rows, sizes, self._config, self._window_bytes)
 
 
 class _Share:
     """The records of one partition, and how far they are encoded."""
 
-    def __init__(self, partition: int, rows: pa.Table, sizes: Int64s) -> None:
+    def __init__(
+        self, partition: int, rows: pa.Table, sizes: Int64s, config: ProducerConfig, window_bytes: int
+    ) -> None:
         self._partition = partition
         self._rows = rows
         self._ends = np.cumsum(sizes)
+        self._config = config
         self._row = 0
+        self._window_bytes = window_bytes
+        self._window_end = 0
+        self._window: Encoder | None = None
+        """Some of the rows: what batches are cut from is looked at once for many batches."""
 
     @property
     def is_over(self) -> bool:
         return self._row == len(self._ends)
 
-    def encode_next(self, pieces: list[Piece], size_bytes: int, config: ProducerConfig) -> int:
+    def encode_next(self, pieces: list[Piece], size_bytes: int) -> int:
         """Add whole batches of about so many bytes, one at least. Says how many bytes of records they took."""
-        before = int(self._ends[self._row - 1]) if self._row else 0
-        wanted = max(size_bytes, 2 * config.batch_size_max)
-        while True:
-            end = max(int(np.searchsorted(self._ends, before + min(wanted, _SHARE_BYTES_MAX))), self._row + 2)
-            end = min(end, len(self._ends))
-            first = self._row
-            for batch in encode(
-                _as_batch(self._rows.slice(first, end - first)),
-                size_bytes_max=config.batch_size_max,
-                codec=config.compression_type,
-                compression_level=config.compression_level,
-                is_transactional=config.transactional_id is not None,
-                more_follow=end < len(self._ends),
-            ):
-                pieces.append(Piece(self._partition, batch.records, batch.record_count))
-                self._row += batch.record_count
-            if self._row > first:
-                return int(self._ends[self._row - 1]) - before
+        first, before = self._row, self._taken_bytes
+        if self._window is not None:
+            self._encode_window(self._window, pieces, size_bytes)
+        wanted = self._window_bytes
+        while self._row == first:
+            self._window = self._open_window(wanted)
+            self._encode_window(self._window, pieces, size_bytes)
             wanted *= 2  # All of these records fit into one batch, and more may.
+        return self._taken_bytes - before
+
+    @property
+    def _taken_bytes(self) -> int:
+        return int(self._ends[self._row - 1]) if self._row else 0
+
+    def _open_window(self, size_bytes: int) -> Encoder:
+        end_bytes = self._taken_bytes + min(size_bytes, _WINDOW_BYTES_MAX)
+        end = max(int(np.searchsorted(self._ends, end_bytes)), self._row + 2)
+        self._window_end = min(end, len(self._ends))
+        return Encoder(
+            _as_batch(self._rows.slice(self._row, self._window_end - self._row)),
+            size_bytes_max=self._config.batch_size_max,
+            codec=self._config.compression_type,
+            compression_level=self._config.compression_level,
+            is_transactional=self._config.transactional_id is not None,
+        )
+
+    def _encode_window(self, window: Encoder, pieces: list[Piece], size_bytes: int) -> None:
+        for batch in window.take(size_bytes, more_follow=self._window_end < len(self._ends)):
+            pieces.append(Piece(self._partition, batch.records, batch.record_count))
+            self._row += batch.record_count
 
 
 def as_rows(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
@@ -267,15 +320,13 @@ def _lengths(lengths: pa.Array | pa.ChunkedArray) -> Int64s:
     return filled
 
 
-def _sticky_column(sticky: StickyPartition, topic: TopicView, sizes: Int64s) -> Int64s:
+def _sticky_runs(sticky: StickyPartition, topic: TopicView, sizes: Int64s) -> Iterator[_Run]:
     """One by one, all these records would go to the partition that is chosen until it has had its bytes."""
     ends = np.cumsum(sizes)
-    chosen = np.empty(len(sizes), dtype=np.int64)
     row, before = 0, 0
     while row < len(sizes):
         partition = sticky.choose(topic)
         end = min(max(int(np.searchsorted(ends, before + sticky.room_bytes)), row) + 1, len(sizes))
         sticky.sent(int(ends[end - 1]) - before)
-        chosen[row:end] = partition
+        yield partition, row, end
         row, before = end, int(ends[end - 1])
-    return chosen

@@ -6,6 +6,7 @@ replaced by a new one whenever it says that it is full.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.client.arrow.varints import Int64s, join_varints, widths
+from semel.client.arrow.varints import Int64s, Varints, join_varints, widths
 from semel.wire.records import HEADER_SIZE, NO_LEADER_EPOCH, TRANSACTIONAL_BIT, Codec
 from semel.wire.records.builder import seal_batch
 from semel.wire.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -22,6 +23,9 @@ _NOTHING: Final = pa.scalar(b"")
 _NO_HEADERS: Final = pa.scalar(b"\0")
 _EMPTY: Final = b""
 _NULL_LENGTH: Final = -1
+# Of a record; they have no meaning yet.
+_ATTRIBUTES: Final = Varints.same(0)
+_NO_DELTA: Final = Varints.same(0)
 _ATTRIBUTES_BYTES: Final = 1
 # A byte at least for each of: length, timestamp delta, offset delta.
 _DELTAS_BYTES_MIN: Final = 3
@@ -52,107 +56,157 @@ def encode(
     codec: Codec = Codec.NONE,
     compression_level: int | None = None,
     is_transactional: bool = False,
-    more_follow: bool = False,
 ) -> Iterator[EncodedBatch]:
     """The rows as batches of up to ``size_bytes_max`` bytes before compression; a larger record travels alone.
-
-    With ``more_follow`` the last batch is left out: rows that follow may still fit into it.
 
     Columns: ``key`` and ``value`` (binary or string, null is Kafka's null), ``timestamp`` (int64, milliseconds), and
     ``headers`` (a list of structs of key and value) if there are any. All rows together are less than 2 GiB. Raises
     ``OversizedRecord`` before anything is encoded if a record exceeds ``record_size_bytes_max``.
     """
-    if rows.num_rows == 0:
-        return
-    columns = _Columns(rows)
+    encoder = Encoder(
+        rows,
+        size_bytes_max=size_bytes_max,
+        codec=codec,
+        compression_level=compression_level,
+        is_transactional=is_transactional,
+    )
     if record_size_bytes_max is not None:
-        columns.check_sizes(record_size_bytes_max)
-    cut = _Cut(columns, size_bytes_max - HEADER_SIZE)
-    block, ends = columns.encoded(cut)
-    batches = len(cut.starts) - more_follow
-    for number, (start, count) in enumerate(zip(cut.starts[:batches], cut.counts, strict=False)):
-        timestamps = columns.timestamps[start : start + count]
-        newest, oldest = int(timestamps.max()), int(timestamps[0])
-        records = seal_batch(
-            [block[ends[number] : ends[number + 1]]],
-            codec,
-            compression_level,
-            (0, NO_LEADER_EPOCH),
-            is_transactional and TRANSACTIONAL_BIT,
-            (count - 1, oldest, newest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count),
-        )
-        yield EncodedBatch(records, start, count)
+        encoder.check_sizes(record_size_bytes_max)
+    yield from encoder.take()
+
+
+class Encoder:
+    """The same, some batches at a time."""
+
+    def __init__(
+        self,
+        rows: pa.RecordBatch,
+        *,
+        size_bytes_max: int,
+        codec: Codec,
+        compression_level: int | None,
+        is_transactional: bool,
+    ) -> None:
+        self._columns = _Columns(rows)
+        self._cut = _cut(self._columns, size_bytes_max - HEADER_SIZE)
+        self._row_count = rows.num_rows
+        self._codec = codec
+        self._compression_level = compression_level
+        self._attributes = is_transactional and TRANSACTIONAL_BIT
+
+    def check_sizes(self, size_bytes_max: int) -> None:
+        """Raise ``OversizedRecord`` if a record exceeds this."""
+        if not self._row_count:
+            return
+        row = int(self._columns.fixed_sizes.argmax())
+        size_bytes = int(self._columns.fixed_sizes[row]) + _DELTAS_BYTES_MIN + HEADER_SIZE
+        if size_bytes > size_bytes_max:
+            raise OversizedRecord(row, size_bytes, size_bytes_max)
+
+    def take(self, size_bytes: float = math.inf, *, more_follow: bool = False) -> Iterator[EncodedBatch]:
+        """The next batches, one at least, of about so many bytes before compression; none when it is over.
+
+        With ``more_follow`` the last of all is left out: rows that follow may still fit into it.
+        """
+        shares: list[_Shared] = []
+        for share in self._cut:
+            if more_follow and share.end == self._row_count:
+                break
+            shares.append(share)
+            size_bytes -= share.size_bytes
+            if size_bytes < share.size_bytes / 2:  # Full batches are all a little smaller than they may be.
+                break
+        if not shares:
+            return
+        block, ends = self._columns.encoded(shares)
+        for share, begin, end in zip(shares, ends, ends[1:], strict=False):
+            count = len(share.sizes)
+            timestamps = self._columns.timestamps[share.start : share.end]
+            newest, oldest = int(timestamps.max()), int(timestamps[0])
+            records = seal_batch(
+                [block[begin:end]],
+                self._codec,
+                self._compression_level,
+                (0, NO_LEADER_EPOCH),
+                self._attributes,
+                (count - 1, oldest, newest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count),
+            )
+            yield EncodedBatch(records, share.start, count)
 
 
 class _Columns:
     def __init__(self, rows: pa.RecordBatch) -> None:
-        self._keys, self._key_lengths = _binary(rows.column("key"))
-        self._has_keys = bool((self._key_lengths > 0).any())
-        self._values, self._value_lengths = _binary(rows.column("value"))
+        self._keys, key_lengths = _binary(rows.column("key"))
+        self._values, value_lengths = _binary(rows.column("value"))
+        self._key_lengths, self._value_lengths = Varints.of(key_lengths), Varints.of(value_lengths)
         if rows.column("timestamp").null_count:
             raise ValueError("every record has a timestamp; the column holds nulls")
         self.timestamps: Int64s = rows.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        self.is_of_one_time = bool((self.timestamps == self.timestamps[:1]).all())
+        """As it is where nobody gave a time: then no time has to be compared with that of its batch."""
         self._tails = _headers(rows.column("headers")) if "headers" in rows.schema.names else None
-        tails = 1 if self._tails is None else pc.binary_length(self._tails).to_numpy(zero_copy_only=False)
-        self.fixed_sizes: Int64s = (
-            _ATTRIBUTES_BYTES
-            + widths(self._key_lengths)
-            + np.maximum(self._key_lengths, 0)
-            + widths(self._value_lengths)
-            + np.maximum(self._value_lengths, 0)
-            + tails
-        )
+        tails: Int64s | int = 1
+        if self._tails is not None:
+            tails = pc.binary_length(self._tails).to_numpy(zero_copy_only=False)
+        self.fixed_sizes: Int64s = np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
+        self.fixed_sizes += _ATTRIBUTES_BYTES + self._key_lengths.widths + self._value_lengths.widths + tails
         """What each record takes wherever it stands: all but its length and its deltas."""
 
-    def check_sizes(self, size_bytes_max: int) -> None:
-        row = int(self.fixed_sizes.argmax())
-        size_bytes = int(self.fixed_sizes[row]) + _DELTAS_BYTES_MIN + HEADER_SIZE
-        if size_bytes > size_bytes_max:
-            raise OversizedRecord(row, size_bytes, size_bytes_max)
-
-    def encoded(self, cut: _Cut) -> tuple[memoryview, list[int]]:
-        """All records, one behind the other, and where each batch begins; the last of these is the end."""
-        sizes = np.concatenate(cut.sizes)
-        # The zeros are the records' attributes, which have no meaning yet.
-        numbers = [
-            sizes,
-            np.zeros(len(sizes), dtype=np.int64),
-            self.timestamps - np.repeat(self.timestamps[cut.starts], cut.counts),
-            np.concatenate([np.arange(count, dtype=np.int64) for count in cut.counts]),
-            self._key_lengths,
+    def encoded(self, shares: list[_Shared]) -> tuple[memoryview, list[int]]:
+        """The records of batches that follow each other, and where each of these begins; the last is the end."""
+        first, end = shares[0].start, shares[-1].end
+        front = [
+            Varints.of(np.concatenate([share.sizes for share in shares])),
+            _ATTRIBUTES,
+            self._timestamp_deltas(shares),
+            Varints.of(np.concatenate([np.arange(len(share.sizes), dtype=np.int64) for share in shares])),
+            self._key_lengths.part(first, end),
         ]
-        if self._has_keys:
-            parts = [join_varints(*numbers), self._keys, join_varints(self._value_lengths), self._values]
+        value_lengths, values = self._value_lengths.part(first, end), _part(self._values, first, end)
+        if isinstance(self._keys, pa.Scalar):
+            parts = [join_varints(*front, value_lengths), values]
         else:
-            parts = [join_varints(*numbers, self._value_lengths), self._values]
-        tails = _NO_HEADERS if self._tails is None else self._tails
+            parts = [join_varints(*front), _part(self._keys, first, end), join_varints(value_lengths), values]
+        tails = _NO_HEADERS if self._tails is None else _part(self._tails, first, end)
         joined = pc.binary_join_element_wise(*parts, tails, _NOTHING)
-        _, offsets, data = joined.buffers()
-        ends = np.frombuffer(offsets, dtype=np.int32)[[*cut.starts, len(joined)]]
-        return memoryview(data), ends.tolist()
+        _, positions, data = joined.buffers()
+        begins = np.frombuffer(positions, dtype=np.int32)[[share.start - first for share in shares] + [end - first]]
+        return memoryview(data), begins.tolist()
+
+    def _timestamp_deltas(self, shares: list[_Shared]) -> Varints:
+        if self.is_of_one_time:
+            return _NO_DELTA
+        starts, counts = [share.start for share in shares], [len(share.sizes) for share in shares]
+        return Varints.of(self.timestamps[starts[0] : shares[-1].end] - np.repeat(self.timestamps[starts], counts))
 
 
-class _Cut:
-    """Which records share a batch: as many as fit, and one in any case. Deltas count from the first of a batch."""
+class _Shared(NamedTuple):
+    """Records that share a batch."""
 
-    def __init__(self, columns: _Columns, room_bytes: int) -> None:
-        self.starts: list[int] = []
-        self.counts: list[int] = []
-        self.sizes: list[Int64s] = []
-        """Per batch, what the length of each of its records says."""
-        at_least = np.cumsum(columns.fixed_sizes + _DELTAS_BYTES_MIN)
-        start, before = 0, 0
-        while start < len(at_least):
-            end = max(int(np.searchsorted(at_least, before + room_bytes, side="right")), start + 1)
-            deltas = columns.timestamps[start:end] - columns.timestamps[start]
-            numbers = np.arange(end - start, dtype=np.int64)
-            sizes = columns.fixed_sizes[start:end] + widths(deltas) + widths(numbers)
-            count = max(int(np.searchsorted(np.cumsum(sizes + widths(sizes)), room_bytes, side="right")), 1)
-            self.starts.append(start)
-            self.counts.append(count)
-            self.sizes.append(sizes[:count])
-            start += count
-            before = int(at_least[start - 1])
+    start: int
+    sizes: Int64s
+    """What the length of each record says."""
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.sizes)
+
+
+def _cut(columns: _Columns, room_bytes: int) -> Iterator[_Shared]:
+    """As many to a batch as fit, and one in any case. Deltas count from the first of a batch."""
+    at_least = np.cumsum(columns.fixed_sizes + _DELTAS_BYTES_MIN)
+    offset_widths = widths(np.arange(len(at_least)))
+    start, before = 0, 0
+    while start < len(at_least):
+        end = max(int(np.searchsorted(at_least, before + room_bytes, side="right")), start + 1)
+        sizes = columns.fixed_sizes[start:end] + offset_widths[: end - start]
+        sizes += 1 if columns.is_of_one_time else widths(columns.timestamps[start:end] - columns.timestamps[start])
+        ends = np.cumsum(sizes + widths(sizes))
+        count = max(int(np.searchsorted(ends, room_bytes, side="right")), 1)
+        yield _Shared(start, sizes[:count], int(ends[count - 1]))
+        start += count
+        before = int(at_least[start - 1])
 
 
 def _binary(column: pa.Array) -> tuple[pa.BinaryArray | pa.Scalar, Int64s]:
@@ -166,6 +220,10 @@ def _binary(column: pa.Array) -> tuple[pa.BinaryArray | pa.Scalar, Int64s]:
     return data, lengths.to_numpy(zero_copy_only=False)
 
 
+def _part(column: pa.BinaryArray | pa.Scalar, first: int, end: int) -> pa.BinaryArray | pa.Scalar:
+    return column if isinstance(column, pa.Scalar) else column.slice(first, end - first)
+
+
 def _headers(column: pa.ListArray) -> pa.BinaryArray:
     """Per record, the count of its headers and the headers, as they stand at its end."""
     counts = pc.list_value_length(column).fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -175,7 +233,7 @@ def _headers(column: pa.ListArray) -> pa.BinaryArray:
     names, name_lengths = _binary(flat.field(0))
     values, value_lengths = _binary(flat.field(1))
     encoded = pc.binary_join_element_wise(
-        join_varints(name_lengths), names, join_varints(value_lengths), values, _NOTHING
+        join_varints(Varints.of(name_lengths)), names, join_varints(Varints.of(value_lengths)), values, _NOTHING
     )
     firsts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=firsts[1:])
@@ -183,4 +241,4 @@ def _headers(column: pa.ListArray) -> pa.BinaryArray:
     begins = np.frombuffer(encoded.buffers()[1], dtype=np.int32) if len(encoded) else np.zeros(1, dtype=np.int32)
     offsets = pa.py_buffer(np.ascontiguousarray(begins[firsts]))
     per_record = pa.BinaryArray.from_buffers(pa.binary(), len(counts), [None, offsets, encoded.buffers()[2]])
-    return pc.binary_join_element_wise(join_varints(counts), per_record, _NOTHING)
+    return pc.binary_join_element_wise(join_varints(Varints.of(counts)), per_record, _NOTHING)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,13 @@ _STEPS: Final = np.array([1 << (7 * width) for width in range(1, 10)], dtype=np.
 _SEVEN: Final = np.uint64(7)
 _LOW: Final = np.uint64(0x7F)
 _WIDTH_MAX: Final = 10
+_WORD: Final = np.dtype("<u8")
+_WORD_BYTES: Final = 8
+_WORD_BITS: Final = np.uint64(7 * _WORD_BYTES)
+_TOO_LONG: Final = np.uint64(1) << _WORD_BITS
+_ALL_CONTINUED: Final = np.uint64(0x8080_8080_8080_8080)
+# For each number of bytes, a word that has ones in so many.
+_USED_BYTES: Final = np.array([int.from_bytes(b"\1" * used, "little") for used in range(_WORD_BYTES + 1)], dtype=_WORD)
 
 
 def zigzag(numbers: Int64s) -> Uint64s:
@@ -35,29 +43,56 @@ def widths(numbers: Int64s) -> Int64s:
     return result
 
 
-def join_varints(*columns: Int64s) -> pa.BinaryArray:
-    """Per row, the numbers of all columns one behind the other."""
-    count = len(columns[0])
-    blocks: list[Bytes] = []
-    used: list[npt.NDArray[np.bool_]] = []
-    sizes = np.zeros(count, dtype=np.int64)
-    for numbers in columns:
+class Varints(NamedTuple):
+    """A column of numbers in their variable length, ready to be put side by side with others."""
+
+    row_count: int
+    words: tuple[_Word, ...]
+    widths: Int64s | int
+    """How many bytes each takes."""
+
+    @classmethod
+    def of(cls, numbers: Int64s) -> Varints:
         unsigned = zigzag(numbers)
-        size = widths(numbers)
-        widest = int(size.max(initial=1))
-        block = np.empty((count, widest), dtype=np.uint8)
-        for place in range(widest):
-            more = (place < size - 1).astype(np.uint8) << 7
-            block[:, place] = ((unsigned >> (_SEVEN * np.uint64(place))) & _LOW).astype(np.uint8) | more
-        blocks.append(block)
-        used.append(np.arange(widest) < size[:, None])
-        sizes += size
-    data = np.hstack(blocks)
-    if int(sizes.sum()) != data.size:
-        data = data[np.hstack(used)]
+        largest = int(unsigned.max(initial=0))
+        words = (_word(unsigned, largest),) if largest < _TOO_LONG else _two_words(unsigned)
+        return cls(len(numbers), words, words[0].widths if len(words) == 1 else words[0].widths + words[1].widths)
+
+    @classmethod
+    def same(cls, number: int) -> Varints:
+        """One number of one byte, for as many rows as the others have."""
+        return cls(0, (_Word(np.uint64((number << 1) ^ (number >> 63)), 1, 1),), 1)
+
+    def part(self, first: int, end: int) -> Varints:
+        """Those of some rows."""
+        widths = self.widths if isinstance(self.widths, int) else self.widths[first:end]
+        return Varints(end - first, tuple(word.part(first, end) for word in self.words), widths)
+
+
+def join_varints(*columns: Varints) -> pa.BinaryArray:
+    """Per row, the numbers of all columns one behind the other. The first must be a column, with all its rows.
+
+    They are put side by side in words of eight bytes, and what these have too much is left out of all at once. Byte by
+    byte that took more than twice as long, and was half of all encoding.
+    """
+    count = columns[0].row_count
+    words: list[_Word] = []
+    for word in chain.from_iterable(column.words for column in columns):
+        if words and words[-1].widest + word.widest <= _WORD_BYTES:
+            words[-1] = words[-1].followed_by(word)
+        else:
+            words.append(word)
+    data = np.empty((count, len(words)), dtype=_WORD)
+    used = np.empty((count, len(words)), dtype=_WORD)
+    sizes = np.zeros(count, dtype=np.int64)
+    for number, word in enumerate(words):
+        data[:, number] = word.bits
+        used[:, number] = _USED_BYTES.take(word.widths)
+        sizes += word.widths
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    joined = data.view(np.uint8)[used.view(np.bool_)]
+    return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(joined)])
 
 
 def read_varints(data: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
@@ -79,3 +114,53 @@ def read_varints(data: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
         more = more[byte >= 0x80]
     signed = (unsigned >> np.uint64(1)).view(np.int64) ^ -(unsigned & np.uint64(1)).view(np.int64)
     return signed, behind
+
+
+class _Word(NamedTuple):
+    """Per row, up to eight bytes, the first of them lowest. One number instead of a column stands for all rows."""
+
+    bits: Uint64s | np.uint64
+    widths: Int64s | int
+    """How many bytes are used; those above are zero."""
+    widest: int
+
+    def part(self, first: int, end: int) -> _Word:
+        bits = self.bits if isinstance(self.bits, np.uint64) else self.bits[first:end]
+        widths = self.widths if isinstance(self.widths, int) else self.widths[first:end]
+        return _Word(bits, widths, self.widest)
+
+    def followed_by(self, other: _Word) -> _Word:
+        bits = self.bits
+        if not isinstance(other.bits, np.uint64) or other.bits:
+            bits = bits | other.bits << np.asarray(8 * self.widths).astype(np.uint64)
+        return _Word(bits, self.widths + other.widths, self.widest + other.widest)
+
+
+def _word(unsigned: Uint64s, largest: int) -> _Word:
+    """Numbers of up to eight bytes."""
+    if not largest:
+        return _Word(np.uint64(0), 1, 1)
+    if largest <= int(_LOW):
+        return _Word(unsigned, 1, 1)
+    bits, widest = unsigned & _LOW, 1
+    widths = np.ones(len(unsigned), dtype=np.int64)
+    while largest >> (7 * widest):
+        rest = unsigned >> np.uint64(7 * widest)
+        goes_on = rest > 0
+        bits |= (rest & _LOW) << np.uint64(8 * widest) | goes_on.astype(np.uint64) << np.uint64(8 * widest - 1)
+        widths += goes_on
+        widest += 1
+    return _Word(bits, widths, widest)
+
+
+def _two_words(unsigned: Uint64s) -> tuple[_Word, _Word]:
+    """Numbers of up to ten bytes."""
+    rest = unsigned >> _WORD_BITS
+    is_long = rest > 0
+    low = _word(unsigned & (_TOO_LONG - np.uint64(1)), int(_TOO_LONG) - 1)
+    high = _word(rest, int(rest.max()))
+    low_bits = np.where(is_long, low.bits | _ALL_CONTINUED, low.bits)
+    return (
+        _Word(low_bits, np.where(is_long, _WORD_BYTES, low.widths), _WORD_BYTES),
+        _Word(high.bits, np.where(is_long, high.widths, 0), high.widest),
+    )

@@ -193,8 +193,8 @@ def _built(records: tuple[Record, ...], codec: Codec, is_transactional: bool) ->
 
 
 def _renumbered(records: bytes, numbers: Numbers) -> bytes:
-    """The same batch under other numbers."""
-    batch = bytearray(records)
-    _PRODUCER.pack_into(batch, PRODUCER_ID_POSITION, *numbers.identity, numbers.base_sequence)
-    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
-    return bytes(batch)
+    """The same batch under other numbers. It is copied once, and not changed: an attempt may still be under way."""
+    header, behind = bytearray(records[:HEADER_SIZE]), memoryview(records)[HEADER_SIZE:]
+    _PRODUCER.pack_into(header, PRODUCER_ID_POSITION, *numbers.identity, numbers.base_sequence)
+    _CRC.pack_into(header, CRC_POSITION, crc32c(behind, crc32c(memoryview(header)[ATTRIBUTES_POSITION:])))
+    return b"".join((header, behind))
