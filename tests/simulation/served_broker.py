@@ -27,9 +27,9 @@ SETTINGS = {
 
 
 class ServedBroker:
-    def __init__(self, simulation: Simulation, *, quick_disk: bool = False, **settings: str) -> None:
-        """``quick_disk``: one so quick that the loop syncs small groups itself."""
-        self._quick_disk = quick_disk
+    def __init__(self, simulation: Simulation, **settings: str) -> None:
+        self.quick_disk = False
+        """Whether it is so quick that the loop syncs small groups itself."""
         self.host = simulation.host(BROKER)
         self._clients = simulation.host(CLIENTS)
         self._simulation = simulation
@@ -73,7 +73,7 @@ class ServedBroker:
             network=host.network,
             clock=host.clock,
             random=random,
-            make_worker=lambda _: host.worker(brief_at_once=self._quick_disk),
+            make_worker=lambda _: host.worker(brief_at_once=self.quick_disk),
         )
         await broker.start()
         self._broker = broker

@@ -45,7 +45,8 @@ async def opened(
     simulation: Simulation, *, is_v2: bool, timeout_ms: int = TIMEOUT_MS, quick_disk: bool = False, **settings: str
 ) -> tuple[ServedBroker, Producer]:
     """A broker, and a producer with everything written and nothing decided."""
-    served = ServedBroker(simulation, quick_disk=quick_disk, **settings)
+    served = ServedBroker(simulation, **settings)
+    served.quick_disk = quick_disk
     served.start()
     await create_topic(served.client(), TOPIC, PARTITIONS)
     producer = Producer(served.client(), simulation, is_v2=is_v2, timeout_ms=timeout_ms)

@@ -57,10 +57,8 @@ async def clients_under_faults(
 ) -> Counter[Fault]:
     """Returns the faults that struck."""
     faults: Counter[Fault] = Counter()
-    quick_disk = simulation.random("quick disk").random() < 0.3
-    served = ServedBroker(
-        simulation, quick_disk=quick_disk, flush="commit", transaction_version=str(transaction_version)
-    )
+    served = ServedBroker(simulation, flush="commit", transaction_version=str(transaction_version))
+    served.quick_disk = simulation.random("quick disk").random() < 0.3
     served.start()
     for topic in TOPICS:
         await create_topic(served.client(), topic, PARTITIONS)

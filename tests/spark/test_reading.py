@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from datetime import UTC, datetime
 
 import pytest
 
 from semel.blocking import Producer
+from semel.client.admin.batches import RawBatches
 from semel.spark.cluster import Cluster
-from semel.spark.reading import DataLost, read_split
+from semel.spark.reading import DataLost, read_split, read_splits
 from semel.spark.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -87,6 +89,47 @@ def test_a_split_begins_and_ends_in_the_middle_of_batches(broker: Broker, cluste
             future.result()
     rows = read(cluster, 7, 31)
     assert [row["value"] for row in rows] == [b"%d" % number for number in range(7, 31)]
+
+
+def test_splits_are_read_one_after_the_other_each_up_to_its_end(broker: Broker, cluster: Cluster) -> None:
+    other = TopicPartition("orders", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for future in [producer.send("orders", b"%d" % number, partition=number % 2) for number in range(40)]:
+            future.result()
+    splits = [Split(ORDERS, 3, 6), Split(other, 2, 4), Split(ORDERS, 6, 8)]
+    found = read_splits(iter(splits), cluster, include_headers=False, fail_on_data_loss=True)
+    assert [(split, row["offset"]) for split, rows in found for row in rows.to_pylist()] == [
+        (split, offset) for split in splits for offset in range(split.start, split.end)
+    ]
+
+
+class Told(Cluster):
+    """Remembers how many bytes were wanted."""
+
+    def fetch(self, topic_partition: TopicPartition, offset: int, bytes_wanted: int) -> Future[RawBatches]:
+        self.wanted = [*getattr(self, "wanted", []), bytes_wanted]
+        return super().fetch(topic_partition, offset, bytes_wanted)
+
+
+@pytest.mark.parametrize(("size", "count"), [(10, 500), (200_000, 20)])
+def test_no_more_is_asked_for_than_a_split_needs(broker: Broker, size: int, count: int) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
+        for future in [producer.send("orders", bytes(size), partition=0) for _ in range(count)]:
+            future.result()
+    with Told(bootstrap_servers=broker.bootstrap_servers) as cluster:
+        assert [row["value"] for row in read(cluster, 0, 5)] == [bytes(size)] * 5
+        # A record and a batch more: what was guessed for the first answer, what was seen for those that follow.
+        assert cluster.wanted[0] <= 5 * 1024 + 64 * 1024
+        assert all(wanted <= 6 * (size + 100) for wanted in cluster.wanted[1:])
+
+
+def test_a_limit_that_was_set_is_kept(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(8):
+            producer.send("orders", bytes(1000), partition=0).result()
+    with Told(bootstrap_servers=broker.bootstrap_servers, max_partition_fetch_bytes=1) as cluster:
+        assert offsets(read(cluster, 0, 8)) == list(range(8))
+        assert len(cluster.wanted) == 8  # One batch each.
 
 
 def test_data_that_is_gone_is_an_error_unless_it_may_be(broker: Broker, cluster: Cluster) -> None:

@@ -49,6 +49,13 @@ class DataLost(RuntimeError):
         )
 
 
+def read_split(
+    split: Split, cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    read = read_splits([split], cluster, include_headers=include_headers, fail_on_data_loss=fail_on_data_loss)
+    return (rows for _, rows in read)
+
+
 def read_splits(
     splits: Iterable[Split], cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
 ) -> Iterator[tuple[Split, pa.RecordBatch]]:
@@ -112,7 +119,7 @@ class _Reading:
         self._future = self._cluster.fetch(self._split.topic_partition, self._offset, wanted)
 
     def _see(self, headers: list[tuple[int, BatchHeader]]) -> None:
-        self._seen_offsets = headers[-1][1].next_offset - headers[0][1].base_offset
+        self._seen_offsets = max(headers[-1][1].next_offset - headers[0][1].base_offset, 1)
         self._seen_bytes = sum(header.size_bytes for _, header in headers)
         self._largest_bytes = max(header.size_bytes for _, header in headers)
 

@@ -7,6 +7,8 @@ Java sends a task its function first and its rows then, and holds the rows back 
 (Nagle's algorithm); Linux in turn puts off an acknowledgement, by 40 ms, in the hope of data to send it with. So the
 task acknowledges by itself, and does not hold back what it sends either. Over Unix sockets, which
 ``spark.python.unix.domain.socket.enabled`` chooses, there is nothing to do.
+
+A task also keeps some of the memory that it has freed: see ``semel.memory``.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ import socket
 from contextlib import suppress
 from typing import Final
 
+from semel.memory import keep_freed_memory
+
 _settled_pid: int | None = None
 _from_java: list[socket.socket] = []
 
 _OPEN_FILES: Final = "/proc/self/fd"
+
+# What is fetched and decoded, and what is encoded and not yet acknowledged.
+_KEPT_BYTES: Final = 64 * 2**20
 
 
 def settle() -> None:
@@ -29,6 +36,7 @@ def settle() -> None:
     if _settled_pid != os.getpid():
         _settled_pid = os.getpid()
         gc.freeze()
+        keep_freed_memory(_KEPT_BYTES, one_arena=True)
         _from_java[:] = _tcp_sockets()
         for one in _from_java:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

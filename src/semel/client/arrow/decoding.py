@@ -4,10 +4,10 @@ The law: the rows are the records that ``iterate_records`` gives, or the ``Decod
 way finds odd in any respect is handed to it.
 
 Records stand one behind the other, and each says how long it is: to know where the last one begins one has to have read
-all before it. Where records are large, or many in a row are of one size, that is a quick walk: a run of equal lengths is
-one comparison. Elsewhere all places where a record could begin are found at once (a length, then the zero byte of the
-attributes), with the place behind each; then the chain from the first byte is followed by doubling: who comes after me,
-after two, after four. A place that only looked like a beginning is on no chain that starts there.
+all before it. Where records are large, or many in a row are of one size, one goes from record to record: a run of equal
+lengths is one comparison. Elsewhere all places where a record could begin are found at once (a length, then the zero
+byte of the attributes), with the place behind each; then the chain from the first byte is followed by doubling: who
+comes after me, after two, after four. A place that only looked like a beginning is on no chain that starts there.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
 
 def _decode(buffer: Buffer, blocks: list[_Block], include_headers: bool) -> pa.RecordBatch:
     try:
-        return _Chunk(blocks).rows(include_headers)
+        return _Chunk(buffer, blocks).rows(include_headers)
     except _Odd:
         records = [
             (record, block.header.attributes & TIMESTAMP_TYPE_BIT != 0)
@@ -102,15 +102,28 @@ def _decode(buffer: Buffer, blocks: list[_Block], include_headers: bool) -> pa.R
 
 
 class _Chunk:
-    """Several batches' records as one block of bytes."""
+    """Several batches' records: where they stand in the buffer, or, if any was compressed, in one block of bytes."""
 
-    def __init__(self, blocks: list[_Block]) -> None:
+    def __init__(self, buffer: Buffer, blocks: list[_Block]) -> None:
+        self._payloads = [block.payload for block in blocks]
         self._headers = [block.header for block in blocks]
-        self._sizes = np.array([len(block.payload) for block in blocks], dtype=np.int64)
-        self._counts = np.array([block.header.record_count for block in blocks], dtype=np.int64)
+        self._sizes = np.array([len(payload) for payload in self._payloads], dtype=np.int64)
+        self._counts = np.array([header.record_count for header in self._headers], dtype=np.int64)
+        if all(header.compression is Codec.NONE for header in self._headers):
+            self._size = len(buffer)
+            self._read_from(buffer, [block.position + HEADER_SIZE for block in blocks])
+        else:
+            self._join()
+
+    def _join(self) -> None:
         self._size = int(self._sizes.sum())
-        self._buffer = pa.py_buffer(b"".join([*(block.payload for block in blocks), bytes(_MARGIN_BYTES)]))
+        begins: list[int] = (np.cumsum(self._sizes) - self._sizes).tolist()
+        self._read_from(b"".join([*self._payloads, bytes(_MARGIN_BYTES)]), begins)
+
+    def _read_from(self, data: Buffer, begins: list[int]) -> None:
+        self._buffer = pa.py_buffer(data)
         self._data: Bytes = np.frombuffer(self._buffer, dtype=np.uint8)
+        self._begins = begins
 
     def rows(self, include_headers: bool) -> pa.RecordBatch:
         starts, ends = self._records()
@@ -139,20 +152,22 @@ class _Chunk:
     def _records(self) -> tuple[Int64s, Int64s]:
         """Where each record begins and ends."""
         walked = self._walked()
-        return self._chained() if walked is None else walked
+        if walked is not None:
+            return walked
+        self._join()  # Small and uneven: from record to record takes longer than to look at all bytes at once.
+        return self._chained()
 
     def _walked(self) -> tuple[Int64s, Int64s] | None:
-        """The same, from record to record; ``None`` if they are small and uneven: then it takes longer."""
-        found: list[Int64s] = []
-        begin = 0
-        for size, count in zip(self._sizes.tolist(), self._counts.tolist(), strict=True):
-            starts = _walk(self._data[begin : begin + size], count)
-            if starts is None:
+        starts: list[Int64s] = []
+        ends: list[Int64s] = []
+        for begin, size, count in zip(self._begins, self._sizes.tolist(), self._counts.tolist(), strict=True):
+            edges = _walk(self._data[begin : begin + size], count)
+            if edges is None:
                 return None
-            found += [one + begin for one in starts]
-            begin += size
-        edges = np.concatenate([*found, np.array([begin], dtype=np.int64)])
-        return edges[:-1], edges[1:]
+            edges += begin
+            starts.append(edges[:-1])
+            ends.append(edges[1:])
+        return np.concatenate(starts), np.concatenate(ends)
 
     def _chained(self) -> tuple[Int64s, Int64s]:
         starts, ends = _candidates(self._data, self._size)
@@ -246,11 +261,11 @@ class _Chunk:
         return {"timestamp": pa.array(timestamps), "timestamp_type": pa.array(types)}
 
 
-def _walk(data: Bytes, count: int) -> list[Int64s] | None:
-    """Where each of ``count`` records begins that fill the data. ``None`` if there is a quicker way than this one."""
+def _walk(data: Bytes, count: int) -> Int64s | None:
+    """Where each of ``count`` records begins that fill the data, and the end. ``None`` if there is a quicker way."""
     found: list[Int64s] = []
     singles: list[int] = []
-    quick, size = memoryview(data), len(data)
+    quick, size = data.data, len(data)
     position = stride_before = alike = steps = 0
     while count > 0:
         if steps == _STEPS_TRIED and position < _STEPS_TRIED * _STEP_BYTES_MIN:
@@ -285,8 +300,7 @@ def _walk(data: Bytes, count: int) -> list[Int64s] | None:
         count -= 1
     if position != size:
         raise _Odd
-    found.append(np.array(singles, dtype=np.int64))
-    return found
+    return np.concatenate([*found, np.array([*singles, size], dtype=np.int64)])
 
 
 def _run(data: Bytes, position: int, width: int, stride: int, count: int) -> int:

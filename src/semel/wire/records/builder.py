@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import Final
 
-from semel.types import INT64_MAX
+from semel.types import INT64_MAX, Buffer
 from semel.wire.compression import Codec, compress
 from semel.wire.crc import crc32c
 from semel.wire.records.header import (
@@ -213,8 +213,8 @@ def seal_batch(
     fields: tuple[int, int, int, int, int, int, int],
 ) -> bytes:
     """Put the header before the records: ``place`` is (base offset, leader epoch), ``fields`` follow the attributes."""
-    block = b"".join(encoded)
-    if block:
+    block: Buffer = encoded[0] if len(encoded) == 1 else b"".join(encoded)
+    if block and (codec or compression_level is not None):
         block = compress(codec, block, compression_level)
         attributes |= codec
     base_offset, leader_epoch = place
