@@ -180,6 +180,8 @@ class _Run:
         for _ in range(2):  # Again with whoever was left behind by the last fault.
             self._feed()
             deadline = time.monotonic() + _PATIENCE_S
+            # A driver first: one that was killed behind its offsets has left them undecided, and nobody may look.
+            self._start_driver()
             while not self._is_consumed():
                 if time.monotonic() > deadline:
                     return [f"not all input was consumed {_PATIENCE_S:.0f} s after the last fault: {self._printed()}"]
