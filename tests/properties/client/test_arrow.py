@@ -180,6 +180,15 @@ def test_a_run_that_is_broken_anywhere_is_read_as_by_the_reader(size: int, count
     assert [record._replace(headers=()) for record in got] == [record._replace(headers=()) for record in expected]
 
 
+@pytest.mark.parametrize("claimed", [0, 3, 2**31 - 1])
+def test_a_header_that_claims_another_number_of_records_is_refused_whatever_number_that_is(claimed: int) -> None:
+    """The last one would take 16 GB if it were believed."""
+    batch = bytearray(build_batch([Record(0, 5, b"key", b"value")]))
+    batch[57:61] = claimed.to_bytes(4, "big")
+    with pytest.raises(DecodeError):
+        list(decode(batch, iterate_headers(batch)))
+
+
 def test_a_length_that_never_ends_is_refused() -> None:
     buffer = bytearray(build_batch(of_sizes([(120, 50)])))
     buffer[61:] = b"\xff" * (len(buffer) - 61)

@@ -32,6 +32,8 @@ HEADERS_TYPE: Final = pa.list_(
 
 _CHUNK_BYTES: Final = 4 * 2**20
 _LENGTH_WIDTH_MAX: Final = 5
+# A byte for each of: length, attributes, two deltas, the lengths of key and value, the number of headers.
+_RECORD_BYTES_MIN: Final = 7
 # A step of the walk from record to record takes as long as to scan so many bytes.
 _STEP_BYTES_MIN: Final = 400
 _STEPS_TRIED: Final = 32
@@ -57,9 +59,9 @@ def decode(
     blocks: list[_Block] = []
     size = 0
     for position, header in batches:
-        if header.record_count == 0:
-            continue
         payload = _payload(buffer, position, header)
+        if header.record_count == 0 and not payload:
+            continue
         if blocks and size + len(payload) > chunk_bytes:
             yield _decode(buffer, blocks, include_headers)
             blocks, size = [], 0
@@ -109,6 +111,8 @@ class _Chunk:
         self._headers = [block.header for block in blocks]
         self._sizes = np.array([len(payload) for payload in self._payloads], dtype=np.int64)
         self._counts = np.array([header.record_count for header in self._headers], dtype=np.int64)
+        # Before anything is as large as a header says.
+        _require((self._counts > 0) & (self._counts * _RECORD_BYTES_MIN <= self._sizes))
         if all(header.compression is Codec.NONE for header in self._headers):
             self._size = len(buffer)
             self._read_from(buffer, [block.position + HEADER_SIZE for block in blocks])
