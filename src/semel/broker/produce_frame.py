@@ -14,6 +14,8 @@ from semel.wire.apis import APIS, ApiKey
 API: Final = APIS[ApiKey.PRODUCE]
 FLEXIBLE_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 13
+ZSTD_SINCE: Final = 7
+TRANSACTIONS_V2_SINCE: Final = 12
 
 UsualProduce: TypeAlias = tuple[int, int, str | None, int, int, bytes, int, int]
 """Version, correlation id, transactional id, acks, timeout, the bytes that name topic and partition, where records

@@ -18,7 +18,13 @@ from uuid import UUID
 from semel.broker.connection import Connection
 from semel.broker.metrics import Histogram
 from semel.broker.node import Node
-from semel.broker.produce_frame import FLEXIBLE_SINCE, TOPIC_IDS_SINCE, usual_produce
+from semel.broker.produce_frame import (
+    FLEXIBLE_SINCE,
+    TOPIC_IDS_SINCE,
+    TRANSACTIONS_V2_SINCE,
+    ZSTD_SINCE,
+    usual_produce,
+)
 from semel.broker.produce_target import ProduceTarget
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
@@ -32,9 +38,6 @@ from semel.wire.records import (
     Codec,
     parse_header,
 )
-
-ZSTD_SINCE: Final = 7
-TRANSACTIONS_V2_SINCE: Final = 12
 
 _LENGTH: Final = Struct(">h")
 _INDEX: Final = Struct(">i")

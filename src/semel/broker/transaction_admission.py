@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.broker.produce_frame import TRANSACTIONS_V2_SINCE
 from semel.broker.shards import Waiting
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.coordinator.transaction.decisions import TransactionDecision
@@ -25,7 +26,6 @@ Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that may not be written to, and why."""
 
 ABORTABLE_KNOWN_SINCE: Final = 11
-V2_SINCE: Final = 12
 
 _COORDINATOR_IS_BUSY: Final = frozenset(
     {
@@ -88,7 +88,9 @@ def refusal(
     if error is ErrorCode.NONE:
         return None
     return KafkaError(
-        error_for_producer(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= V2_SINCE),
+        error_for_producer(
+            error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= TRANSACTIONS_V2_SINCE
+        ),
         f"{topic_partition} may not be written to in the transaction of {transactional_id}: "
         f"its coordinator says {error.name}",
     )

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.broker.produce_frame import TRANSACTIONS_V2_SINCE
 from semel.broker.request import Request
-from semel.broker.transaction_admission import V2_SINCE, Refusals, admit, refusal
+from semel.broker.transaction_admission import Refusals, admit, refusal
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.types import TopicPartition
@@ -66,7 +67,7 @@ class TransactionalProduce:
             self._message.transactional_id,
             producer,
             list(self._targets.values()),
-            adds=self._request.version >= V2_SINCE,
+            adds=self._request.version >= TRANSACTIONS_V2_SINCE,
             respond=self._admitted,
         )
         if self._refusals is not None:

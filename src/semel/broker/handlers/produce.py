@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.delayed_produce import DelayedProduce
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.broker.produce_frame import TOPIC_IDS_SINCE, TRANSACTIONS_V2_SINCE, ZSTD_SINCE
 from semel.broker.request import Request
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
@@ -32,10 +33,6 @@ from semel.wire.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRA
 
 if TYPE_CHECKING:
     from semel.broker.transactional_produce import TransactionalProduce
-
-TOPIC_IDS_SINCE: Final = 13
-ZSTD_SINCE: Final = 7
-TRANSACTIONS_V2_SINCE: Final = 12
 
 _NO_OFFSET: Final = -1
 
