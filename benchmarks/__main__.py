@@ -1,6 +1,7 @@
-"""``python -m benchmarks [--quick] [--only PART] [--out FOLDER] [--spark]``: measure, print tables, keep the results.
+"""``python -m benchmarks [--quick] [--only PART] [--out FOLDER] [--spark | --before CHECKOUT]``: measure, print tables.
 
-A complete run ends with Spark's rows, which have a table of their own; ``--spark`` measures only them.
+A complete run keeps its results and ends with Spark's rows, which have a table of their own; ``--spark`` measures only
+them. ``--before`` puts this version beside another checkout of the repository instead of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import machine
+from benchmarks.before import compare
 from benchmarks.clients import aims_table
 from benchmarks.contestants import contestants
 from benchmarks.measuring import FULL, QUICK
@@ -39,7 +41,12 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
     parser.add_argument("--spark", action="store_true", help="only the rows of pipelines on Spark")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="beside the broker of another checkout, in turns, six rounds"
+    )
     options = parser.parse_args()
+    if options.before:
+        return compare(options.before, QUICK if options.quick else FULL, options.only)
     if options.spark:
         return spark(options.quick, options.only, options.out)
     complete = not options.quick and not options.only

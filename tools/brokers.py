@@ -21,8 +21,17 @@ _ONE_NODE = {
 }
 
 
-def semel(folder: Path, *, settings: Mapping[str, str] | None = None, advertise: str | None = None) -> Server:
-    """A Semel broker with its data under ``folder``. Not started yet."""
+def semel(
+    folder: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    advertise: str | None = None,
+    checkout: Path | None = None,
+) -> Server:
+    """A Semel broker with its data under ``folder``. Not started yet.
+
+    ``checkout``: the root of another version of this repository, whose source is run instead of the installed one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port, metrics_port = free_port(), free_port()
     command = [str(Path(sys.executable).with_name("semel")), "serve"]
@@ -31,7 +40,8 @@ def semel(folder: Path, *, settings: Mapping[str, str] | None = None, advertise:
         command += ["--advertise", advertise]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
-    return Server(Launch("Semel", command, port, folder / "data", folder / "output.txt", metrics_port))
+    environment = {} if checkout is None else {"PYTHONPATH": str(checkout.resolve() / "src")}
+    return Server(Launch("Semel", command, port, folder / "data", folder / "output.txt", metrics_port, environment))
 
 
 def apache_kafka(
