@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.coordinator.automaton import STEPS_MAX
 from semel.coordinator.group.consumer.regex import Regex
 from semel.coordinator.group.consumer.regex_syntax import RegexError
 
@@ -64,7 +65,7 @@ def test_examples(pattern: str, name: str, matches: bool) -> None:
 
 MALFORMED = ["(", ")", "a)", "[a", "[", "*", "a**", "a{3,2}", "[b-a]", "[[:nosuch:]]", "(?z)", "\\"]
 NOT_UNDERSTOOD = [r"(a)\1", "(?=a)", "(?<!a)b", r"\bfoo", r"\pN"]
-TOO_LARGE = ["a{1001}", "(" * 60 + ")" * 60, "((((a{100}){100}){100}){100})", "(((){999}){999}){999}"]
+TOO_LARGE = ["a{1001}", "(.?){999}", "(a|b?){500}", "[a]" * 2000, "(" * 60 + ")" * 60, "((((a{100}){100}){100}){100})", "(((){999}){999}){999}"]
 
 
 @pytest.mark.parametrize("pattern", [*MALFORMED, *NOT_UNDERSTOOD, *TOO_LARGE])
@@ -80,6 +81,24 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     assert not Regex(pattern).matches("a" * 249)
 
     assert time.perf_counter() - began < 2, "linear, and not exponential: those take years"
+
+
+def test_a_long_list_of_names_is_understood() -> None:
+    names = [f"orders-{number:03}" for number in range(150)]
+    regex = Regex(f"({'|'.join(names)})(-[a-z0-9]{{1,40}})?")
+    assert all(regex.matches(name) for name in names)
+    assert regex.matches("orders-149-eu")
+    assert not regex.matches("orders-150")
+
+
+@given(pattern=patterns, repeat=st.integers(1, 300), name=st.text(CHARS, max_size=249))
+@settings(max_examples=200, deadline=None)
+def test_the_work_for_a_name_is_bounded_whatever_the_pattern(pattern: str, repeat: int, name: str) -> None:
+    """Counted in positions of the pattern, and not in seconds."""
+    with suppress(RegexError):
+        regex = Regex(f"(?:{pattern}){{0,{repeat}}}")
+        regex.matches(name)
+        assert regex.work <= STEPS_MAX * (len(name) + len(CHARS)) + len(name)
 
 
 @given(pattern=st.text("ab()[]{}*+?|^$\\.,-:<>=!Pi0123", max_size=14), name=names)

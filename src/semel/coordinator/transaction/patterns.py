@@ -1,8 +1,8 @@
 """Regular expressions from clients, which must not be able to hang the broker.
 
-Python's own search by backtracking: a pattern of ten characters can keep it busy for years. This one walks all
-alternatives at once (Thompson's construction, with the sets of states remembered as they are met), so the law holds
-that RE2 gives Kafka: the time to match grows with the length of the text, whatever the pattern.
+Python's own search by backtracking: a pattern of ten characters can keep it busy for years. ``Automaton`` follows all
+alternatives at once, so the law holds that RE2 gives Kafka: the time to match grows with the length of the text,
+whatever the pattern.
 
 RE2's syntax, as far as ids need it: literals, ``.``, classes, groups, ``|``, ``* + ? {m,n}``, ``^ $``, and the escapes
 ``\\d \\s \\w`` with their opposites. What RE2 has beyond that (flags, word boundaries, Unicode classes) is refused, and
@@ -12,17 +12,16 @@ so is what it has not (back references, looking around).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
-REPETITIONS_MAX: Final = 1000
-STATES_MAX: Final = 10_000
-DEPTH_MAX: Final = 100
-REMEMBERED_MAX: Final = 10_000
+from semel.coordinator.automaton import MATCHED, Accepts, Steps, TooLarge
 
-Accepts: TypeAlias = Callable[[str], bool]
+REPETITIONS_MAX: Final = 1000
+DEPTH_MAX: Final = 100
+
 Fragment: TypeAlias = Callable[[int], int]
-"""A piece of the pattern: given the state that follows, it makes its own states and returns the first."""
+"""A piece of the pattern: given the step that follows, it makes its own steps and returns the first."""
 
 
 class PatternError(ValueError):
@@ -33,99 +32,19 @@ class Pattern:
     """Matches whole texts."""
 
     def __init__(self, expression: str) -> None:
-        self._states = _States()
-        fragment = _Parser(expression, self._states).parse()
-        self._start = self._states.reached({fragment(_States.END)}, at_start=True)
-        self._following: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        try:
+            steps = Steps(expression)
+            self._automaton = steps.automaton(_Parser(expression, steps).parse()(MATCHED))
+        except TooLarge as error:
+            raise PatternError(str(error)) from None
+
+    @property
+    def work(self) -> int:
+        """How many positions of the pattern were looked at so far."""
+        return self._automaton.work
 
     def matches(self, text: str) -> bool:
-        here = self._start
-        for character in text:
-            following = self._following.get((here, character))
-            if following is None:
-                following = self._step(here, character)
-            if not following:
-                return False
-            here = following
-        return self._states.ends(here, at_start=not text)
-
-    def _step(self, here: frozenset[int], character: str) -> frozenset[int]:
-        if len(self._following) >= REMEMBERED_MAX:
-            self._following.clear()
-        following = self._states.reached(self._states.after(here, character))
-        self._following[here, character] = following
-        return following
-
-
-class _States:
-    """A state accepts a character and goes on, or splits, or holds only at the start or the end of the text."""
-
-    END: Final = 0
-
-    def __init__(self) -> None:
-        self._accepts: list[Accepts | None] = [None]
-        self._targets: list[tuple[int, ...]] = [()]
-        self._only_at: dict[int, str] = {}
-
-    def accepting(self, accepts: Accepts) -> Fragment:
-        return lambda following: self._new(accepts, (following,))
-
-    def anchor(self, where: str) -> Fragment:
-        def make(following: int) -> int:
-            state = self._new(None, (following,))
-            self._only_at[state] = where
-            return state
-
-        return make
-
-    def alternatives(self, fragments: list[Fragment]) -> Fragment:
-        return lambda following: self._new(None, tuple(fragment(following) for fragment in fragments))
-
-    def repeated(self, fragment: Fragment, least: int, most: int | None) -> Fragment:
-        def make(following: int) -> int:
-            if most is None:
-                loop = self._new(None, ())
-                self._targets[loop] = (fragment(loop), following)
-                following = loop
-            else:
-                after = following
-                for _ in range(most - least):
-                    following = self._new(None, (fragment(following), after))
-            for _ in range(least):
-                following = fragment(following)
-            return following
-
-        return make
-
-    def after(self, states: Iterable[int], character: str) -> set[int]:
-        return {
-            self._targets[state][0]
-            for state in states
-            if (accepts := self._accepts[state]) is not None and accepts(character)
-        }
-
-    def reached(self, states: Iterable[int], *, at_start: bool = False, at_end: bool = False) -> frozenset[int]:
-        """Where one may be without reading on. An end of the text that has not come yet stays among them."""
-        found, waiting = set[int](), list(states)
-        while waiting:
-            state = waiting.pop()
-            where = self._only_at.get(state)
-            if state in found or (where == "^" and not at_start):
-                continue
-            found.add(state)
-            if self._accepts[state] is None and (where != "$" or at_end):
-                waiting += self._targets[state]
-        return frozenset(found)
-
-    def ends(self, states: frozenset[int], *, at_start: bool) -> bool:
-        return self.END in self.reached(states, at_start=at_start, at_end=True)
-
-    def _new(self, accepts: Accepts | None, targets: tuple[int, ...]) -> int:
-        if len(self._targets) >= STATES_MAX:
-            raise PatternError(f"the pattern unfolds to more than {STATES_MAX} states")
-        self._accepts.append(accepts)
-        self._targets.append(targets)
-        return len(self._targets) - 1
+        return self._automaton.matches(text)
 
 
 _CLASSES: Final[dict[str, Accepts]] = {
@@ -138,10 +57,10 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": 
 
 
 class _Parser:
-    def __init__(self, expression: str, states: _States) -> None:
+    def __init__(self, expression: str, steps: Steps) -> None:
         self._text = expression
         self._at = 0
-        self._states = states
+        self._steps = steps
         self._depth = 0
 
     def parse(self) -> Fragment:
@@ -154,7 +73,7 @@ class _Parser:
         fragments = [self._sequence()]
         while self._take("|"):
             fragments.append(self._sequence())
-        return fragments[0] if len(fragments) == 1 else self._states.alternatives(fragments)
+        return fragments[0] if len(fragments) == 1 else _alternatives(self._steps, fragments)
 
     def _sequence(self) -> Fragment:
         fragments: list[Fragment] = []
@@ -162,6 +81,7 @@ class _Parser:
             fragments.append(self._repeated(self._atom()))
 
         def make(following: int) -> int:
+            self._steps.visit()
             for fragment in reversed(fragments):
                 following = fragment(following)
             return following
@@ -182,7 +102,7 @@ class _Parser:
         self._take("?")  # As few as possible: for a whole text that is the same.
         if self._peek() in ("*", "+", "?"):
             raise self._error("a repetition of a repetition")
-        return self._states.repeated(fragment, least, most)
+        return _repeated(self._steps, fragment, least, most)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         found = _BOUNDS.match(self._text, self._at)
@@ -202,17 +122,17 @@ class _Parser:
             case "(":
                 return self._group()
             case "[":
-                return self._states.accepting(self._class())
+                return self._accepting(self._class())
             case ".":
-                return self._states.accepting(lambda read: read != "\n")
+                return self._accepting(lambda read: read != "\n")
             case "^" | "$":
-                return self._states.anchor(character)
+                return lambda following: self._steps.anchor(following, at_start=character == "^")
             case "*" | "+" | "?":
                 raise self._error("nothing to repeat")
             case "\\":
-                return self._states.accepting(self._escape())
+                return self._accepting(self._escape())
             case _:
-                return self._states.accepting(character.__eq__)
+                return self._accepting(character.__eq__)
 
     def _group(self) -> Fragment:
         self._depth += 1
@@ -266,6 +186,9 @@ class _Parser:
             raise self._error(f"the escape \\{character}")
         return character
 
+    def _accepting(self, accepts: Accepts) -> Fragment:
+        return lambda following: self._steps.consume(accepts, following)
+
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
 
@@ -283,3 +206,24 @@ class _Parser:
 
     def _error(self, what: str) -> PatternError:
         return PatternError(f"{self._text!r}, character {self._at}: {what}")
+
+
+def _alternatives(steps: Steps, fragments: list[Fragment]) -> Fragment:
+    return lambda following: steps.fork(*[fragment(following) for fragment in fragments])
+
+
+def _repeated(steps: Steps, fragment: Fragment, least: int, most: int | None) -> Fragment:
+    def make(following: int) -> int:
+        if most is None:
+            loop = steps.fork(following)
+            steps.fork_also(loop, fragment(loop))
+            following = loop
+        else:
+            after = following
+            for _ in range(most - least):
+                following = steps.fork(fragment(following), after)
+        for _ in range(least):
+            following = fragment(following)
+        return following
+
+    return make

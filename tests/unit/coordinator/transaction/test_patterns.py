@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.coordinator.automaton import MOVES_REMEMBERED_MAX
 from semel.coordinator.transaction.patterns import Pattern, PatternError
 
 TEXTS = st.text("ab-1\n", max_size=8)
@@ -77,7 +78,7 @@ def test_what_it_does_not_know_is_refused(expression: str) -> None:
         Pattern(expression)
 
 
-@pytest.mark.parametrize("expression", ["(((a{100}){100}){100})", "(" * 101 + ")" * 101])
+@pytest.mark.parametrize("expression", ["(.?){999}", "a" * 5000, "(((a{100}){100}){100})", "(" * 101 + ")" * 101])
 def test_a_pattern_that_unfolds_without_end_is_refused(expression: str) -> None:
     with pytest.raises(PatternError):
         Pattern(expression)
@@ -93,4 +94,5 @@ def test_what_it_remembers_is_bounded() -> None:
     pattern = Pattern(".*x.{0,4}y")
     for start in range(0x4E00, 0x4E00 + 20_000):
         assert not pattern.matches(f"x{chr(start)}")
-    assert len(pattern._following) <= 10_000
+    assert pattern._automaton._moves < MOVES_REMEMBERED_MAX
+    assert len(pattern._automaton._taking) <= MOVES_REMEMBERED_MAX

@@ -21,10 +21,11 @@ from semel.coordinator.group.consumer.requests import (
 )
 from semel.coordinator.group.consumer.subscription import error_in_regex
 from semel.coordinator.group.settings import ConsumerSettings
+from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode
 
 
-def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings, topics: TopicsView) -> HeartbeatResult | None:
     """What can be said against a heartbeat without looking at its group."""
     wrong = _malformed(beat)
     if wrong is not None:
@@ -32,7 +33,7 @@ def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings) -> Heartbeat
     if beat.assignor is not None and beat.assignor not in settings.assignors:
         offered = ", ".join(settings.assignors)
         return refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {beat.assignor!r}; there are: {offered}")
-    error = error_in_regex(beat.topic_regex) if beat.topic_regex else None
+    error = error_in_regex(beat.topic_regex, topics) if beat.topic_regex else None
     if error is not None:
         return refused(ErrorCode.INVALID_REGULAR_EXPRESSION, error)
     return None

@@ -50,7 +50,7 @@ class ConsumerGroups:
 
     def heartbeat(self, beat: Heartbeat, *, topics: TopicsView, moment: Moment) -> GroupDecision[HeartbeatResult]:
         """ConsumerGroupHeartbeat. The first one to a classic group converts it, if it may be."""
-        refusal = refusal_of_request(beat, self._settings)
+        refusal = refusal_of_request(beat, self._settings, topics)
         if refusal is not None:
             return Decision(refusal)
         group = self._directory.groups.get(beat.group_id)

@@ -2,6 +2,9 @@
 
 A regular expression must match the whole name, as Kafka's do, and never means an internal topic. It is resolved again
 whenever the topics of the cluster change; what it means is recorded, so a restart changes nobody's subscription.
+
+All clients wait while it is resolved. So one that would take longer than ``WORK_MAX`` over the topics that there are is
+refused, and from then on only topics that are new to it are looked at.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
@@ -19,11 +23,19 @@ from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.topics import TopicsView, TopicView
 from semel.types import INTERNAL_TOPICS
 
+WORK_MAX: Final = 100_000
+"""Positions of a pattern that are looked at while it is resolved over all topics: some twenty milliseconds."""
+PATTERNS_MAX: Final = 64
+"""How many are kept compiled, over all groups."""
 
-def error_in_regex(regex: str) -> str | None:
+
+def error_in_regex(regex: str, topics: TopicsView) -> str | None:
     """What is wrong with it, if anything is."""
-    compiled = _compiled(regex)
-    return str(compiled) if isinstance(compiled, RegexError) else None
+    try:
+        _compiled(regex).check(topics)
+    except RegexError as error:
+        return str(error)
+    return None
 
 
 def advance_epoch(draft: Draft, topics: TopicsView, *, changed: bool, now_ms: int) -> None:
@@ -46,7 +58,7 @@ def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int) -> None:
     group = draft.group
     used = {member.topic_regex for member in group.members.values() if member.topic_regex}
     for regex in sorted(used):
-        matching = _matching(regex, topics.names())
+        matching = _matching(regex, topics)
         known = group.regexes.get(regex)
         if known is None or known.topics != matching:
             draft.write(ResolvedRegex(group.group_id, regex, matching, topics.version, now_ms))
@@ -54,19 +66,69 @@ def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int) -> None:
         draft.write(ConsumerGroupTombstone(Kind.CONSUMER_GROUP_REGULAR_EXPRESSION, group.group_id, regex))
 
 
-def _matching(regex: str, names: Iterable[str]) -> tuple[str, ...]:
-    pattern = _compiled(regex)
-    if isinstance(pattern, RegexError):
-        return ()  # Written by a broker that understands it.
-    return tuple(sorted(name for name in names if name not in INTERNAL_TOPICS and pattern.matches(name)))
-
-
-@lru_cache(maxsize=256)
-def _compiled(regex: str) -> Regex | RegexError:
+def _matching(regex: str, topics: TopicsView) -> tuple[str, ...]:
     try:
-        return Regex(regex)
-    except RegexError as error:
-        return error
+        return _compiled(regex).matching(topics)
+    except RegexError:
+        return ()  # Written by a broker that understands it.
+
+
+class _Resolved:
+    """A pattern, and which of the names that it has met match."""
+
+    __slots__ = ("_matching", "_met", "_regex")
+
+    def __init__(self, regex: str) -> None:
+        self._regex: Regex | RegexError
+        try:
+            self._regex = Regex(regex)
+        except RegexError as error:
+            self._regex = error
+        self._met: frozenset[str] = frozenset()
+        self._matching: frozenset[str] = frozenset()
+
+    def check(self, topics: TopicsView) -> None:
+        """Raises RegexError if it is not understood, or would take too long over these topics."""
+        self._meet(_names_of(topics), WORK_MAX)
+
+    def matching(self, topics: TopicsView) -> tuple[str, ...]:
+        self._meet(_names_of(topics), None)
+        return tuple(sorted(self._matching))
+
+    def _meet(self, names: frozenset[str], work_max: int | None) -> None:
+        regex = self._regex
+        if isinstance(regex, RegexError):
+            raise regex
+        if names is self._met:
+            return
+        before = regex.work
+        found = set()
+        for name in sorted(names - self._met):
+            if name not in INTERNAL_TOPICS and regex.matches(name):
+                found.add(name)
+            if work_max is not None and regex.work - before > work_max:
+                regex.forget()
+                raise RegexError(f"it takes too long: more than {work_max} steps over the names of the topics")
+        regex.forget()
+        self._matching = (self._matching & names) | found
+        self._met = names
+
+
+_names: frozenset[str] = frozenset()
+
+
+def _names_of(topics: TopicsView) -> frozenset[str]:
+    """The names of all topics. All patterns share one set of them, for as long as they stay the same."""
+    global _names
+    names = frozenset(topics.names())
+    if names != _names:
+        _names = names
+    return _names
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _compiled(regex: str) -> _Resolved:
+    return _Resolved(regex)
 
 
 def _metadata_hash(topics: Iterable[TopicView]) -> int:

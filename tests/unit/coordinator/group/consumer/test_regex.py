@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from semel.coordinator.group.consumer import subscription
 from semel.coordinator.group.consumer.records import ResolvedRegex
+from semel.coordinator.group.consumer.regex import Regex
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.simulated import GROUP, WALL_MS, Coordinator, Member, Topics, settle
 
@@ -62,6 +66,47 @@ def test_it_is_resolved_again_when_topics_come_and_go(coordinator: Coordinator) 
 def test_one_that_cannot_be_understood_is_refused(coordinator: Coordinator) -> None:
     assert with_regex(coordinator, "member", "orders(").beat().error is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert coordinator.log == []
+
+
+def test_one_that_would_hold_up_everybody_is_refused(coordinator: Coordinator) -> None:
+    answer = with_regex(coordinator, "member", "(.?){999}").beat()
+    assert answer.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "too large" in (answer.message or "")
+    assert coordinator.log == []
+
+
+def test_one_that_takes_too_long_over_the_topics_that_there_are_is_refused(coordinator: Coordinator) -> None:
+    """Small enough for few names, but each of these leads it to other places."""
+    costly = ".*(" + "|".join(["a[abc]{40}"] * 40) + ")"
+    settle(with_regex(coordinator, "early", costly))
+    random = Random(13)
+    for _ in range(40):
+        coordinator.topics.create("".join(random.choices("abc", k=249)), 1)
+
+    other = costly.replace("40}", "39}")
+    answer = with_regex(coordinator, "member", other).beat()
+
+    assert answer.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "too long" in (answer.message or "")
+
+
+def test_names_that_were_looked_at_before_are_not_looked_at_again(coordinator: Coordinator) -> None:
+    pattern = ".*a[abc]{39}"
+    member = with_regex(coordinator, "member", pattern)
+    random = Random(13)
+    for _ in range(10):
+        coordinator.topics.create("".join(random.choices("abc", k=249)), 1)
+    settle(member)
+    regex = subscription._compiled(pattern)._regex
+    assert isinstance(regex, Regex)
+    work = regex.work
+    assert work > 5000
+
+    coordinator.topics.create("a" * 40, 1)
+    settle(member)
+
+    assert regex.work - work < 1500
+    assert coordinator.topics.partitions("a" * 40) <= member.owned
 
 
 def test_an_empty_one_takes_it_back(coordinator: Coordinator) -> None:

@@ -1,0 +1,210 @@
+"""Matching a regular expression against whole texts, in one pass over each, whatever the pattern.
+
+Any client may send a pattern, and all clients wait while it is matched; with a matcher that tries one way after
+another, twenty characters of pattern can take years. Here all ways are followed at once: the pattern becomes an
+automaton without empty steps whose states are the positions of its characters (Glushkov's construction), and a set of
+positions is the bits of one integer. The sets that were met are remembered from text to text, so that most characters
+cost one look-up.
+
+Limits keep both time and memory small: the pattern's length, its steps once repetitions are written out
+(``STEPS_MAX``), and the ways from one position to the next (``WAYS_MAX``): ``(.?){999}`` has half a million. RE2, which
+Kafka uses, limits the size of a program likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+PATTERN_LENGTH_MAX: Final = 4096
+STEPS_MAX: Final = 2000
+"""How large a pattern may be once its repetitions are written out."""
+WAYS_MAX: Final = 20_000
+"""How many ways there may be from a position of the pattern to the next, over all positions."""
+SETS_REMEMBERED_MAX: Final = 1000
+MOVES_REMEMBERED_MAX: Final = 10_000
+
+Accepts: TypeAlias = Callable[[str], bool]
+
+MATCHED: Final = 0
+
+
+class TooLarge(ValueError):
+    """The pattern is over one of the limits; the message says which."""
+
+
+@dataclass(slots=True)
+class _Consume:
+    position: int
+    following: int
+
+
+@dataclass(slots=True)
+class _Fork:
+    following: list[int]
+
+
+@dataclass(slots=True)
+class _Anchor:
+    at_start: bool
+    following: int
+
+
+class Steps:
+    """A pattern under construction, from its end to its beginning. Each method returns the number of the new step."""
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > PATTERN_LENGTH_MAX:
+            raise TooLarge(f"it has {len(pattern)} characters; the limit is {PATTERN_LENGTH_MAX}")
+        self._steps: list[_Consume | _Fork | _Anchor] = [_Fork([])]  # The first one is where all is matched.
+        self._accepts: list[Accepts] = []
+        self._ways = 0
+        self._visits = 0
+
+    def visit(self) -> None:
+        """Count a part of the pattern that may be empty: a repetition of nothing takes time as well."""
+        self._visits += 1
+        if self._visits > STEPS_MAX:
+            raise TooLarge(f"it is too large: more than {STEPS_MAX} steps")
+
+    def consume(self, accepts: Accepts, following: int) -> int:
+        self._accepts.append(accepts)
+        return self._add(_Consume(len(self._accepts) - 1, following))
+
+    def fork(self, *following: int) -> int:
+        return self._add(_Fork(list(following)))
+
+    def fork_also(self, fork: int, following: int) -> None:
+        step = self._steps[fork]
+        assert isinstance(step, _Fork)
+        step.following.append(following)
+
+    def anchor(self, following: int, *, at_start: bool) -> int:
+        return self._add(_Anchor(at_start, following))
+
+    def automaton(self, first: int) -> Automaton:
+        reached: dict[int, tuple[int, bool]] = {}
+        onward: list[int] = []
+        last = 0
+        for step in self._steps:
+            if isinstance(step, _Consume):
+                if step.following not in reached:
+                    reached[step.following] = self._reached(step.following, at_start=False)
+                positions, may_end = reached[step.following]
+                onward.append(positions)
+                last |= may_end << step.position
+        return Automaton(self._accepts, onward, last, _Here(*self._reached(first, at_start=True)))
+
+    def _add(self, step: _Consume | _Fork | _Anchor) -> int:
+        self.visit()
+        self._steps.append(step)
+        return len(self._steps) - 1
+
+    def _reached(self, first: int, *, at_start: bool) -> tuple[int, bool]:
+        """The positions that can be next without another character, and whether the text may end here."""
+        positions, may_end = 0, False
+        seen: set[tuple[int, bool]] = set()
+        # Behind the end of the text no character can come.
+        waiting = [(first, False)]
+        while waiting:
+            number, at_end = here = waiting.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            self._ways += 1
+            if self._ways > WAYS_MAX:
+                raise TooLarge(f"it is too large: more than {WAYS_MAX} ways from one character to the next")
+            step = self._steps[number]
+            if number == MATCHED:
+                may_end = True
+            elif isinstance(step, _Consume):
+                if not at_end:
+                    positions |= 1 << step.position
+            elif isinstance(step, _Fork):
+                waiting += [(following, at_end) for following in step.following]
+            elif not step.at_start:
+                waiting.append((step.following, True))
+            elif at_start:
+                waiting.append((step.following, at_end))
+        return positions, may_end
+
+
+class _Here:
+    """A set of positions that was met: where it may go on, whether the text may end, and where characters have led."""
+
+    __slots__ = ("may_end", "moves", "onward")
+
+    def __init__(self, onward: int, may_end: bool) -> None:
+        self.onward = onward
+        self.may_end = may_end
+        self.moves: dict[str, _Here | None] = {}
+
+
+class Automaton:
+    def __init__(self, accepts: list[Accepts], onward: list[int], last: int, first: _Here) -> None:
+        self._accepts = accepts
+        self._onward = onward
+        """Of each position: the positions that may come next, as bits."""
+        self._last = last
+        """The positions after which the text may end, as bits."""
+        self._first = first
+        self._met: dict[int, _Here] = {}
+        self._taking: dict[str, int] = {}
+        """Of each character that was met: the positions that take it, as bits."""
+        self._moves = 0
+        self.work = 0
+        """How many positions were looked at so far: the cost of all texts that were matched."""
+
+    def matches(self, text: str) -> bool:
+        """Whether it is the whole text that matches."""
+        here = self._first
+        for char in text:
+            try:
+                following = here.moves[char]
+            except KeyError:
+                following = here.moves[char] = self._moved(here, char)
+            if following is None:
+                return False
+            here = following
+        return here.may_end
+
+    def forget(self) -> None:
+        """Give back what was remembered of the texts so far."""
+        self._met.clear()
+        self._taking.clear()
+        self._first.moves.clear()
+        self._moves = 0
+
+    def _moved(self, here: _Here, char: str) -> _Here | None:
+        taking = self._taking.get(char)
+        if taking is None:
+            taking = self._take(char)
+        positions = here.onward & taking
+        self.work += 1
+        self._moves += 1
+        if self._moves >= MOVES_REMEMBERED_MAX:
+            self.forget()
+        if not positions:
+            return None
+        moved = self._met.get(positions)
+        if moved is None:
+            if len(self._met) >= SETS_REMEMBERED_MAX:
+                self.forget()
+            onward, rest = 0, positions
+            while rest:
+                position = rest.bit_length() - 1
+                onward |= self._onward[position]
+                rest ^= 1 << position
+                self.work += 1
+            moved = self._met[positions] = _Here(onward, bool(positions & self._last))
+        return moved
+
+    def _take(self, char: str) -> int:
+        self.work += len(self._accepts)
+        taking = 0
+        for position, accepts in enumerate(self._accepts):
+            if accepts(char):
+                taking |= 1 << position
+        self._taking[char] = taking
+        return taking
