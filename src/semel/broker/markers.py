@@ -7,6 +7,11 @@ a marker changes nothing.
 
 A partition that knows a newer coordinator refuses the marker, and then this one is a zombie and stops. One that knows a
 newer epoch of the producer has no transaction of the older one, and counts as done.
+
+A coordinator's epoch is the leader epoch of its partition of ``__transaction_state``, so none is higher than the
+highest of those (``highest_coordinator_epoch``). A marker from outside with a higher one is refused: it would keep out
+every marker of the true coordinator. Where one was accepted before that rule, the coordinator's own marker takes the
+epoch that the partition knows, and is accepted.
 """
 
 from __future__ import annotations
@@ -57,6 +62,12 @@ def append_marker(
     return partition, appended.last_offset
 
 
+def highest_coordinator_epoch(node: Node) -> int:
+    """The highest epoch that a transaction coordinator of this cluster can have now."""
+    topic = node.image.topics.get(TRANSACTION_STATE_TOPIC)
+    return 0 if topic is None else max(state.leader_epoch for state in topic.partitions)
+
+
 class MarkerDelivery:
     """The markers of one transaction. ``wanted`` says whether its coordinator still stands behind it."""
 
@@ -102,7 +113,11 @@ class MarkerDelivery:
         for topic_partition in topic_partitions:
             try:
                 partition, last_offset = append_marker(
-                    self._node, topic_partition, producer, self._marker, transaction_version=effect.transaction_version
+                    self._node,
+                    topic_partition,
+                    producer,
+                    self._marker_for(topic_partition),
+                    transaction_version=effect.transaction_version,
                 )
             except (KafkaError, StorageError) as error:
                 self._failed(topic_partition, error)
@@ -112,6 +127,14 @@ class MarkerDelivery:
             else:
                 partition.when_committed(last_offset, self, topic_partition)
         self._try_again_later()
+
+    def _marker_for(self, topic_partition: TopicPartition) -> EndTransactionMarker:
+        """The marker; with the epoch that the partition knows, if that was forged."""
+        marker, partition = self._marker, self._node.partitions.get(*topic_partition)
+        known = None if partition is None else partition.log.producers.coordinator_epoch(self._effect.producer_id)
+        if known is None or known <= marker.coordinator_epoch or known <= highest_coordinator_epoch(self._node):
+            return marker
+        return EndTransactionMarker(marker.committed, known)
 
     def _acknowledged(self, topic_partition: TopicPartition) -> None:
         if topic_partition in self._owed:

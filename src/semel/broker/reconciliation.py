@@ -89,7 +89,7 @@ class Reconciliation:
         if opened not in partition.log.producers.open_transactions:
             return  # Its end has come meanwhile.
         committed = owner is not None and _is_last_committed(owner.transaction, opened)
-        epoch, coordinator_epoch = opened.producer_epoch, _coordinator_epoch(partition, opened.producer_id)
+        epoch, coordinator_epoch = opened.producer_epoch, partition.log.producers.coordinator_epoch(opened.producer_id)
         if owner is not None:
             coordinator_epoch = owner.coordinator_epoch
             if owner.transaction.producer_id == opened.producer_id:
@@ -108,7 +108,7 @@ class Reconciliation:
             producer_epoch=epoch,
             committed=committed,
             partitions=frozenset({partition.topic_partition}),
-            coordinator_epoch=coordinator_epoch,
+            coordinator_epoch=coordinator_epoch or 0,
             transaction_version=_ANY_EPOCH,
         )
         MarkerDelivery(self._node, effect, wanted=lambda: True, done=lambda: None).begin()
@@ -144,10 +144,3 @@ def _is_last_committed(transaction: Transaction, opened: OpenTransaction) -> boo
         and transaction.started_ms is not None
         and opened.last_timestamp >= transaction.started_ms
     )
-
-
-def _coordinator_epoch(partition: Partition, producer_id: int) -> int:
-    for producer in partition.log.describe_producers():
-        if producer.producer_id == producer_id and producer.coordinator_epoch is not None:
-            return producer.coordinator_epoch
-    return 0

@@ -236,6 +236,11 @@ class ProducerStates:
             return False
         return producer.transaction_first_offset is not None
 
+    def coordinator_epoch(self, producer_id: int) -> int | None:
+        """The epoch of the coordinator whose marker for this producer was the last."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else producer.known_coordinator_epoch
+
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest transaction without a marker begins."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from semel.broker.markers import append_marker
+from semel.broker.transaction_gate import ProducerIdentity
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
-from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from semel.testing import Broker
+from semel.types import CONSUMER_OFFSETS_TOPIC, INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
+from semel.wire.control import EndTransactionMarker
 from semel.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.unit.broker.offset_client import fetch_offset
@@ -43,6 +47,22 @@ def write_marker(
     ((partition_result,),) = (answered.partitions for answered in result.topics)
     code: int = partition_result.error_code
     return code
+
+
+def forge_marker(broker: Broker, topic: str, producer: Transactional) -> None:
+    """Put a marker into the log that the broker would refuse from outside."""
+
+    async def forge() -> None:
+        assert broker._broker is not None
+        append_marker(
+            broker._broker.node,
+            TopicPartition(topic, 0),
+            ProducerIdentity(producer.producer_id, producer.epoch),
+            EndTransactionMarker(committed=False, coordinator_epoch=INT32_MAX),
+            transaction_version=0,
+        )
+
+    broker._call(forge())
 
 
 @pytest.fixture
@@ -82,14 +102,55 @@ def test_an_administrator_aborts_a_transaction_that_hangs(
 
 
 def test_scenario_35_a_coordinator_that_was_deposed_writes_nothing(
-    client: RawClient, topic: str, producer: Transactional
+    broker: Broker, client: RawClient, topic: str, producer: Transactional
 ) -> None:
-    assert write_marker(client, topic, producer, coordinator_epoch=5) == 0
+    broker.faults.move_coordinator(producer.transactional_id)
+    broker.faults.move_coordinator(producer.transactional_id)
+    assert write_marker(client, topic, producer, coordinator_epoch=2) == 0
     end = client.fetch(topic, 0).high_watermark
     for committed in (False, True):
-        code = write_marker(client, topic, producer, committed=committed, coordinator_epoch=4)
+        code = write_marker(client, topic, producer, committed=committed, coordinator_epoch=1)
         assert code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert client.fetch(topic, 0).high_watermark == end
+
+
+@pytest.mark.parametrize("topic_name", ["", CONSUMER_OFFSETS_TOPIC])
+def test_an_epoch_that_no_coordinator_has_yet_is_refused_and_the_true_marker_still_comes(
+    client: RawClient, topic: str, producer: Transactional, topic_name: str
+) -> None:
+    """Forged: once in the log, it would keep out every marker of the coordinator, and readers of read_committed."""
+    end = client.fetch(topic, 0).high_watermark
+    for version in VERSIONS:
+        code = write_marker(client, topic_name or topic, producer, coordinator_epoch=INT32_MAX, version=version)
+        assert code == ErrorCode.INVALID_REQUEST
+    assert client.fetch(topic, 0).high_watermark == end
+
+    assert producer.produce(topic, b"b").error_code == 0
+    assert producer.end(True).error_code == 0
+    answer = client.fetch(topic, 0, isolation_level=1)
+    assert answer.last_stable_offset == answer.high_watermark == end + 2
+
+
+def test_what_a_forged_epoch_has_left_behind_does_not_keep_out_the_coordinator(
+    broker: Broker, client: RawClient, topic: str, producer: Transactional
+) -> None:
+    forge_marker(broker, topic, producer)
+    assert producer.produce(topic, b"b").error_code == 0
+
+    assert producer.end(True).error_code == 0
+
+    answer = client.fetch(topic, 0, isolation_level=1)
+    assert answer.last_stable_offset == answer.high_watermark == 4, "a, forged marker, b, true marker"
+
+
+def test_an_administrator_can_end_what_a_forged_epoch_keeps_open(
+    broker: Broker, client: RawClient, topic: str, producer: Transactional
+) -> None:
+    """The tool sends the epoch that it reads from the partition."""
+    forge_marker(broker, topic, producer)
+    assert producer.produce(topic, b"b").error_code == 0
+    assert write_marker(client, topic, producer, coordinator_epoch=state(client, topic).coordinator_epoch) == 0
+    assert state(client, topic).current_txn_start_offset == -1
 
 
 def test_scenario_45_a_marker_of_an_older_epoch_is_refused_and_one_that_ends_nothing_changes_nothing(

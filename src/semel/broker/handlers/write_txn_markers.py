@@ -2,12 +2,13 @@
 
 It comes from a coordinator on another broker, or from an administrator who aborts a transaction that hangs (KIP-664).
 Either way the answer says of each partition whether the marker is safely there. A coordinator that was deposed is told
-TRANSACTION_COORDINATOR_FENCED, and nothing is appended.
+TRANSACTION_COORDINATOR_FENCED, and nothing is appended. An epoch that no coordinator of this cluster can have yet is
+refused with INVALID_REQUEST: once in the log, it would keep out the markers of the true coordinator.
 """
 
 from __future__ import annotations
 
-from semel.broker.markers import append_marker
+from semel.broker.markers import append_marker, highest_coordinator_epoch
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.broker.transaction_gate import ProducerIdentity
@@ -77,7 +78,7 @@ def _write_one(
     node: Node, marker: WritableTxnMarker, topic_partition: TopicPartition, delayed: _DelayedMarkers
 ) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(topic_partition.partition)
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
+    if marker.producer_id < 0 or marker.producer_epoch < 0 or _is_forged(node, marker, topic_partition):
         result.error_code = ErrorCode.INVALID_REQUEST
         return result
     try:
@@ -98,3 +99,12 @@ def _write_one(
         delayed.wait_for()
         partition.when_committed(last_offset, delayed, result)
     return result
+
+
+def _is_forged(node: Node, marker: WritableTxnMarker, topic_partition: TopicPartition) -> bool:
+    """Whether no coordinator can have this epoch. One that the partition knows already does no further harm."""
+    if marker.coordinator_epoch <= highest_coordinator_epoch(node):
+        return False
+    partition = node.partitions.get(*topic_partition)
+    known = None if partition is None else partition.log.producers.coordinator_epoch(marker.producer_id)
+    return known is None or marker.coordinator_epoch > known
