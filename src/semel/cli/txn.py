@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.output import print_facts, print_rows, time_text
@@ -15,6 +16,11 @@ from semel.cli.parsing import (
     client_settings,
     partition_of,
 )
+from semel.errors import SemelError
+
+if TYPE_CHECKING:  # A command imports the client when it runs.
+    from semel.blocking import Admin
+    from semel.client.admin.hanging import HangingTransaction
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -57,25 +63,28 @@ def add_parser(commands: Subcommands) -> None:
         _find_hanging,
     )
     hanging.add_argument("--topic", action="append", default=None, help="look only there; may be repeated")
-    hanging.add_argument(
-        "--max-transaction-timeout",
-        type=int,
-        metavar="MS",
-        default=None,
-        help="the brokers' transaction.max.timeout.ms, if it is not the default (900000)",
-    )
     abort = add_command(
         family,
         "abort",
         "abort a transaction that hangs, in one partition",
         "  semel txn abort orders:0 --start-offset 1234\n\n"
-        "This goes past the coordinator. Only for what find-hanging has found.",
+        "This goes past the coordinator: what it still knows would be aborted here and might be committed\n"
+        "elsewhere. So only what find-hanging finds is aborted; --force does not ask.",
         _abort,
     )
     abort.add_argument("partition", metavar="TOPIC:PARTITION")
     abort.add_argument("--start-offset", type=int, metavar="OFFSET", help="where the transaction begins")
     abort.add_argument("--producer-id", type=int, metavar="ID")
     abort.add_argument("--producer-epoch", type=int, metavar="EPOCH")
+    abort.add_argument("--force", action="store_true", help="abort it although it does not hang")
+    for command in (hanging, abort):
+        command.add_argument(
+            "--max-transaction-timeout",
+            type=int,
+            metavar="MS",
+            default=None,
+            help="the brokers' transaction.max.timeout.ms, if it is not the default (900000)",
+        )
     add_connection_and_json(listing, describe, trace, hanging, abort)
 
 
@@ -131,14 +140,9 @@ def _trace(options: argparse.Namespace) -> int:
 
 def _find_hanging(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
-    from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS
 
-    timeout_ms = options.max_transaction_timeout
     with Admin(**client_settings(options)) as admin:
-        found = admin.transactions.find_hanging(
-            topics=options.topic,
-            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
-        )
+        found = _hanging(admin, options.topic, options)
     rows = [
         {
             "partition": f"{hanging.partition.topic}:{hanging.partition.partition}",
@@ -163,6 +167,17 @@ def _abort(options: argparse.Namespace) -> int:
     if (options.start_offset is None) is not has_producer:
         raise UsageError("which transaction? Give --start-offset, or --producer-id and --producer-epoch")
     with Admin(**client_settings(options)) as admin:
+        hangs = options.force or any(
+            found.partition == partition
+            and (
+                found.producer_id == options.producer_id
+                if options.start_offset is None
+                else found.start_offset == options.start_offset
+            )
+            for found in _hanging(admin, [partition[0]], options)
+        )
+        if not hangs:
+            raise _does_not_hang(options)
         admin.transactions.abort(
             partition,
             start_offset=options.start_offset,
@@ -171,3 +186,22 @@ def _abort(options: argparse.Namespace) -> int:
         )
     print_facts({"aborted": options.partition}, as_json=options.json)
     return Exit.OK
+
+
+def _does_not_hang(options: argparse.Namespace) -> SemelError:
+    offset = options.start_offset
+    which = f"of producer {options.producer_id}" if offset is None else f"that begins at offset {offset}"
+    return SemelError(
+        f"find-hanging lists no transaction {which} on {options.partition}, so it is not aborted. One hangs if nothing "
+        "was written in it for longer than transaction.max.timeout.ms and its coordinator does not know it; "
+        "--force aborts any"
+    )
+
+
+def _hanging(admin: Admin, topics: list[str] | None, options: argparse.Namespace) -> tuple[HangingTransaction, ...]:
+    from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS
+
+    timeout_ms = options.max_transaction_timeout
+    return admin.transactions.find_hanging(
+        topics=topics, max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
+    )

@@ -65,7 +65,15 @@ def test_examples(pattern: str, name: str, matches: bool) -> None:
 
 MALFORMED = ["(", ")", "a)", "[a", "[", "*", "a**", "a{3,2}", "[b-a]", "[[:nosuch:]]", "(?z)", "\\"]
 NOT_UNDERSTOOD = [r"(a)\1", "(?=a)", "(?<!a)b", r"\bfoo", r"\pN"]
-TOO_LARGE = ["a{1001}", "(.?){999}", "(a|b?){500}", "[a]" * 2000, "(" * 60 + ")" * 60, "((((a{100}){100}){100}){100})", "(((){999}){999}){999}"]
+TOO_LARGE = [
+    "a{1001}",
+    "(.?){999}",
+    "(a|b?){500}",
+    "[a]" * 2000,
+    "(" * 60 + ")" * 60,
+    "((((a{100}){100}){100}){100})",
+    "(((){999}){999}){999}",
+]
 
 
 @pytest.mark.parametrize("pattern", [*MALFORMED, *NOT_UNDERSTOOD, *TOO_LARGE])

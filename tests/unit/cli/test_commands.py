@@ -19,6 +19,7 @@ from semel.cli.exits import Exit
 from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
 from semel.testing import Broker
+from tests.unit.broker.raw_client import batch
 
 Run = Callable[..., str]
 
@@ -248,6 +249,42 @@ def test_transactions_are_listed_described_and_none_hangs(run: Run, broker: Brok
         assert producers[0]["open_since_offset"] == 0
         assert run("txn", "find-hanging") == "nothing hangs\n"
         producer.abort()
+
+
+def test_a_transaction_that_does_not_hang_is_aborted_only_by_force(run: Run, broker: Broker, topic: str) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"value", partition=0).result(20)
+        (state,) = _json(run("producer", "list", f"{topic}:0", "--json"))
+        by_producer = ("--producer-id", str(state["producer_id"]), "--producer-epoch", str(state["epoch"]))
+        for which in (("--start-offset", "0"), by_producer):
+            # Its coordinator knows it, however long it has been open.
+            said = run("txn", "abort", f"{topic}:0", *which, "--max-transaction-timeout", "-1", exit_code=Exit.FAILED)
+            assert "--force" in said
+            assert f"{topic}:0" in said
+        assert _json(run("producer", "list", f"{topic}:0", "--json"))[0]["open_since_offset"] == 0
+
+        assert "aborted" in run("txn", "abort", f"{topic}:0", "--start-offset", "0", "--force")
+        assert _json(run("producer", "list", f"{topic}:0", "--json"))[0]["open_since_offset"] is None
+        producer.abort()
+
+
+def test_a_transaction_that_hangs_is_aborted_without_force(run: Run, broker: Broker, topic: str) -> None:
+    async def leave_open() -> None:
+        """As an old broker could: past the coordinator, which knows nothing of it."""
+        assert broker._broker is not None
+        node = broker._broker.node
+        partition = node.partitions.get(topic, 0)
+        assert partition is not None
+        records = batch(b"late", producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
+        partition.append(memoryview(bytearray(records)), now_ms=node.clock.now_ms())
+
+    broker._call(leave_open())
+    young = run("txn", "abort", f"{topic}:0", "--start-offset", "0", exit_code=Exit.FAILED)
+    assert "transaction.max.timeout.ms" in young
+
+    run("txn", "abort", f"{topic}:0", "--start-offset", "0", "--max-transaction-timeout", "-1")
+    assert _json(run("producer", "list", f"{topic}:0", "--json"))[0]["open_since_offset"] is None
 
 
 def test_settings_are_shown_and_changed(run: Run, topic: str) -> None:
