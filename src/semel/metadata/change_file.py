@@ -1,8 +1,7 @@
-"""The format of the embedded store's file: a header, then one record per commit, each with its own CRC32C. Pure.
+"""The format of the embedded store's two files: a header, then one record per commit, each with its own CRC32C. Pure.
 
-Records are only ever appended, and each is synced before the next is written. So after a crash at most the last one is
-torn, and it was never acknowledged: it is cut off. A bad record with a good one behind it is no crash but damage, and a
-store that has lost acknowledged changes must not start as if nothing had happened.
+Records are only ever appended. A file is *whole* if it consists of sound records from its header to its last byte. One
+file alone cannot tell a last record that a crash tore from one that was damaged later; two of them can, see ``copies``.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from semel.errors import StorageError
+from semel.errors import DecodeError
 from semel.metadata.store import Versioned
 from semel.wire.crc import crc32c
 
-HEADER: Final = b"semelmd\x01"  # The last byte is the version of the format.
+_MAGIC: Final = b"semelmd"
+VERSION: Final = 2
+HEADER: Final = _MAGIC + bytes([VERSION])
+VERSION_OF_ONE_FILE: Final = 1  # The same records, by a program that kept no second file beside this one.
 
 _FRAME = struct.Struct(">II")  # size of the body, CRC32C of the size and the body
 _BODY = struct.Struct(">QI")  # sequence, number of entries
@@ -41,11 +43,21 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says: the values, the last sequence number, and where its sound part ends."""
+    """What a file says: the values and the sequence number of its sound beginning, and what is behind that."""
 
     values: dict[str, Versioned]
     sequence: int
     size_bytes: int
+    """Where the sound beginning ends."""
+    unsound_bytes: int = 0
+    """How many bytes are behind it; 0 if the file is whole."""
+    sequence_seen: int = 0
+    """The highest sequence number of a sound record anywhere in the file, also behind an unsound one."""
+    version: int = VERSION
+
+    @property
+    def is_whole(self) -> bool:
+        return self.unsound_bytes == 0
 
 
 def encode(record: Record) -> bytes:
@@ -64,14 +76,18 @@ def snapshot(values: dict[str, Versioned], sequence: int) -> bytes:
     return HEADER + encode(Record(sequence, tuple(Entry(path, written) for path, written in values.items())))
 
 
-def read(data: bytes, name: str) -> Contents:
-    """The contents of the file called ``name``. Raises ``StorageError`` if it is damaged rather than torn."""
-    if data[: len(HEADER)] != HEADER:
-        raise StorageError(f"{name} begins with {data[: len(HEADER)]!r}; a metadata file begins with {HEADER!r}")
+def read(data: bytes) -> Contents:
+    """The contents of a file as far as they are sound. Raises ``DecodeError`` if its header is wrong."""
+    begins = data[: len(HEADER)]
+    if len(begins) < len(HEADER) or begins[:-1] != _MAGIC:
+        raise DecodeError(f"it begins with {begins!r}; a metadata file begins with {HEADER!r}")
+    version = begins[-1]
+    if version not in (VERSION_OF_ONE_FILE, VERSION):
+        raise DecodeError(f"it has format version {version}; this program knows versions up to {VERSION}")
     values: dict[str, Versioned] = {}
     sequence = 0
     position = len(HEADER)
-    while (found := _record_at(data, position, after_sequence=sequence)) is not None:
+    while (found := record_at(data, position, after_sequence=sequence)) is not None:
         record, position = found
         sequence = record.sequence
         for entry in record.entries:
@@ -79,16 +95,23 @@ def read(data: bytes, name: str) -> Contents:
                 values.pop(entry.path, None)
             else:
                 values[entry.path] = entry.written
-    for later in range(position + 1, len(data)):
-        if _record_at(data, later, after_sequence=sequence) is not None:
-            raise StorageError(
-                f"{name} is damaged at position {position}: a sound record follows at {later}, so this is no torn end. "
-                "Restore the file from a copy; starting without it would forget acknowledged changes"
-            )
-    return Contents(values, sequence, position)
+    seen = _last_sequence(data, position + 1, after_sequence=sequence)
+    return Contents(values, sequence, position, len(data) - position, seen, version)
 
 
-def _record_at(data: bytes, position: int, *, after_sequence: int) -> tuple[Record, int] | None:
+def _last_sequence(data: bytes, position: int, *, after_sequence: int) -> int:
+    """The sequence number of the last sound record at or behind a position, wherever records begin."""
+    while position < len(data):
+        found = record_at(data, position, after_sequence=after_sequence)
+        if found is None:
+            position += 1
+        else:
+            record, position = found
+            after_sequence = record.sequence
+    return after_sequence
+
+
+def record_at(data: bytes, position: int, *, after_sequence: int) -> tuple[Record, int] | None:
     """The sound record at a position and where the next one begins, or ``None``."""
     start = position + _FRAME.size
     if start + _BODY.size > len(data):

@@ -1,8 +1,12 @@
-"""The metadata of a cluster of one node: everything in memory, every change in a file first.
+"""The metadata of a cluster of one node: everything in memory, every change in two files first.
 
-The law: a change is applied and reported only after its record is synced. One commit is on its way to the disk at a
-time, so the next is decided on what the last one left. If a write or a sync fails, nothing is known about the end of
-the file, and the store takes no more changes: what it holds can be read, and a restart reads what the disk kept.
+The law: a change is applied and reported only after its record is synced in the first file and then in the second, so
+that the damage of one file loses nothing (see ``copies``). One commit is on its way to the disk at a time, so the next
+is decided on what the last one left.
+
+A write that finds no room is taken back: the change is refused and the next one is tried. If a write fails for another
+reason, or a sync fails, nothing is known about the end of the file, and the store takes no more changes: what it holds
+can be read, and a restart reads what the disk kept.
 
 Ephemeral values are never written. Their session is this process, so they end when it does.
 """
@@ -10,19 +14,18 @@ Ephemeral values are never written. Their session is this process, so they end w
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, assert_never
 
 from semel.errors import StorageError
-from semel.log.disk import Disk, File, read_file, replace_file
+from semel.log.disk import Disk
 from semel.log.worker import Worker
 from semel.metadata import change_file
-from semel.metadata.change_file import Entry, Record
+from semel.metadata.change_file import Contents, Entry, Record
 from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict, Versioned
+from semel.metadata.store_files import NoRoom, StoreFile, append_to_both, open_files
 
 # A file is rewritten when it has this size and more than half of it says what is no longer true.
 REWRITE_SIZE_BYTES_MIN = 64 * 1024
@@ -31,25 +34,24 @@ _Answer = asyncio.Future[list[int | None]]
 
 
 class EmbeddedStore:
-    """A ``MetadataStore`` in one file on a ``Disk``. Whoever opens it has locked its folder."""
+    """A ``MetadataStore`` in two files on a ``Disk``. The caller of ``open`` has locked their folder."""
 
     def __init__(
         self,
         disk: Disk,
         path: str,
-        file: File,
-        contents: change_file.Contents,
+        files: tuple[StoreFile, StoreFile],
+        contents: Contents,
         worker: Worker,
         rewrite_size_bytes_min: int,
     ) -> None:
         self._disk = disk
         self._path = path
-        self._file = file
+        self._files = files
         self._worker = worker
         self._values = contents.values
         self._ephemeral: dict[str, Versioned] = {}
         self._sequence = contents.sequence
-        self._size_bytes = contents.size_bytes
         self._rewrite_size_bytes_min = rewrite_size_bytes_min
         self._rewrite_at_bytes = rewrite_size_bytes_min
         self._queue: deque[tuple[tuple[Operation, ...], _Answer]] = deque()
@@ -64,20 +66,12 @@ class EmbeddedStore:
     def open(
         cls, disk: Disk, path: str, worker: Worker, *, rewrite_size_bytes_min: int = REWRITE_SIZE_BYTES_MIN
     ) -> EmbeddedStore:
-        """Load the file, cutting off a torn end, or begin an empty one. Blocks; raises ``StorageError`` on damage."""
-        disk.remove(_beside(path))
-        if not disk.exists(path):
-            replace_file(disk, path, change_file.HEADER)
-        data = read_file(disk, path)
-        contents = change_file.read(data, path)
-        file = disk.open(path)
-        if contents.size_bytes < len(data):
-            file.truncate(contents.size_bytes)
-        # A process that died between write and sync left bytes that are read here but would not survive a power cut;
-        # the same goes for the name of a file that was just rewritten.
-        file.sync()
-        disk.sync_directory(os.path.dirname(path))
-        return cls(disk, path, file, contents, worker, rewrite_size_bytes_min)
+        """Load the files, making the one that is behind or damaged equal to the other, or begin empty ones.
+
+        Blocks; raises ``StorageError`` if acknowledged changes may be lost.
+        """
+        files, contents = open_files(disk, path)
+        return cls(disk, path, files, contents, worker, rewrite_size_bytes_min)
 
     @property
     def session(self) -> SessionState:
@@ -126,10 +120,11 @@ class EmbeddedStore:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the file as it is, as a process that dies would. Its worker must have ended or be idle."""
+        """Let go of the files as they are, as a process that dies would. Their worker must have ended or be idle."""
         self._failure = self._failure or "the metadata store is closed"
         self._ephemeral.clear()
-        self._file.close()
+        for file in self._files:
+            file.file.close()
         if self._session is not SessionState.LOST:
             self._session = SessionState.LOST
             for changed in list(self._session_watches.values()):
@@ -172,26 +167,26 @@ class EmbeddedStore:
             self._apply(operations, sequence, answer)
             return
         data = change_file.encode(Record(sequence, entries))
-        file, position = self._file, self._size_bytes
-
-        def write() -> None:
-            file.write(position, data)
-            file.sync()
+        first, second = self._files
 
         def written(result: BaseException | None) -> None:
             self._writing = False
-            if isinstance(result, BaseException):
+            if isinstance(result, NoRoom):
+                if not answer.done():
+                    answer.set_exception(StorageError(f"{result}; nothing was changed, and it may work later"))
+            elif isinstance(result, BaseException):
                 self._fail(result)
                 if not answer.done():
                     answer.set_exception(StorageError(f"{self._failure}; whether this change was kept is not known"))
             else:
-                self._size_bytes += len(data)
+                first.size_bytes += len(data)
+                second.size_bytes += len(data)
                 self._apply(operations, sequence, answer)
                 self._rewrite_if_mostly_garbage()
             self._proceed()
 
         self._writing = True
-        self._worker.run(write, written)
+        self._worker.run(lambda: append_to_both(first, second, data), written)
 
     def _is_persistent(self, operation: Operation) -> bool:
         match operation:
@@ -239,51 +234,26 @@ class EmbeddedStore:
         )
 
     def _rewrite_if_mostly_garbage(self) -> None:
-        if self._size_bytes < self._rewrite_at_bytes:
+        size_bytes = max(file.size_bytes for file in self._files)
+        if size_bytes < self._rewrite_at_bytes:
             return
         data = change_file.snapshot(self._values, self._sequence)
-        if len(data) * 2 > self._size_bytes:
-            self._rewrite_at_bytes = self._size_bytes * 2
+        if len(data) * 2 > size_bytes:
+            self._rewrite_at_bytes = size_bytes * 2
             return
+        disk, files = self._disk, self._files
 
-        def rewritten(result: File | BaseException | None) -> None:
+        def rewritten(result: bool | BaseException) -> None:
             self._writing = False
             if isinstance(result, BaseException):
                 self._fail(result)
-            elif result is None:
-                self._rewrite_at_bytes = self._size_bytes * 2
             else:
-                self._file, self._size_bytes = result, len(data)
-                self._rewrite_at_bytes = self._rewrite_size_bytes_min
+                self._rewrite_at_bytes = self._rewrite_size_bytes_min if result else size_bytes * 2
             self._proceed()
 
         self._writing = True
-        self._worker.run(lambda: _replace(self._disk, self._path, data, self._file), rewritten)
-
-
-def _replace(disk: Disk, path: str, data: bytes, old: File) -> File | None:
-    """Put a new file in the place of ``old``. ``None``: there was no room for it, and the old one is still whole."""
-    beside = _beside(path)
-    try:
-        with contextlib.closing(disk.open(beside, create=True)) as file:
-            file.truncate(0)
-            file.write(0, data)
-            file.sync()
-    except OSError:
-        with contextlib.suppress(OSError):
-            disk.remove(beside)
-        return None
-    # From here on a failure is final: after a power cut either file could be the one that is found.
-    disk.rename(beside, path)
-    disk.sync_directory(os.path.dirname(path))
-    new = disk.open(path)
-    old.close()
-    return new
+        self._worker.run(lambda: all(file.replace(disk, data) for file in files), rewritten)
 
 
 def _forget(watches: dict[object, Any], key: object) -> None:
     watches.pop(key, None)
-
-
-def _beside(path: str) -> str:
-    return path + ".tmp"

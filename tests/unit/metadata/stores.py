@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 FOLDER = "/data"
 PATH = "/data/metadata"
+COPY = "/data/metadata.copy"
 
 
 def new_disk(seed: int = 0) -> VirtualDisk:

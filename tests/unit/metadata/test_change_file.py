@@ -1,4 +1,4 @@
-"""The embedded store's file: cut anywhere it is a prefix of what was committed, damaged anywhere it says so."""
+"""One of the embedded store's files: cut or damaged anywhere, it is read as far as it is sound, and says how far."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.errors import StorageError
-from semel.metadata.change_file import HEADER, Entry, Record, encode, read, snapshot
+from semel.errors import DecodeError
+from semel.metadata.change_file import HEADER, Contents, Entry, Record, encode, read, snapshot
 from semel.metadata.store import Versioned
 
 RECORDS = [
@@ -40,58 +40,60 @@ def test_a_file_cut_at_any_byte_holds_the_commits_that_are_whole() -> None:
     whole = file_of(RECORDS)
     for size in range(len(HEADER), len(whole) + 1):
         survivors = [record for record, end in zip(RECORDS, ends[1:], strict=True) if end <= size]
-        contents = read(whole[:size], "metadata")
+        contents = read(whole[:size])
         assert contents.values == values_after(survivors)
         assert contents.size_bytes == ends[len(survivors)]
         assert contents.sequence == (survivors[-1].sequence if survivors else 0)
 
 
-@pytest.mark.parametrize("rest", [b"\0" * 5000, b"\xff" * 100, b"\0\0\0\x20" + b"x" * 60])
-def test_what_a_torn_write_left_behind_the_last_commit_is_cut_off(rest: bytes) -> None:
+@pytest.mark.parametrize(
+    "rest", [b"\0" * 5000, b"\xff" * 100, b"\0\0\0\x20" + b"x" * 60], ids=["zeros", "ones", "text"]
+)
+def test_what_a_torn_write_left_behind_the_last_commit_is_told_apart(rest: bytes) -> None:
     whole = file_of(RECORDS)
-    contents = read(whole + rest, "metadata")
-    assert (contents.values, contents.size_bytes) == (values_after(RECORDS), len(whole))
+    contents = read(whole + rest)
+    assert contents == Contents(values_after(RECORDS), 6, len(whole), unsound_bytes=len(rest), sequence_seen=6)
 
 
-def test_a_byte_flipped_before_the_last_commit_is_damage_and_not_a_torn_end() -> None:
+def test_a_file_with_a_flipped_byte_is_not_whole_and_tells_the_last_sound_change_in_it() -> None:
     whole = file_of(RECORDS)
-    last = len(file_of(RECORDS[:-1]))
-    for position in range(len(whole)):
+    ends = [len(file_of(RECORDS[:count])) for count in range(len(RECORDS) + 1)]
+    for position in range(len(HEADER), len(whole)):
         damaged = bytearray(whole)
         damaged[position] ^= 0x41
-        if position >= last:
-            # It cannot be told from a commit that was never acknowledged.
-            assert read(bytes(damaged), "metadata").values == values_after(RECORDS[:-1])
-        else:
-            with pytest.raises(StorageError, match="metadata"):
-                read(bytes(damaged), "metadata")
+        sound = max(count for count, end in enumerate(ends) if end <= position)
+        contents = read(bytes(damaged))
+        assert contents.values == values_after(RECORDS[:sound])
+        assert (contents.is_whole, contents.size_bytes) == (False, ends[sound])
+        last_is_hit = sound == len(RECORDS) - 1
+        assert contents.sequence_seen == (RECORDS[-2] if last_is_hit else RECORDS[-1]).sequence
 
 
 @pytest.mark.parametrize("size", range(len(HEADER)))
 def test_a_file_without_its_header_is_refused(size: int) -> None:
-    with pytest.raises(StorageError, match="begins with"):
-        read(file_of(RECORDS)[:size], "metadata")
+    with pytest.raises(DecodeError, match="begins with"):
+        read(file_of(RECORDS)[:size])
 
 
 def test_a_newer_format_is_refused() -> None:
-    with pytest.raises(StorageError, match="begins with"):
-        read(b"semelmd\x02" + file_of(RECORDS)[len(HEADER) :], "metadata")
+    with pytest.raises(DecodeError, match="format version 3; this program knows versions up to 2"):
+        read(b"semelmd\x03" + file_of(RECORDS)[len(HEADER) :])
 
 
 def test_a_record_older_than_the_one_before_it_does_not_count() -> None:
     whole = file_of(RECORDS)
-    contents = read(whole + encode(RECORDS[0]), "metadata")
+    contents = read(whole + encode(RECORDS[0]))
     assert (contents.values, contents.size_bytes) == (values_after(RECORDS), len(whole))
 
 
 def test_a_snapshot_says_the_same_in_one_record() -> None:
-    contents = read(file_of(RECORDS), "metadata")
-    rewritten = read(snapshot(contents.values, contents.sequence), "metadata")
+    contents = read(file_of(RECORDS))
+    rewritten = read(snapshot(contents.values, contents.sequence))
     assert (rewritten.values, rewritten.sequence) == (contents.values, contents.sequence)
 
 
 def test_an_empty_store_has_a_snapshot_too() -> None:
-    assert read(snapshot({}, 7), "metadata").sequence == 7
+    assert read(snapshot({}, 7)).sequence == 7
 
 
 paths = st.sampled_from(["/a", "/b", "/c/d", "/é"])
@@ -113,6 +115,6 @@ commits = st.lists(
 def test_any_commits_cut_anywhere_leave_a_prefix(records: list[Record], cut: int) -> None:
     whole = file_of(records)
     size = len(HEADER) + cut % (len(whole) - len(HEADER) + 1)
-    contents = read(whole[:size], "metadata")
+    contents = read(whole[:size])
     assert contents.values in [values_after(records[:count]) for count in range(len(records) + 1)]
     assert contents.values == values_after([record for record in records if record.sequence <= contents.sequence])

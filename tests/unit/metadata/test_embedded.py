@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import pytest
 
 from semel.errors import StorageError
-from semel.metadata import change_file
 from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict
 from semel.testing.crash import SimulatedCrash
 from semel.testing.disk import VirtualDisk
 from semel.testing.disk_faults import DiskFault
 from semel.testing.disk_faults import Operation as DiskOperation
-from tests.unit.metadata.stores import PATH, everything, new_disk, with_store
+from tests.unit.metadata.stores import COPY, PATH, everything, new_disk, with_store
 
 
 def test_a_value_is_written_once_and_then_only_over_its_version() -> None:
@@ -171,13 +170,16 @@ def test_closing_waits_for_what_was_submitted() -> None:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", [PATH, COPY])
 @pytest.mark.parametrize("operation", [DiskOperation.WRITE, DiskOperation.SYNC])
-def test_after_a_failed_write_or_sync_no_change_is_accepted_and_reads_go_on(operation: DiskOperation) -> None:
+def test_after_a_failed_write_or_sync_no_change_is_accepted_and_reads_go_on(
+    operation: DiskOperation, path: str
+) -> None:
     disk = new_disk()
 
     async def use(store: EmbeddedStore) -> None:
         await store.compare_and_set("/a", b"1", None)
-        disk.fail(DiskFault(operation, PATH))
+        disk.fail(DiskFault(operation, path))
         first = asyncio.ensure_future(store.compare_and_set("/b", b"1", None))
         waiting = asyncio.ensure_future(store.compare_and_set("/c", b"1", None))
         with pytest.raises(StorageError, match="not known"):
@@ -194,10 +196,82 @@ def test_after_a_failed_write_or_sync_no_change_is_accepted_and_reads_go_on(oper
     assert with_store(everything, disk).items() >= {("/a", b"1")}
 
 
-@pytest.mark.parametrize("operation", [DiskOperation.CREATE, DiskOperation.WRITE, DiskOperation.SYNC])
-def test_a_rewrite_for_which_there_is_no_room_leaves_the_old_file_in_use(operation: DiskOperation) -> None:
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("path", [PATH, COPY])
+def test_a_change_for_which_there_is_no_room_is_taken_back_and_the_next_one_is_tried(path: str, error: int) -> None:
+    for seed in range(5):
+        disk = new_disk(seed)
+
+        async def use(store: EmbeddedStore, disk: VirtualDisk = disk) -> None:
+            version = await store.compare_and_set("/a", b"1", None)
+            disk.fail(DiskFault(DiskOperation.WRITE, path, error=error, times=2))
+            for _ in range(2):
+                with pytest.raises(StorageError, match=f"{path} could not be written .*; nothing was changed"):
+                    await store.compare_and_set("/a", b"2", version)
+            assert await everything(store) == {"/a": b"1"}
+
+        with_store(use, disk, seed=seed)
+        afterwards = disk.copy()
+        afterwards.crash()
+        assert with_store(everything, afterwards, seed=seed) == {"/a": b"1"}
+
+        async def again(store: EmbeddedStore, disk: VirtualDisk = disk) -> None:
+            known = await store.get("/a")
+            assert known is not None
+            disk.fail(DiskFault(DiskOperation.WRITE, path, error=error))
+            with contextlib.suppress(StorageError):
+                await store.compare_and_set("/b", b"0" * 1000, None)
+            await store.compare_and_set("/a", b"3", known.version)
+
+        with_store(again, disk, seed=seed)
+        disk.crash()
+        assert with_store(everything, disk, seed=seed) == {"/a": b"3"}
+
+
+def test_a_change_that_cannot_be_taken_back_ends_all_changes() -> None:
     disk = new_disk()
-    disk.fail(DiskFault(operation, PATH + ".tmp", error=errno.ENOSPC, times=None, skip=1))
+
+    async def use(store: EmbeddedStore) -> None:
+        await store.compare_and_set("/a", b"1", None)
+        disk.fail(DiskFault(DiskOperation.WRITE, PATH, error=errno.ENOSPC))
+        disk.fail(DiskFault(DiskOperation.TRUNCATE, PATH))
+        with pytest.raises(StorageError, match="not known"):
+            await store.compare_and_set("/b", b"1", None)
+        with pytest.raises(StorageError, match="until a restart"):
+            await store.compare_and_set("/b", b"1", None)
+
+    with_store(use, disk)
+    disk.crash()
+    assert with_store(everything, disk) == {"/a": b"1"}
+
+
+def test_a_disk_that_fills_up_and_has_room_again_takes_changes_again() -> None:
+    disk = new_disk()
+    kept: dict[str, bytes] = {}
+
+    async def use(store: EmbeddedStore) -> None:
+        disk.capacity_bytes = disk.used_bytes() + 1000
+        refused = 0
+        for n in range(40):
+            try:
+                await store.compare_and_set(f"/{n}", b"x" * 30, None)
+                kept[f"/{n}"] = b"x" * 30
+            except StorageError:
+                refused += 1
+        assert refused > 10
+        disk.capacity_bytes = None
+        await store.compare_and_set("/room", b"", None)
+
+    with_store(use, disk)
+    disk.crash()
+    assert with_store(everything, disk) == {**kept, "/room": b""}
+
+
+@pytest.mark.parametrize("path", [PATH, COPY])
+@pytest.mark.parametrize("operation", [DiskOperation.CREATE, DiskOperation.WRITE, DiskOperation.SYNC])
+def test_a_rewrite_for_which_there_is_no_room_leaves_the_old_file_in_use(operation: DiskOperation, path: str) -> None:
+    disk = new_disk()
+    disk.fail(DiskFault(operation, path + ".tmp", error=errno.ENOSPC, times=None, skip=1))
 
     async def use(store: EmbeddedStore) -> None:
         version = None
@@ -328,55 +402,3 @@ def _die(operations: int, seed: int, power_cut: bool) -> bool:
     untouched.crash()
     assert with_store(everything, untouched, seed=seed) == left
     return died
-
-
-def test_a_file_cut_at_any_byte_opens_with_a_prefix_and_takes_changes_again() -> None:
-    disk = new_disk()
-
-    async def use(store: EmbeddedStore) -> None:
-        for commit in COMMITS[:3]:
-            await store.commit(commit)
-
-    with_store(use, disk)
-    with contextlib.closing(disk.open(PATH)) as file:
-        whole = file.read(0, file.size())
-
-    async def change(store: EmbeddedStore) -> dict[str, bytes]:
-        before = await everything(store)
-        with contextlib.closing(cut.open(PATH)) as opened:
-            assert change_file.read(whole[:size], PATH).size_bytes == opened.size()
-        await store.compare_and_set("/new", b"value", None)
-        return before
-
-    previous = -1
-    for size in [*range(8, 140), *range(len(whole) - 140, len(whole) + 1)]:
-        cut = _disk_with(whole[:size])
-        before = with_store(change, cut)
-        count = states().index(before)
-        assert count >= previous
-        previous = count
-        assert with_store(everything, cut) == {**before, "/new": b"value"}
-    assert previous == 3
-
-
-def test_a_damaged_file_is_not_opened() -> None:
-    disk = new_disk()
-
-    async def use(store: EmbeddedStore) -> None:
-        for commit in COMMITS[:3]:
-            await store.commit(commit)
-
-    with_store(use, disk)
-    with contextlib.closing(disk.open(PATH)) as file:
-        file.write(20, b"?")
-    with pytest.raises(StorageError, match="damaged at position 8"):
-        with_store(everything, disk)
-
-
-def _disk_with(data: bytes) -> VirtualDisk:
-    disk = new_disk()
-    with contextlib.closing(disk.open(PATH, create=True)) as file:
-        file.write(0, data)
-        file.sync()
-    disk.sync_directory("/data")
-    return disk
