@@ -42,6 +42,7 @@ from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
+from semel.metadata.store_files import identity_in
 from semel.net.network import Network
 from semel.types import INTERNAL_TOPICS, kafka_uuid
 
@@ -154,20 +155,26 @@ class Broker:
         )
         self._closers.append(logs.kill)
         own = MetaProperties(kafka_uuid(UUID(int=self._random.getrandbits(128), version=4)), config.node_id)
-        properties = logs.acquire(own)
+        metadata_path = f"{folder}/{METADATA_FILE}"
+        properties = logs.acquire(
+            own, in_metadata=lambda: identity_in(self._disk, metadata_path, node_id=config.node_id)
+        )
         if properties.node_id != config.node_id:
-            raise StorageError(f"{folder} belongs to node {properties.node_id}; node.id is {config.node_id}")
+            raise StorageError(
+                f"{folder} belongs to node {properties.node_id} according to its meta.properties; node.id is "
+                f"{config.node_id}. If that file is wrong, move it away: it is made again from the metadata"
+            )
         self.cluster_id = properties.cluster_id
 
         store_worker = self._make_worker("semel-metadata")
-        store = EmbeddedStore.open(self._disk, f"{folder}/{METADATA_FILE}", store_worker)
+        store = EmbeddedStore.open(self._disk, metadata_path, store_worker)
         self._closers.append(store.abandon)
         self._closers.append(store_worker.kill)
         cluster = await ClusterMetadata.load(store, new_cluster_id=lambda: properties.cluster_id)
         if cluster.image.cluster_id != properties.cluster_id:
             raise StorageError(
-                f"{folder} holds the metadata of cluster {cluster.image.cluster_id}, and meta.properties says "
-                f"{properties.cluster_id}"
+                f"{folder} holds the metadata of cluster {cluster.image.cluster_id}, and its meta.properties says "
+                f"{properties.cluster_id}. If that file is wrong, move it away: it is made again from the metadata"
             )
         altered = cluster.image.broker_configs
         config = config.altered(dynamic_default=altered.get(None, {}), dynamic=altered.get(config.node_id, {}))

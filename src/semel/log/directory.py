@@ -17,7 +17,7 @@ from uuid import UUID
 
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
-from semel.log import checkpoints
+from semel.log import checkpoints, identity
 from semel.log.checkpointing import Outcome, carry_out
 from semel.log.checkpoints import MetaProperties
 from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
@@ -108,18 +108,36 @@ class LogDirectory:
 
     # Opening
 
-    def acquire(self, default: MetaProperties) -> MetaProperties:
+    def acquire(
+        self, default: MetaProperties, *, in_metadata: Callable[[], MetaProperties | None] = lambda: None
+    ) -> MetaProperties:
         """Take the directory for this process, and say whose it is: ``default``'s if it is new.
 
-        Raises ``StorageError`` if another process has it, or a newer program wrote it.
+        ``in_metadata`` says whose it is according to the metadata store, for the case that ``meta.properties`` is
+        missing or damaged. Raises ``StorageError`` if another process has the directory, a newer program or Apache
+        Kafka wrote it, or it holds logs and nothing says whose they are.
         """
         self._make_own_folder()
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        identity.refuse_kafka(self._disk, self.path)
         meta_path = f"{self.path}/{META_PROPERTIES_FILE}"
-        properties = checkpoints.read_meta_properties(self._disk, meta_path)
+        trouble: str | None = None
+        try:
+            properties = checkpoints.read_meta_properties(self._disk, meta_path)
+        except DecodeError as error:
+            properties, trouble = None, str(error)
+        if properties is not None:
+            return properties
+        properties = in_metadata()
         if properties is None:
-            checkpoints.write_meta_properties(self._disk, meta_path, default)
-            return default
+            if trouble is None and (trace := identity.trace_of_logs(self._disk, self.path)) is not None:
+                trouble = f"{meta_path} is missing and so is the metadata, but there are logs ({trace})"
+            if trouble is not None:
+                raise StorageError(f"{trouble}. Restore the directory from a backup, or give this broker an empty one")
+            properties = default
+        else:
+            logger.warning("%s: made again from the metadata, %s", trouble or f"{meta_path} is missing", properties)
+        checkpoints.write_meta_properties(self._disk, meta_path, properties)
         return properties
 
     def _make_own_folder(self) -> None:
