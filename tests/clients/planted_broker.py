@@ -1,0 +1,44 @@
+"""``semel`` with one bug planted: ``python planted_broker.py BUG serve ...``.
+
+Each is a check that the broker has had to learn. An attack of ``tools/hostile`` must show that it is gone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from semel.broker import dispatch
+from semel.cli.main import main
+from semel.errors import DecodeError
+from semel.log import admission
+from semel.types import Buffer
+
+
+def takes_records_without_keys() -> None:
+    """A compacted topic holds what compaction cannot sort."""
+    admission._check_keys = lambda *_: None  # type: ignore[assignment]
+
+
+def stumbles_over_garbage() -> None:
+    """A header that cannot be decoded is an unexpected error, and not the client's."""
+    decode = dispatch.decode_request_header
+
+    def undecided(frame: Buffer) -> Any:
+        try:
+            return decode(frame)
+        except DecodeError as error:
+            raise ValueError(str(error)) from None
+
+    dispatch.decode_request_header = undecided
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    plant.__name__: plant for plant in (takes_records_without_keys, stumbles_over_garbage)
+}
+
+if __name__ == "__main__":
+    bug, *arguments = sys.argv[1:]
+    BUGS[bug]()
+    sys.exit(main(arguments))

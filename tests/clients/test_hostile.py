@@ -1,0 +1,106 @@
+"""Strangers attack a broker and a well-behaved client beside them notices nothing: the short form of
+``make campaign-hostile``.
+
+Nothing here depends on time: the attacks are small, and judged are refusals, memory, the log, the canary's records, and
+that the broker stops and starts. The campaign adds the canary's longest wait.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
+from tests.clients import planted_broker
+from tools.brokers import semel
+from tools.hostile.aim import ATTACKS, Aim, Attack
+from tools.hostile.attacks.produced import produce
+from tools.hostile.batches import sound_batch
+from tools.hostile.canary import TOPIC
+from tools.hostile.trial import SETTINGS, Trial, withstand
+from tools.server import Server
+
+pytestmark = pytest.mark.timeout(600)
+
+SCALE = 0.005
+
+# What is broken at any size, or takes its time at any size, is left to the campaign.
+ONLY_IN_THE_CAMPAIGN = frozenset(
+    {
+        "bombs-to-a-plain-topic",
+        "bombs-to-a-topic-with-its-own-codec",
+        "blocks-that-are-not-compressed",
+        "client-ids-of-32-kilobytes",
+        "fetches-of-one-partition-500000-times",
+        "forged-markers",
+        "headers-that-lie",
+        "headers-that-lie-about-compressed-records",
+        "headers-that-lie-in-transactions",
+        "many-different-patterns",
+        "members-with-20-megabytes-of-metadata",
+        "odd-batches",
+        "patterns-in-heartbeats",
+        "patterns-in-list-transactions",
+        "records-that-lie",
+        "records-that-lie-in-compressed-batches",
+        "settings-at-the-limits",
+    }
+)
+
+
+def tried(folder: Path, *names: str, bug: str | None = None, scale: float = SCALE) -> Trial:
+    server = semel(folder, settings=SETTINGS)
+    if bug is not None:
+        program = [sys.executable, str(Path(planted_broker.__file__)), bug]
+        server = Server(replace(server.launch, command=[*program, *server.launch.command[1:]]))
+    return withstand(server, [ATTACKS[name] for name in names], scale=scale)
+
+
+def test_no_attack_is_noticed_by_the_client_beside_it(tmp_path: Path) -> None:
+    names = [name for name in ATTACKS if name not in ONLY_IN_THE_CAMPAIGN]
+    trial = tried(tmp_path, *names)
+    assert trial.all_findings() == []
+    assert [result.attack for result in trial.results] == names
+    assert trial.produced > len(names)
+
+
+@pytest.mark.parametrize(
+    ("bug", "attack", "found"),
+    [
+        ("takes_records_without_keys", "records-without-a-key-to-a-compacted-topic", "accepted"),
+        ("stumbles_over_garbage", "bytes-that-are-no-protocol", "tracebacks in the log"),
+    ],
+)
+def test_a_planted_bug_is_found(tmp_path: Path, bug: str, attack: str, found: str) -> None:
+    assert any(found in text for text in tried(tmp_path, attack, bug=bug).all_findings())
+
+
+def into_the_canarys_topic(aim: Aim) -> None:
+    with aim.stranger() as client:
+        aim.noted(produce(client, TOPIC, sound_batch(b"not the canary's")))
+
+
+def stop_for_a_while(aim: Aim, server: Server) -> None:
+    os.kill(server.pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(server.pid, signal.SIGCONT)
+
+
+def test_the_canary_sees_a_record_that_is_not_its_own(tmp_path: Path) -> None:
+    trial = withstand(semel(tmp_path, settings=SETTINGS), [Attack("intruder", into_the_canarys_topic)])
+    assert not trial.sound
+    assert any("not the canary's" in text for text in trial.all_findings())
+
+
+def test_the_canary_sees_that_the_broker_stood_still(tmp_path: Path) -> None:
+    server = semel(tmp_path, settings=SETTINGS)
+    trial = withstand(server, [Attack("still", lambda aim: stop_for_a_while(aim, server))])
+    assert trial.sound
+    assert not trial.passed
+    assert trial.results[0].canary.broker_ms >= 250

@@ -1,0 +1,107 @@
+"""What an attack gets, what it says about itself, and the list of all attacks.
+
+An attack notes how the broker answered (``noted``) and what it should not have done (``finding``). It ends by itself:
+sockets have timeouts, loops have counts, and long ones ask ``expired``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tools.hostile.stranger import CLOSED, SILENT, Stranger, told
+
+SECONDS_MAX = 60.0
+
+
+@dataclass
+class Aim:
+    """One broker, and how hard it is hit. ``scale`` 1.0 is the campaign's size."""
+
+    port: int
+    scale: float = 1.0
+    random: Random = field(default_factory=lambda: Random(0))
+    answers: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _until: float = field(default_factory=lambda: time.monotonic() + SECONDS_MAX)
+    _topics: int = 0
+
+    def times(self, count: int, *, least: int = 1) -> int:
+        return max(least, int(count * self.scale))
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time of the attack is over, or the broker has stopped."""
+        return time.monotonic() > self._until or self.stopped.is_set()
+
+    def stranger(self, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None) -> Stranger:
+        return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes)
+
+    def noted(self, response: object) -> str:
+        word = told(response)
+        self.answers[word] += 1
+        return word
+
+    def must_refuse(self, what: str, response: object) -> None:
+        """Note the answer; that the broker accepted, or went silent over it, is a finding."""
+        word = self.noted(response)
+        if word in ("NONE", SILENT, "UNKNOWN_SERVER_ERROR"):
+            self.finding(f"{what}: {'accepted' if word == 'NONE' else word}")
+
+    def must_answer(self, what: str, response: object) -> None:
+        word = self.noted(response)
+        if word in (SILENT, CLOSED, "UNKNOWN_SERVER_ERROR"):
+            self.finding(f"{what}: {word}")
+
+    def finding(self, text: str) -> None:
+        if len(self.findings) < 20:
+            self.findings.append(text[:300])
+
+    def new_topic(self, *, partitions: int = 1, **configs: str) -> str:
+        """A topic of the attack's own. ``cleanup_policy="compact"`` sets ``cleanup.policy``."""
+        self._topics += 1
+        name = f"target-{self.random.getrandbits(48):x}-{self._topics}"
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
+        )
+        with self.stranger() as client:
+            response = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+        assert told(response) in ("NONE", "TOPIC_ALREADY_EXISTS"), f"{name}: {told(response)}"
+        return name
+
+
+AttackRun: TypeAlias = Callable[[Aim], None]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """``while_stopping`` runs in a thread beside SIGTERM, until ``Aim.expired`` or the broker is gone."""
+
+    name: str
+    run: AttackRun
+    while_stopping: AttackRun | None = None
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(run: AttackRun) -> AttackRun:
+    """Put a function on the list, under its own name with hyphens."""
+    add(Attack(run.__name__.replace("_", "-"), run))
+    return run
+
+
+def add(new: Attack) -> None:
+    assert new.name not in ATTACKS, new.name
+    ATTACKS[new.name] = new

@@ -1,0 +1,29 @@
+"""What strangers do, by subject. Importing this package fills ``tools.hostile.aim.ATTACKS``."""
+
+from tools.hostile.attacks import (
+    compressed,
+    connections,
+    flow,
+    fuzzed,
+    groups,
+    many_elements,
+    patterns,
+    record_batches,
+    topics,
+    transactions,
+    widened,
+)
+
+__all__ = [
+    "compressed",
+    "connections",
+    "flow",
+    "fuzzed",
+    "groups",
+    "many_elements",
+    "patterns",
+    "record_batches",
+    "topics",
+    "transactions",
+    "widened",
+]

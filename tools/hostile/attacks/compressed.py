@@ -1,0 +1,108 @@
+"""Small batches that unpack to very much: bombs, and millions of records."""
+
+from __future__ import annotations
+
+from semel.wire.compression import Codec, compress
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.produced import check_topic, on_every_way, produce
+from tools.hostile.batches import bombs, raw_batch, tiny_records, varint
+
+_BATCH_BYTES_MAX = 1_000_000
+
+
+@attack
+def bombs_to_a_plain_topic(aim: Aim) -> None:
+    _bombs(aim)
+
+
+@attack
+def bombs_to_a_compacted_topic(aim: Aim) -> None:
+    _bombs(aim, cleanup_policy="compact")
+
+
+@attack
+def bombs_to_a_topic_with_its_own_codec(aim: Aim) -> None:
+    _bombs(aim, compression_type="lz4")
+
+
+@attack
+def bombs_that_are_one_record(aim: Aim) -> None:
+    """The unpacked gigabyte is one record of the right length: only its size speaks against it."""
+    topic = aim.new_topic(partitions=2)
+    size = aim.times(120 * 2**20, least=2**20)
+    body = b"\0\0\0" + varint(1) + b"k" + varint(size) + bytes(size) + b"\0"
+    block = varint(len(body)) + body
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+        batch = raw_batch(compress(codec, block), count=1, attributes=codec)
+        for _, response in on_every_way(aim, topic, batch):
+            aim.noted(response)
+    check_topic(aim, topic, partitions=2)
+
+
+@attack
+def bombs_side_by_side(aim: Aim) -> None:
+    """Sixteen connections, each with a bomb to the compacted topic, before any is answered."""
+    topic = aim.new_topic(cleanup_policy="compact")
+    codec, build = bombs(aim.times(1000 * 2**20, least=2**20))["zstd"]
+    batch = raw_batch(build()[:_BATCH_BYTES_MAX], count=1, attributes=codec)
+    from tools.hostile.attacks.requests import produce_frame
+
+    frame = produce_frame(topic, batch)
+    clients = [aim.stranger() for _ in range(16)]
+    try:
+        for client in clients:
+            client.send(frame)
+        for client in clients:
+            answer = client.receive()
+            aim.noted(answer if isinstance(answer, str) else "answered")
+    finally:
+        for client in clients:
+            client.close()
+    check_topic(aim, topic)
+
+
+@attack
+def a_million_tiny_records(aim: Aim) -> None:
+    _tiny(aim, aim.times(1_000_000, least=1000), numbered=True)
+
+
+@attack
+def a_million_tiny_records_to_a_compacted_topic(aim: Aim) -> None:
+    _tiny(aim, aim.times(1_000_000, least=1000), numbered=True, cleanup_policy="compact")
+
+
+@attack
+def seven_million_equal_records(aim: Aim) -> None:
+    _tiny(aim, aim.times(7_000_000, least=1000), numbered=False)
+
+
+@attack
+def seven_million_equal_records_to_a_compacted_topic(aim: Aim) -> None:
+    _tiny(aim, aim.times(7_000_000, least=1000), numbered=False, cleanup_policy="compact")
+
+
+@attack
+def a_million_tiny_records_to_a_topic_with_a_time_limit(aim: Aim) -> None:
+    """The lowest timestamp of a batch has to be known there."""
+    hour = str(3_600_000)
+    _tiny(aim, aim.times(1_000_000, least=1000), numbered=True, message_timestamp_before_max_ms=hour)
+
+
+def _bombs(aim: Aim, **configs: str) -> None:
+    topic = aim.new_topic(partitions=2, **configs)
+    for name, (codec, build) in bombs(aim.times(2000 * 2**20, least=2**20)).items():
+        batch = raw_batch(build()[:_BATCH_BYTES_MAX], count=1, attributes=codec)
+        for way, response in on_every_way(aim, topic, batch):
+            aim.must_refuse(f"a bomb, {name}, {len(batch)} bytes, {way}", response)
+    check_topic(aim, topic, partitions=2)
+
+
+def _tiny(aim: Aim, count: int, *, numbered: bool, **configs: str) -> None:
+    topic = aim.new_topic(partitions=1, max_message_bytes=str(20 * 2**20), **configs)
+    block = tiny_records(count, numbered=numbered)
+    for codec in (Codec.ZSTD, Codec.GZIP, Codec.NONE):
+        if codec is Codec.NONE and len(block) > 19 * 2**20:
+            continue
+        batch = raw_batch(compress(codec, block), count=count, attributes=codec)
+        with aim.stranger(timeout_s=40) as client:
+            aim.noted(produce(client, topic, batch))

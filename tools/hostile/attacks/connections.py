@@ -1,0 +1,109 @@
+"""Connections: very many, half open, and ones that say nothing or the wrong thing."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.api_versions import ApiVersionsRequest
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.requests import frame_of
+from tools.hostile.stranger import HOST, Stranger
+
+
+@attack
+def a_flood_of_connections(aim: Aim) -> None:
+    """Up to the limit of this process, none of them closed."""
+    clients: list[Stranger] = []
+    try:
+        for _ in range(aim.times(5_000, least=100)):
+            if aim.expired:
+                break
+            try:
+                clients.append(aim.stranger(timeout_s=5))
+            except OSError:
+                aim.answers["refused"] += 1
+        aim.answers["opened"] += len(clients)
+        # The canary has its connections already; a new one may be refused while these are open.
+        for client in clients[-50:]:
+            aim.noted(client.receive() if client.is_closed(0.05) else "open")
+    finally:
+        for client in clients:
+            client.close()
+
+
+@attack
+def connections_that_come_and_go(aim: Aim) -> None:
+    frame = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("x", "1"))
+    for number in range(aim.times(10_000, least=200)):
+        if aim.expired:
+            break
+        with aim.stranger(timeout_s=5) as client:
+            if number % 3:
+                client.send(frame[: 1 + number % len(frame)])
+            if number % 2:
+                # Reset instead of an orderly end.
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    aim.answers["opened"] += 1
+
+
+@attack
+def half_closed_connections(aim: Aim) -> None:
+    frame = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("x", "1"))
+    clients = [aim.stranger(timeout_s=5) for _ in range(aim.times(300, least=20))]
+    for client in clients:
+        client.send(frame * 20)
+        with contextlib.suppress(OSError):
+            client.socket.shutdown(socket.SHUT_WR)
+    for client in clients:
+        aim.noted("closed" if client.is_closed(5) else "open")
+        client.close()
+
+
+@attack
+def bytes_that_are_no_protocol(aim: Aim) -> None:
+    for number in range(aim.times(3_000, least=100)):
+        if aim.expired:
+            break
+        with aim.stranger(timeout_s=5) as client:
+            client.send(
+                (
+                    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                    b"\x16\x03\x01\x02\x00\x01\x00\x01" + bytes(500),
+                    struct.pack(">i", -1),
+                    struct.pack(">i", 2**31 - 1),
+                    struct.pack(">i", 0),
+                    struct.pack(">i", 3) + b"abc",
+                    struct.pack(">i", 64) + aim.random.randbytes(64),
+                )[number % 7]
+            )
+    aim.answers["sent"] += 1
+
+
+@attack
+def sasl_where_there_is_none(aim: Aim) -> None:
+    for _ in range(aim.times(500, least=10)):
+        with aim.stranger(timeout_s=5) as client:
+            aim.noted(client.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN")))
+        with aim.stranger(timeout_s=5) as client:
+            aim.noted(client.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(bytes(100_000))))
+
+
+@attack
+def half_open_from_many_ports(aim: Aim) -> None:
+    """Connections that were accepted by the system and are never spoken on, then dropped all at once."""
+    sockets: list[socket.socket] = []
+    for _ in range(aim.times(2_000, least=100)):
+        one = socket.socket()
+        one.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            one.connect_ex((HOST, aim.port))
+        sockets.append(one)
+    for one in sockets:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+    aim.answers["opened"] += len(sockets)

@@ -1,0 +1,176 @@
+"""Clients that do not read what they asked for, frames that never end, and requests without pause."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.api_versions import ApiVersionsRequest
+from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from semel.wire.messages.metadata import MetadataRequest
+from tools.frames import request_header
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.produced import produce
+from tools.hostile.attacks.requests import fetch_frame, frame_of, produce_frame
+from tools.hostile.batches import sound_batch
+from tools.hostile.stranger import Stranger
+
+_MEGABYTE = 2**20
+
+
+def _filled_topic(aim: Aim, size_bytes: int) -> str:
+    topic = aim.new_topic()
+    batch = sound_batch(bytes(_MEGABYTE - 1000))
+    with aim.stranger() as client:
+        for _ in range(max(1, size_bytes // _MEGABYTE)):
+            produce(client, topic, batch)
+    return topic
+
+
+@attack
+def forty_clients_that_do_not_read(aim: Aim) -> None:
+    """Each asks for everything that one answer may hold, several times."""
+    frame = fetch_frame(_filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
+    _unread(aim, frame * 5, clients=40)
+
+
+@attack
+def two_hundred_clients_that_do_not_read(aim: Aim) -> None:
+    frame = fetch_frame(_filled_topic(aim, aim.times(20 * _MEGABYTE, least=2 * _MEGABYTE)))
+    _unread(aim, frame * 3, clients=aim.times(200, least=20))
+
+
+@attack
+def unread_answers_to_metadata(aim: Aim) -> None:
+    """Small requests with large answers, by the thousand."""
+    aim.new_topic(partitions=aim.times(1000, least=20))
+    frame = frame_of(ApiKey.METADATA, 9, MetadataRequest(topics=None))
+    _unread(aim, frame * aim.times(5_000, least=100), clients=10)
+
+
+@attack
+def unread_answers_to_describe_configs(aim: Aim) -> None:
+    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    request = DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
+    _unread(aim, frame_of(ApiKey.DESCRIBE_CONFIGS, 4, request) * aim.times(2_000, least=50), clients=10)
+
+
+@attack
+def a_storm_of_api_versions(aim: Aim) -> None:
+    frame = frame_of(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("x", "1"))
+    _unread(aim, frame * aim.times(100_000, least=1000), clients=20)
+
+
+@attack
+def fetches_that_wait_by_the_thousand(aim: Aim) -> None:
+    """Long polls on every connection that one address may have."""
+    frame = fetch_frame(aim.new_topic(), max_wait_ms=30_000)
+    _unread(aim, frame * 300, clients=aim.times(400, least=20))
+
+
+@attack
+def a_reader_that_takes_a_byte_at_a_time(aim: Aim) -> None:
+    topic = _filled_topic(aim, aim.times(30 * _MEGABYTE, least=2 * _MEGABYTE))
+    frame = fetch_frame(topic)
+    clients = [aim.stranger(timeout_s=0.2, receive_buffer_bytes=4096) for _ in range(20)]
+    for client in clients:
+        client.send(frame)
+    until = time.monotonic() + aim.times(5)
+    while time.monotonic() < until:
+        for client in clients:
+            try:
+                client.socket.recv(1)
+            except OSError:
+                aim.answers["gone"] += 1
+        time.sleep(0.05)
+    for client in clients:
+        client.close()
+
+
+@attack
+def four_frames_that_never_end(aim: Aim) -> None:
+    """Each claims 90 MB and brings most of it; then nothing more comes. The canary's larger requests need room too."""
+    size = aim.times(90 * _MEGABYTE, least=2 * _MEGABYTE)
+    start = struct.pack(">i", size) + request_header(ApiKey.PRODUCE, 9, 1)
+    clients = [aim.stranger(timeout_s=5) for _ in range(4)]
+    try:
+        for client in clients:
+            aim.answers["sent" if client.send(start + bytes(size * 8 // 10)) else "stopped"] += 1
+        time.sleep(max(0.5, 6.0 * aim.scale))
+        # One more client with a large request of its own: it must get its answer.
+        topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
+        with aim.stranger(timeout_s=30) as honest:
+            large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
+            aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
+    finally:
+        for client in clients:
+            client.close()
+
+
+@attack
+def forty_frames_that_never_end(aim: Aim) -> None:
+    size = aim.times(90 * _MEGABYTE, least=2 * _MEGABYTE)
+    start = struct.pack(">i", size) + request_header(ApiKey.PRODUCE, 9, 1)
+    clients = [aim.stranger(timeout_s=1) for _ in range(40)]
+    try:
+        for client in clients:
+            aim.answers["sent" if client.send(start + bytes(size // 4)) else "stopped"] += 1
+        topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
+        with aim.stranger(timeout_s=30) as honest:
+            large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
+            aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
+    finally:
+        for client in clients:
+            client.close()
+
+
+@attack
+def frames_that_drip(aim: Aim) -> None:
+    """A hundred connections that send one byte at a time."""
+    frame = produce_frame(aim.new_topic(), sound_batch(b"x" * 1000))
+    clients = [aim.stranger(timeout_s=5) for _ in range(aim.times(100, least=10))]
+    try:
+        for at in range(min(len(frame), aim.times(600, least=100))):
+            if aim.expired:
+                break
+            for client in clients:
+                client.send(frame[at : at + 1])
+    finally:
+        aim.answers["sent"] += len(clients)
+        for client in clients:
+            client.close()
+
+
+@attack
+def requests_by_the_thousand_without_reading(aim: Aim) -> None:
+    """Pipelined Produce requests, whose answers are small and never read."""
+    frame = produce_frame(aim.new_topic(), sound_batch(b"x" * 100))
+    _unread(aim, frame * aim.times(20_000, least=500), clients=10)
+
+
+@attack
+def fetches_of_everything_at_once(aim: Aim) -> None:
+    """Twenty readers that do read, each with the largest sizes that fit into the fields."""
+    frame = fetch_frame(_filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
+    clients = [aim.stranger(timeout_s=30) for _ in range(20)]
+    for client in clients:
+        client.send(frame)
+    for client in clients:
+        answer = client.receive()
+        aim.noted(answer if isinstance(answer, str) else "answered")
+        client.close()
+
+
+def _unread(aim: Aim, data: bytes, *, clients: int) -> None:
+    """So many clients that send all of it, as far as the broker takes it, and read nothing for a while."""
+    strangers: list[Stranger] = []
+    try:
+        for _ in range(clients):
+            client = aim.stranger(timeout_s=0.3, receive_buffer_bytes=4096)
+            strangers.append(client)
+            aim.answers["sent" if client.send(data) else "stopped"] += 1
+        time.sleep(max(0.2, 3.0 * aim.scale))
+    finally:
+        for client in strangers:
+            client.close()

@@ -1,0 +1,181 @@
+"""Groups: members with much metadata, very many groups, and offsets with long texts."""
+
+from __future__ import annotations
+
+import time
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.requests import frame_of
+from tools.hostile.stranger import Stranger
+
+_MEGABYTE = 2**20
+
+
+def _join(group: str, *, metadata: bytes = b"", member_id: str = "", protocols: int = 1, ms: int = 1_800_000) -> object:
+    return JoinGroupRequest(
+        group,
+        session_timeout_ms=ms,
+        rebalance_timeout_ms=ms,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(f"range{number}", metadata) for number in range(protocols)],
+    )
+
+
+def _ready(aim: Aim) -> None:
+    """Wait until there are coordinators, so that what follows is not refused for the want of them."""
+    with aim.stranger() as client:
+        for _ in range(200):
+            response = client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("any", 0))
+            if not isinstance(response, str) and response.error_code == 0:
+                return
+            time.sleep(0.02)
+
+
+@attack
+def members_with_20_megabytes_of_metadata(aim: Aim) -> None:
+    """Thirty of them, in one group: version 0 needs no member id first."""
+    _ready(aim)
+    _members(aim, ["heavy"] * 30)
+
+
+@attack
+def thirty_groups_with_20_megabytes_of_metadata(aim: Aim) -> None:
+    _ready(aim)
+    _members(aim, [f"heavy-{number}" for number in range(30)])
+
+
+def _members(aim: Aim, names: list[str]) -> None:
+    metadata = bytes(aim.times(20 * _MEGABYTE, least=_MEGABYTE))
+    clients: list[Stranger] = []
+    try:
+        for name in names:
+            client = aim.stranger(timeout_s=2)
+            clients.append(client)
+            client.send(frame_of(ApiKey.JOIN_GROUP, 3, _join(name, metadata=metadata)))
+        for client in clients:
+            client.socket.settimeout(0.1)
+            answer = client.receive()
+            aim.noted(answer if isinstance(answer, str) else "answered")
+    finally:
+        for client in clients:
+            client.close()
+
+
+@attack
+def a_hundred_thousand_groups(aim: Aim) -> None:
+    """One member each, joined and left alone."""
+    _ready(aim)
+    with aim.stranger(timeout_s=20) as client:
+        for start in range(0, aim.times(100_000, least=500), 200):
+            if aim.expired:
+                break
+            frames = b"".join(frame_of(ApiKey.JOIN_GROUP, 4, _join(f"crowd-{start + number}")) for number in range(200))
+            if not client.send(frames):
+                aim.answers["closed"] += 1
+                return
+            for _ in range(200):
+                answer = client.receive()
+                if isinstance(answer, str):
+                    aim.answers[answer] += 1
+                    return
+                aim.answers["answered"] += 1
+
+
+@attack
+def a_hundred_thousand_members(aim: Aim) -> None:
+    """Member ids are given out to whoever asks; each is remembered until its session ends."""
+    _ready(aim)
+    with aim.stranger(timeout_s=20) as client:
+        for _ in range(0, aim.times(100_000, least=500), 200):
+            if aim.expired:
+                break
+            if not client.send(frame_of(ApiKey.JOIN_GROUP, 4, _join("one-crowd")) * 200):
+                aim.answers["closed"] += 1
+                return
+            for _ in range(200):
+                answer = client.receive()
+                if isinstance(answer, str):
+                    aim.answers[answer] += 1
+                    return
+                aim.answers["answered"] += 1
+
+
+@attack
+def ten_thousand_members_of_a_consumer_group(aim: Aim) -> None:
+    """Each heartbeat may bring a new assignment of everything to everyone."""
+    _ready(aim)
+    topic = aim.new_topic(partitions=100)
+    with aim.stranger(timeout_s=20) as client:
+        for number in range(aim.times(10_000, least=50)):
+            if aim.expired:
+                break
+            request = ConsumerGroupHeartbeatRequest(
+                "crowd-of-consumers",
+                f"member-{number}",
+                0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[topic],
+                topic_partitions=[],
+            )
+            aim.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+
+
+@attack
+def subscriptions_to_100000_names(aim: Aim) -> None:
+    _ready(aim)
+    names = [f"nowhere-{number}" for number in range(aim.times(100_000))]
+    for number in range(10):
+        request = ConsumerGroupHeartbeatRequest(
+            "wide-subscription",
+            f"member-{number}",
+            0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=names,
+            topic_partitions=[],
+        )
+        with aim.stranger() as client:
+            aim.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+
+
+@attack
+def commits_with_long_texts(aim: Aim) -> None:
+    topic = aim.new_topic()
+    _ready(aim)
+    for size in (32_767, 4_097):
+        for number in range(aim.times(200, least=5)):
+            partition = OffsetCommitRequestPartition(0, number, committed_metadata="m" * size)
+            topics = [OffsetCommitRequestTopic(topic, partitions=[partition] * 20)]
+            with aim.stranger() as client:
+                request = OffsetCommitRequest(f"long-{number}", topics=topics)
+                aim.must_refuse("a commit with long metadata", client.ask(ApiKey.OFFSET_COMMIT, 8, request))
+
+
+@attack
+def commits_for_100000_groups(aim: Aim) -> None:
+    """Offsets are kept for a week after a group is empty."""
+    topic = aim.new_topic()
+    _ready(aim)
+    partition = OffsetCommitRequestPartition(0, 1, committed_metadata="m" * 4000)
+    topics = [OffsetCommitRequestTopic(topic, partitions=[partition])]
+    with aim.stranger() as client:
+        for start in range(0, aim.times(20_000, least=100), 100):
+            if aim.expired:
+                break
+            frames = (
+                frame_of(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(f"g{start + number}", topics=topics))
+                for number in range(100)
+            )
+            client.send(b"".join(frames))
+            for _ in range(100):
+                answer = client.receive()
+                aim.answers[answer if isinstance(answer, str) else "answered"] += 1

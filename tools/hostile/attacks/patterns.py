@@ -1,0 +1,140 @@
+"""Patterns that a regular expression engine chokes on, and texts that forge lines of the log."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.list_transactions import ListTransactionsRequest
+from semel.wire.messages.produce import ProduceRequest
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.produced import in_transaction, producer_of
+from tools.hostile.attacks.requests import frame_of
+from tools.hostile.batches import sound_batch
+
+FORGED = "x\nFORGED-LINE 2026-01-01 ERROR semel.broker: the disk is on fire"
+_LONGEST = 32_767
+
+PATTERNS = (
+    "(.?){999}",
+    "(.?){1000}",
+    "((.?){30}){30}",
+    "(a*)*b",
+    "(a|a|a|a|a|a|a|a|a|a)*b",
+    "(((((a{0,50}){0,50}){0,50}){0,50}){0,50})",
+    "[" + "a-z" * 10_000 + "]*",
+    "(" * 5_000 + "a" + ")" * 5_000,
+    "|".join(f"name{number}" for number in range(3_000)),
+    "(?=" * 50 + "a" + ")" * 50,
+    "\\p{L}{900}",
+    ".*" * 3_000 + "z",
+    "a{2147483647}",
+    "x" * _LONGEST,
+)
+
+
+@attack
+def patterns_in_heartbeats(aim: Aim) -> None:
+    aim.new_topic()
+    for number, pattern in enumerate(PATTERNS):
+        member = str(UUID(int=aim.random.getrandbits(128)))
+        request = ConsumerGroupHeartbeatRequest(
+            f"patterns-{number}",
+            member,
+            0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_regex=pattern,
+            topic_partitions=[],
+        )
+        with aim.stranger() as client:
+            aim.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+
+
+@attack
+def patterns_in_list_transactions(aim: Aim) -> None:
+    for number in range(aim.times(50, least=3)):
+        producer_of(aim, "a" * 100 + str(number))
+    for pattern in PATTERNS:
+        with aim.stranger() as client:
+            request = ListTransactionsRequest(transactional_id_pattern=pattern)
+            aim.must_answer(f"pattern {pattern[:30]}", client.ask(ApiKey.LIST_TRANSACTIONS, 2, request))
+
+
+@attack
+def many_different_patterns(aim: Aim) -> None:
+    """What is compiled must not be kept for every pattern that anybody ever sent."""
+    for number in range(aim.times(2_000, least=20)):
+        request = ConsumerGroupHeartbeatRequest(
+            "many-patterns",
+            str(UUID(int=aim.random.getrandbits(128))),
+            0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_regex=f"(.?){{{100 + number % 400}}}{number}",
+            topic_partitions=[],
+        )
+        if aim.expired:
+            break
+        with aim.stranger() as client:
+            aim.must_answer("pattern", client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+
+
+@attack
+def newlines_in_every_text(aim: Aim) -> None:
+    """Transactional ids, group ids, client ids and member ids that carry a second line."""
+    topic = aim.new_topic()
+    producer = (*producer_of(aim, FORGED), 0)
+    del producer
+    for number in range(aim.times(50, least=5)):
+        text = f"{FORGED} {number}"
+        aim.noted(in_transaction(aim, topic, sound_batch(b"x"), text))
+        with aim.stranger() as client:
+            join = JoinGroupRequest(
+                text,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type=text,
+                protocols=[JoinGroupRequestProtocol(text, b"")],
+                reason=text,
+            )
+            aim.noted(client.ask(ApiKey.JOIN_GROUP, 9, join, client_id=text))
+        with aim.stranger() as client:
+            # Not a request: the header is right, and what follows is cut off.
+            client.send(_cut(frame_of(ApiKey.PRODUCE, 9, ProduceRequest(text, timeout_ms=1000), client_id=text)))
+            aim.noted(client.receive())
+
+
+@attack
+def client_ids_of_32_kilobytes(aim: Aim) -> None:
+    for number in range(aim.times(300, least=20)):
+        client_id = chr(ord("a") + number % 26) * _LONGEST
+        with aim.stranger() as client:
+            join = JoinGroupRequest(
+                "long-client-ids",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol("range", b"")],
+            )
+            aim.must_answer(
+                "JoinGroup with a client id of 32 KB", client.ask(ApiKey.JOIN_GROUP, 4, join, client_id=client_id)
+            )
+        with aim.stranger() as client:
+            heartbeat = ConsumerGroupHeartbeatRequest(
+                "long-client-ids-2",
+                "m" * (_LONGEST if number % 2 else 10),
+                0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=["t" * 249],
+                topic_partitions=[],
+            )
+            aim.must_answer(
+                "heartbeat with a client id of 32 KB",
+                client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat, client_id=client_id),
+            )
+
+
+def _cut(frame: bytes) -> bytes:
+    cut = frame[4:-3]
+    return len(cut).to_bytes(4, "big") + cut

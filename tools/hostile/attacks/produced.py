@@ -1,0 +1,95 @@
+"""How a batch reaches a partition, on each way that the broker has for it; whether the topic is sound afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from semel.errors import DecodeError
+from semel.wire.apis import ApiKey
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.wire.records import iterate_headers, iterate_records
+from tools.hostile.aim import Aim
+from tools.hostile.batches import sound_batch
+from tools.hostile.stranger import Stranger, told
+
+_FETCH_BYTES_MAX = 8 * 2**20
+_MS = 20_000
+
+
+def produce(client: Stranger, topic: str, batch: bytes, *, version: int = 9, partition: int = 0) -> Any:
+    """One batch to one partition."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch)])
+    return client.ask(ApiKey.PRODUCE, version, ProduceRequest(acks=-1, timeout_ms=_MS, topic_data=[data]))
+
+
+def on_every_way(aim: Aim, topic: str, batch: bytes) -> Iterator[tuple[str, Any]]:
+    """The batch alone, in a version without and one with tagged fields, and beside a sound batch for partition 1."""
+    for version in (7, 9):
+        with aim.stranger() as client:
+            yield f"Produce v{version}", produce(client, topic, batch, version=version)
+    beside = [PartitionProduceData(0, batch), PartitionProduceData(1, sound_batch(b"beside"))]
+    request = ProduceRequest(acks=-1, timeout_ms=_MS, topic_data=[TopicProduceData(topic, partition_data=beside)])
+    with aim.stranger() as client:
+        yield "Produce of two partitions", client.ask(ApiKey.PRODUCE, 9, request)
+
+
+def producer_of(aim: Aim, transactional_id: str | None, *, timeout_ms: int = 60_000) -> tuple[int, int]:
+    """A producer id and epoch, as InitProducerId gives them out."""
+    with aim.stranger() as client:
+        for _ in range(200):
+            response = client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id, timeout_ms))
+            if told(response) == "NONE":
+                return response.producer_id, response.producer_epoch
+            # The coordinator is being made, for which somebody must ask for it; or it ends the transaction before.
+            client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(transactional_id or "", 1))
+            time.sleep(0.02)
+    raise AssertionError(f"InitProducerId: {told(response)}")
+
+
+def in_transaction(aim: Aim, topic: str, batch: bytes, transactional_id: str) -> Any:
+    """The batch in Produce v12, which adds the partition to the transaction by itself."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])
+    request = ProduceRequest(transactional_id, acks=-1, timeout_ms=_MS, topic_data=[data])
+    with aim.stranger() as client:
+        return client.ask(ApiKey.PRODUCE, 12, request)
+
+
+def check_topic(aim: Aim, topic: str, *, partitions: int = 1) -> None:
+    """A sound record is taken, and a reader from the beginning gets through to it: each offset once, in order."""
+    for partition in range(partitions):
+        with aim.stranger() as client:
+            response = produce(client, topic, sound_batch(b"last"), partition=partition)
+            if told(response) != "NONE":
+                aim.finding(f"{topic}-{partition} takes no sound record any more: {told(response)}")
+                continue
+            try:
+                _read_through(client, topic, partition)
+            except (AssertionError, DecodeError) as error:
+                aim.finding(f"a reader of {topic}-{partition} is stuck: {error}")
+
+
+def _read_through(client: Stranger, topic: str, partition: int) -> None:
+    position, last = 0, b""
+    while True:
+        asked = FetchPartition(partition, fetch_offset=position, partition_max_bytes=_FETCH_BYTES_MAX)
+        topics = [FetchTopic(topic, partitions=[asked])]
+        response = client.ask(
+            ApiKey.FETCH, 11, FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=2**20, topics=topics)
+        )
+        assert not isinstance(response, str), response
+        assert told(response) == "NONE", told(response)
+        data = response.responses[0].partitions[0].records or b""
+        before = position
+        for at, header in iterate_headers(data, allow_partial_tail=True):
+            assert header.base_offset == position, f"batch at offset {header.base_offset} after {position - 1}"
+            for record in iterate_records(data, at):
+                last = record.value or b""
+            position = header.base_offset + header.last_offset_delta + 1
+        if position == before:
+            break
+    assert last == b"last", f"the log ends at {position} with {last[:20]!r}"

@@ -1,0 +1,151 @@
+"""Transactions: forged markers, very many transactional ids, and producers without end."""
+
+from __future__ import annotations
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.end_txn import EndTxnRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from semel.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.produced import check_topic, in_transaction, producer_of
+from tools.hostile.attacks.requests import frame_of, produce_frame
+from tools.hostile.batches import raw_batch, records
+from tools.hostile.stranger import told
+
+_TRANSACTIONAL = 0x10
+
+
+@attack
+def forged_markers(aim: Aim) -> None:
+    """A marker with a huge coordinator epoch: the coordinator's own must still end the next transaction."""
+    topic = aim.new_topic()
+    for epoch in (2**31 - 1, 1_000_000, 1, -1, -(2**31)):
+        producer_id, producer_epoch = producer_of(aim, "forged")
+        _mark(aim, topic, producer_id, producer_epoch, epoch)
+        _mark(aim, topic, 2**62, 2**15 - 1, epoch)
+    producer_id, producer_epoch = producer_of(aim, "forged")
+    batch = raw_batch(records(1), count=1, attributes=_TRANSACTIONAL, producer=(producer_id, producer_epoch, 0))
+    response = in_transaction(aim, topic, batch, "forged")
+    if told(response) != "NONE":
+        aim.finding(f"a producer cannot go on after forged markers: {told(response)}")
+        return
+    with aim.stranger() as client:
+        ended = client.ask(ApiKey.END_TXN, 5, EndTxnRequest("forged", producer_id, producer_epoch, True))
+        if told(ended) != "NONE":
+            aim.finding(f"the transaction cannot be ended after forged markers: {told(ended)}")
+        _await_stable(aim, topic)
+    check_topic(aim, topic)
+
+
+def _mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(topic, [0])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    with aim.stranger() as client:
+        aim.noted(client.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker])))
+
+
+def _await_stable(aim: Aim, topic: str) -> None:
+    """The last stable offset reaches the end of the log."""
+    ends = (-1, -1)
+    for _ in range(300):
+        if aim.expired:
+            break
+        ends = (_end(aim, topic, isolation_level=0), _end(aim, topic, isolation_level=1))
+        if ends[0] == ends[1] and ends[0] > 0:
+            return
+    aim.finding(f"the last stable offset of {topic} is {ends[1]}, and the log ends at {ends[0]}")
+
+
+def _end(aim: Aim, topic: str, *, isolation_level: int) -> int:
+    topics = [ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=-1)])]
+    with aim.stranger() as client:
+        response = client.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, isolation_level, topics))
+    if isinstance(response, str):
+        return -1
+    offset: int = response.topics[0].partitions[0].offset
+    return offset
+
+
+@attack
+def twenty_thousand_transactional_ids(aim: Aim) -> None:
+    """Each is remembered for a week."""
+    producer_of(aim, "first-of-many")
+    with aim.stranger() as client:
+        for start in range(0, aim.times(20_000, least=200), 100):
+            if aim.expired:
+                break
+            frames = (
+                frame_of(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(f"id-{start + number}-{'x' * 200}", 60_000))
+                for number in range(100)
+            )
+            client.send(b"".join(frames))
+            for _ in range(100):
+                answer = client.receive()
+                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+
+
+@attack
+def transactional_ids_of_32_kilobytes(aim: Aim) -> None:
+    producer_of(aim, "first-of-long")
+    for number in range(aim.times(1_000, least=20)):
+        if aim.expired:
+            break
+        with aim.stranger() as client:
+            text = f"{number}".ljust(32_767, "x")
+            aim.noted(client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(text, 60_000)))
+
+
+@attack
+def a_flood_of_producer_ids(aim: Aim) -> None:
+    frame = frame_of(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(None, 0))
+    with aim.stranger() as client:
+        for _ in range(0, aim.times(50_000, least=500), 500):
+            if aim.expired:
+                break
+            client.send(frame * 500)
+            for _ in range(500):
+                answer = client.receive()
+                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+
+
+@attack
+def a_hundred_thousand_producers_on_one_partition(aim: Aim) -> None:
+    """Ids need not come from the broker: any number is taken, and remembered for a day."""
+    topic = aim.new_topic()
+    with aim.stranger() as client:
+        for start in range(0, aim.times(100_000, least=500), 250):
+            if aim.expired:
+                break
+            frames = (
+                produce_frame(topic, raw_batch(records(1), count=1, producer=(10_000_000 + start + number, 0, 0)))
+                for number in range(250)
+            )
+            client.send(b"".join(frames))
+            for _ in range(250):
+                answer = client.receive()
+                aim.answers[answer if isinstance(answer, str) else "answered"] += 1
+    check_topic(aim, topic)
+
+
+@attack
+def transactions_left_open(aim: Aim) -> None:
+    """Records of transactions that are never ended, in many partitions."""
+    topic = aim.new_topic()
+    for number in range(aim.times(300, least=5)):
+        if aim.expired:
+            break
+        name = f"left-open-{number}"
+        producer = (*producer_of(aim, name), 0)
+        batch = raw_batch(records(1), count=1, attributes=_TRANSACTIONAL, producer=producer)
+        aim.noted(in_transaction(aim, topic, batch, name))
+    check_topic(aim, topic)

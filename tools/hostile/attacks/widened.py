@@ -1,0 +1,88 @@
+"""Every list of every request that is served, made as long as a frame of 20 MB holds: found in the declarations.
+
+A list inside a list is reached through one element each. Strings are a short name, so that nothing is refused for
+being empty.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from semel.broker.routes import served_apis
+from semel.wire.apis import Api
+from semel.wire.codec import encode
+from semel.wire.schema import Array, Field, Fixed, String, Struct, WireType, fields_of
+from tools.hostile.aim import Aim, Attack, add
+from tools.hostile.attacks.requests import frame_of
+
+FRAME_BYTES = 20 * 2**20
+ELEMENTS_MAX = 1_000_000
+
+# Nothing is made, and there is an answer.
+_CHOSEN = {"validate_only": True, "acks": -1}
+
+
+def lists_of(struct_class: type[Any], version: int) -> Iterator[tuple[Field, ...]]:
+    """The way to every list in a message, as the fields that lead there."""
+    for field in fields_of(struct_class):
+        if not field.exists_in(version):
+            continue
+        inner = field.type
+        if isinstance(inner, Array):
+            yield (field,)
+            inner = inner.element
+        if isinstance(inner, Struct):
+            yield from ((field, *rest) for rest in lists_of(inner.struct_class, version))
+
+
+def widened(struct_class: type[Any], way: tuple[Field, ...], version: int, count: int) -> Any:
+    """The message whose list at the end of ``way`` has so many elements."""
+    values: dict[str, Any] = {}
+    for field in fields_of(struct_class):
+        if way and field.name == way[0].name:
+            if len(way) == 1:
+                assert isinstance(field.type, Array)
+                values[field.name] = [_element(field.type.element)] * count
+            elif isinstance(field.type, Array):
+                assert isinstance(field.type.element, Struct)
+                values[field.name] = [widened(field.type.element.struct_class, way[1:], version, count)]
+            elif isinstance(field.type, Struct):
+                values[field.name] = widened(field.type.struct_class, way[1:], version, count)
+        elif isinstance(field.type, String) and field.exists_in(version):
+            values[field.name] = "wide"
+    return struct_class(**values)
+
+
+def _element(wire_type: WireType[Any]) -> Any:
+    match wire_type:
+        case String():
+            return "wide"
+        case Fixed():
+            return wire_type.zero
+        case Struct():
+            texts = [field for field in fields_of(wire_type.struct_class) if isinstance(field.type, String)]
+            return wire_type.struct_class(**{field.name: "wide" for field in texts})
+        case _:
+            return b""
+
+
+def _run(api: Api, way: tuple[Field, ...], aim: Aim) -> None:
+    version = api.max_version
+    one, two = (len(encode(widened(api.request_class, way, version, count), version)) for count in (1, 2))
+    count = min(aim.times(FRAME_BYTES) // max(1, two - one), aim.times(ELEMENTS_MAX))
+    message = widened(api.request_class, way, version, max(1, count))
+    for name, value in _CHOSEN.items():
+        if any(field.name == name for field in fields_of(api.request_class)):
+            message = dataclasses.replace(message, **{name: value})
+    frame = frame_of(api.key, version, message)
+    with aim.stranger(timeout_s=30) as client:
+        aim.noted(client.ask_frame(api.key, version, frame))
+
+
+for _api in served_apis():
+    for _way in lists_of(_api.request_class, _api.max_version):
+        _name = f"wide-{_api.name}-{'-'.join(field.name for field in _way)}".replace("_", "-")
+        add(Attack(_name, partial(_run, _api, _way)))

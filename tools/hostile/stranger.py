@@ -1,0 +1,131 @@
+"""A connection whose owner keeps no rules: whole frames, half ones, any bytes, and no duty to read.
+
+What comes back is told in one word: the name of an error code, ``closed`` (the broker ended the connection), ``silent``
+(nothing came within the time), or ``answered`` (an answer too large to be worth decoding).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import Any
+
+from semel.errors import DecodeError, ErrorCode
+from semel.wire.apis import APIS, ApiKey
+from semel.wire.codec import decode
+from semel.wire.framing import decode_response_header, encode_request
+
+HOST = "127.0.0.1"
+CLOSED = "closed"
+SILENT = "silent"
+ANSWERED = "answered"
+
+_FRAME_BYTES_MAX = 200 * 2**20
+_DECODED_BYTES_MAX = 2 * 2**20
+
+
+class Stranger:
+    def __init__(self, port: int, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None) -> None:
+        self.socket = socket.socket()
+        if receive_buffer_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.settimeout(timeout_s)
+        try:
+            self.socket.connect((HOST, port))
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            self.socket.close()
+            raise
+
+    def __enter__(self) -> Stranger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes | bytearray) -> bool:
+        """Whether the broker took all of it before it closed the connection or the time was over."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def ask(self, key: ApiKey, version: int, message: object, *, client_id: str | None = "stranger") -> Any:
+        """The response, or ``closed``, or ``silent``."""
+        return self.ask_frame(key, version, encode_request(1, APIS[key], version, message, client_id=client_id))
+
+    def ask_frame(self, key: ApiKey, version: int, frame: bytes | bytearray) -> Any:
+        if not self.send(frame):
+            # The broker may have said why before it closed, but TCP may have lost that: closed is what counts.
+            return CLOSED
+        answer = self.receive()
+        if isinstance(answer, str):
+            return answer
+        if len(answer) > _DECODED_BYTES_MAX:
+            return ANSWERED
+        try:
+            _, position = decode_response_header(answer, APIS[key], version)
+            return decode(APIS[key].response_class, answer, version, position)
+        except DecodeError as error:
+            raise AssertionError(f"{APIS[key].name} v{version}: the answer cannot be decoded: {error}") from None
+
+    def receive(self) -> bytes | str:
+        """One whole answer, or ``closed``, or ``silent``."""
+        try:
+            (size,) = struct.unpack(">i", self._exactly(4))
+            assert 0 <= size <= _FRAME_BYTES_MAX, f"an answer of {size} bytes"
+            return self._exactly(size)
+        except TimeoutError:
+            return SILENT
+        except OSError:
+            return CLOSED
+
+    def is_closed(self, timeout_s: float) -> bool:
+        """Whether the broker closes this connection within the time; what it sends before is read and dropped."""
+        self.socket.settimeout(timeout_s)
+        try:
+            while self.socket.recv(2**16):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            chunk = self.socket.recv(min(size - len(data), 2**20))
+            if not chunk:
+                raise ConnectionError("closed")
+            data += chunk
+        return bytes(data)
+
+
+def told(response: Any) -> str:
+    """One word for an answer: the first error code in it that is not NONE, else NONE; or how the connection ended."""
+    if isinstance(response, str):
+        return response
+    code = first_error(response)
+    with contextlib.suppress(ValueError):
+        return ErrorCode(code).name
+    return f"error {code}"
+
+
+def first_error(response: Any) -> int:
+    """The first error code in a response, wherever it stands; 0 where there is none."""
+    names = getattr(type(response), "__slots__", ())
+    for name in names:
+        if name.endswith("error_code") and (code := getattr(response, name)):
+            return int(code)
+    for name in names:
+        value = getattr(response, name)
+        for element in value[:100] if isinstance(value, list) else (value,):
+            if hasattr(type(element), "__slots__") and (code := first_error(element)):
+                return code
+    return 0

@@ -1,0 +1,236 @@
+"""One broker, the canary beside it, attacks in turn, and the verdict.
+
+After the attacks the broker must still answer; SIGTERM must end it within ten seconds; it must start again, after that
+and after ``kill -9``; and every record that the canary had acknowledged is there, once and in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from semel.wire.apis import ApiKey
+from semel.wire.messages.api_versions import ApiVersionsRequest
+from tools.hostile.aim import Aim, Attack
+from tools.hostile.canary import Waits, read_back
+from tools.hostile.stranger import Stranger, told
+from tools.server import NotReady, Server
+
+WAIT_MS_MAX = 250
+MEMORY_MB_MAX = 300
+STOP_SECONDS_MAX = 10.0
+LOG_BYTES_MAX = 2 * 2**20
+FORGED = "FORGED-LINE"
+"""Attacks put it behind a newline into every text that may be logged. No line of the log may begin with it."""
+
+# So that the canary's group is there at once.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@dataclass
+class Result:
+    """What one attack did. ``findings`` is what the broker should not have done, time aside."""
+
+    attack: str
+    seconds: float
+    answers: dict[str, int]
+    findings: list[str]
+    memory_peak_mb: int
+    cpu_seconds: float
+    canary: Waits
+
+    @property
+    def in_time(self) -> bool:
+        return self.canary.broker_ms <= WAIT_MS_MAX
+
+
+@dataclass
+class Trial:
+    results: list[Result] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    """About the whole: the end, the restarts, the log."""
+    stop_seconds: float = 0.0
+    produced: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether the broker withstood everything, whatever the clock says."""
+        return not self.findings and not any(result.findings for result in self.results)
+
+    @property
+    def passed(self) -> bool:
+        return self.sound and self.stop_seconds <= STOP_SECONDS_MAX and all(result.in_time for result in self.results)
+
+    def all_findings(self) -> list[str]:
+        return self.findings + [f"{result.attack}: {text}" for result in self.results for text in result.findings]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "passed": self.passed}
+
+
+def withstand(server: Server, attacks: Sequence[Attack], *, seed: int = 0, scale: float = 1.0) -> Trial:
+    """The verdict on a server that is not running yet; it does not run any more when this returns."""
+    trial = Trial()
+    server.start()
+    try:
+        with _canary(server) as canary:
+            for attack in attacks:
+                trial.results.append(_attacked(server, attack, canary, seed=seed, scale=scale))
+            last = canary.finish()
+            trial.produced = last.produced
+            trial.findings += [f"canary: {trouble}" for trouble in last.troubles]
+        trial.findings += read_back(server.launch.port, trial.produced)
+        _end_and_begin_again(server, attacks, trial, seed)
+    except (NotReady, OSError, AssertionError, CanaryGone) as error:
+        trial.findings.append(f"{type(error).__name__}: {error}"[-2000:])
+    finally:
+        server.kill()
+    trial.findings += _in_the_log(server.launch.output)
+    return trial
+
+
+class CanaryGone(Exception):
+    """The canary's process ended, which it does for a broker that does not serve it at all."""
+
+
+class _CanaryProcess:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def said(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise CanaryGone(f"the canary ended with code {self._process.wait()}")
+        return json.loads(line)
+
+    def waits(self) -> Waits:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return Waits(**self.said())
+
+    def finish(self) -> Waits:
+        """The last it has to say; it produces nothing more."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return Waits(**self.said())
+
+
+@contextlib.contextmanager
+def _canary(server: Server) -> Iterator[_CanaryProcess]:
+    command = [sys.executable, "-m", "tools.hostile.canary", str(server.launch.port), str(server.pid)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        canary = _CanaryProcess(process)
+        assert canary.said() == "ready"
+        yield canary
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: int, scale: float) -> Result:
+    canary.waits()
+    aim = Aim(server.launch.port, scale=scale, random=Random(f"{attack.name} {seed}"))
+    cpu_before, started = server.cpu_seconds(), time.monotonic()
+    _forget_peak(server)
+    try:
+        attack.run(aim)
+    except (OSError, AssertionError) as error:
+        aim.finding(f"the attack could not go on: {type(error).__name__}: {error}")
+    seconds = time.monotonic() - started
+    aim.findings += _unanswered(server.launch.port)
+    waits = canary.waits()
+    aim.findings += [f"canary: {trouble}" for trouble in waits.troubles]
+    peak_mb = _peak_bytes(server) // 2**20
+    if peak_mb > MEMORY_MB_MAX:
+        aim.findings.append(f"memory: {peak_mb} MB; the limit is {MEMORY_MB_MAX} MB")
+    return Result(
+        attack=attack.name,
+        seconds=round(seconds, 2),
+        answers=dict(aim.answers),
+        findings=aim.findings,
+        memory_peak_mb=peak_mb,
+        cpu_seconds=round(server.cpu_seconds() - cpu_before, 2),
+        canary=waits,
+    )
+
+
+def _unanswered(port: int) -> list[str]:
+    try:
+        with Stranger(port, timeout_s=30) as client:
+            word = told(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
+    except OSError as error:
+        word = str(error)
+    return [] if word == "NONE" else [f"afterwards a new connection is {word}"]
+
+
+def _end_and_begin_again(server: Server, attacks: Sequence[Attack], trial: Trial, seed: int) -> None:
+    aim = Aim(server.launch.port, random=Random(seed))
+    beside = [
+        threading.Thread(target=_ended_by_the_broker, args=(attack, aim), daemon=True)
+        for attack in attacks
+        if attack.while_stopping is not None
+    ]
+    for thread in beside:
+        thread.start()
+    if beside:
+        time.sleep(0.5)  # So that SIGTERM falls into the middle of it.
+    started = time.monotonic()
+    try:
+        server.stop()
+    finally:
+        trial.stop_seconds = round(time.monotonic() - started, 2)
+        aim.stopped.set()
+    for thread in beside:
+        thread.join()
+    for how in ("a clean stop", "kill -9"):
+        server.start()
+        trial.findings += [f"after {how}: {text}" for text in read_back(server.launch.port, trial.produced)]
+        server.kill()
+
+
+def _ended_by_the_broker(attack: Attack, aim: Aim) -> None:
+    assert attack.while_stopping is not None
+    with contextlib.suppress(OSError, AssertionError):
+        attack.while_stopping(aim)
+
+
+def _in_the_log(output: Path) -> list[str]:
+    text = output.read_text(errors="replace")
+    found = []
+    if count := text.count("Traceback (most recent call last)"):
+        at = text.index("Traceback (most recent call last)")
+        found.append(f"{count} tracebacks in the log; the first: {text[max(0, at - 300) : at + 1500]}")
+    if any(line.startswith(FORGED) for line in text.splitlines()):
+        found.append("a stranger wrote a line of the log")
+    if len(text) > LOG_BYTES_MAX:
+        found.append(f"{len(text)} bytes of log")
+    return found
+
+
+def _peak_bytes(server: Server) -> int:
+    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return server.resident_bytes()
+
+
+def _forget_peak(server: Server) -> None:
+    """Let the peak of the resident memory begin anew, where the system can."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")
