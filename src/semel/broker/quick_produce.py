@@ -26,22 +26,19 @@ from semel.broker.produce_frame import (
     usual_produce,
 )
 from semel.broker.produce_target import ProduceTarget
-from semel.broker.transaction_gate import ProducerIdentity
-from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
+from semel.broker.transaction_gate import identity_in
+from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.types import INTERNAL_TOPICS, ZERO_UUID, Buffer
 from semel.wire.records import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
-    PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
     Codec,
-    parse_header,
 )
 
 _LENGTH: Final = Struct(">h")
 _INDEX: Final = Struct(">i")
-_PRODUCER: Final = Struct(">qh")  # id and epoch
 _NO_TICKET: Final = -1
 REFUSED: Final = -1  # Stands for the offset of records that were not appended: nothing is waited for.
 
@@ -73,9 +70,11 @@ class QuickProduce:
         if transactional_id is not None or is_transactional:
             if transactional_id is None or not is_transactional:
                 return False
-            producer = ProducerIdentity(*_PRODUCER.unpack_from(frame, start + PRODUCER_ID_POSITION))
+            producer = identity_in(frame[start:stop])
+            if producer is None:
+                return False
             if not partition.gate.is_open(transactional_id, producer):
-                if version < TRANSACTIONS_V2_SINCE or acks == 0 or not _names_a_producer(frame[start:stop]):
+                if version < TRANSACTIONS_V2_SINCE or acks == 0:
                     return False
                 from semel.broker.asking_produce import AskingProduce  # Most brokers never see a transaction.
 
@@ -195,10 +194,3 @@ class WaitingProduce:
         self._deadlines.discard(self, self._ticket)
         self._time.observe((self._connection.now_ms() - self._received_at_ms) / 1000)
         self._connection.answered(self)
-
-
-def _names_a_producer(records: memoryview) -> bool:
-    try:
-        return parse_header(records).has_producer_id
-    except DecodeError:
-        return False

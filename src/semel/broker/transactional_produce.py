@@ -16,11 +16,10 @@ from semel.broker.partitions import Partition
 from semel.broker.produce_frame import TRANSACTIONS_V2_SINCE
 from semel.broker.request import Request
 from semel.broker.transaction_admission import Refusals, admit, refusal
-from semel.broker.transaction_gate import ProducerIdentity
-from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.broker.transaction_gate import ProducerIdentity, identity_in
+from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition
 from semel.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-from semel.wire.records import HEADER_SIZE, parse_header
 
 logger = logging.getLogger("semel.broker")
 
@@ -52,7 +51,7 @@ class TransactionalProduce:
         for topic in self._message.topic_data:
             name = name_of(topic)
             for data in topic.partition_data:
-                identity = _identity(data.records)
+                identity = None if data.records is None else identity_in(data.records)
                 partition = None if name is None else self._node.partitions.get(name, data.index)
                 if identity is not None and partition is not None:
                     identities[identity] = None
@@ -105,16 +104,3 @@ class TransactionalProduce:
             for data in topic.partition_data:
                 if data.records is not None:
                     data.records = memoryview(bytearray(data.records))
-
-
-def _identity(records: bytes | bytearray | memoryview | None) -> ProducerIdentity | None:
-    """Who wrote a transactional batch. None for any other, and for what is no batch: that is refused elsewhere."""
-    if records is None or len(records) < HEADER_SIZE:
-        return None
-    try:
-        header = parse_header(records)
-    except DecodeError:
-        return None
-    if not header.is_transactional or not header.has_producer_id:
-        return None
-    return ProducerIdentity(header.producer_id, header.producer_epoch)

@@ -12,7 +12,7 @@ from typing import Final
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.config import LogConfig
 from semel.types import INT64_MAX, TopicPartition
-from semel.wire.compression import Codec, UnsupportedCodec
+from semel.wire.compression import Codec
 from semel.wire.compression import compress as compress_block
 from semel.wire.compression import decompress as decompress_block
 from semel.wire.crc import crc32c
@@ -28,6 +28,8 @@ from semel.wire.records import (
     parse_header,
     patch_codec,
     patch_log_append_time,
+    producer_fault,
+    read_header,
     verify_crc,
 )
 
@@ -36,7 +38,6 @@ _EXPANSION_MAX: Final = 100
 _EXPANSION_FLOOR_BYTES: Final = 64 * 1024 * 1024
 
 _PLAIN_ATTRIBUTES: Final = CODEC_MASK  # neither transactional nor control, and times are the producer's
-_CODEC_MAX: Final = max(Codec)
 
 
 def takes_batches_as_they_are(config: LogConfig) -> bool:
@@ -58,9 +59,7 @@ def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig,
         and size_bytes <= config.max_message_bytes
         and size_bytes <= config.segment_bytes
         and attributes & _PLAIN_ATTRIBUTES == attributes
-        and attributes & CODEC_MASK <= _CODEC_MAX
-        and header.last_offset_delta == header.record_count - 1
-        and (header.base_sequence >= 0 <= header.producer_epoch or header.producer_id < 0)
+        and producer_fault(header) is None
         and header.max_timestamp - now_ms <= config.message_timestamp_after_max_ms
         and crc32c(records[ATTRIBUTES_POSITION:]) == header.crc
     )
@@ -102,16 +101,15 @@ def admit(
 
 def _whole_batch(records: memoryview, topic_partition: TopicPartition) -> BatchHeader:
     try:
-        header = parse_header(records)
+        header = read_header(records)
     except UnsupportedMagic as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{topic_partition}: {error}") from None
+        raise _invalid(f"{topic_partition}: {error}") from None
     except DecodeError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: {error}") from None
     if header.size_bytes < len(records):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
+        raise _invalid(
             f"{len(records) - header.size_bytes} bytes follow the batch for {topic_partition}; "
-            "a produce request holds exactly one batch per partition",
+            "a produce request holds exactly one batch per partition"
         )
     if not verify_crc(records, 0, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch for {topic_partition} fails its CRC or is cut off")
@@ -119,24 +117,10 @@ def _whole_batch(records: memoryview, topic_partition: TopicPartition) -> BatchH
 
 
 def _check_shape(header: BatchHeader, topic_partition: TopicPartition) -> None:
-    if header.is_control:
-        raise _invalid(f"a control batch for {topic_partition}; only the transaction coordinator writes those")
-    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        raise _invalid(
-            f"the batch for {topic_partition} has {header.record_count} records and last offset delta "
-            f"{header.last_offset_delta}; a producer numbers its records from 0 without gaps"
-        )
-    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise _invalid(
-            f"the batch for {topic_partition} has producer {header.producer_id}, epoch {header.producer_epoch} and "
-            f"base sequence {header.base_sequence}; epoch and sequence start at 0"
-        )
-    if header.is_transactional and not header.has_producer_id:
-        raise _invalid(f"the batch for {topic_partition} is transactional but names no producer")
-    try:
-        _ = header.compression
-    except UnsupportedCodec as error:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{topic_partition}: {error}") from None
+    fault = producer_fault(header)
+    if fault is not None:
+        code, text = fault
+        raise KafkaError(code, f"the batch for {topic_partition} has {text}")
 
 
 def _check_keys(records: memoryview, header: BatchHeader, topic_partition: TopicPartition) -> None:

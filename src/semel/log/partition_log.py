@@ -30,7 +30,7 @@ from semel.log.segment import Segment, file_name
 from semel.log.segments import Segments
 from semel.log.sync_progress import SyncProgress
 from semel.log.transaction_index import AbortedTransaction
-from semel.types import Buffer, TopicPartition
+from semel.types import INT32_MAX, INT64_MAX, Buffer, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
     HEADER_SIZE,
@@ -38,9 +38,11 @@ from semel.wire.records import (
     MAGIC_V2,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    is_walkable,
     iterate_headers,
     parse_header,
     patch_offset_and_epoch,
+    range_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -278,16 +280,34 @@ class PartitionLog:
         return admit(records, config=self._config, now_ms=now_ms, topic_partition=self.topic_partition)
 
     def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
-        """Append batches that already have their offsets: from a leader, or from the journal. Nothing is checked but
-        that they follow the log end."""
-        for position, header in iterate_headers(batches):
-            if header.base_offset < self.log_end_offset:
-                continue
-            self._write(batches[position : position + header.size_bytes], header, now_ms)
+        """Append batches that already have their offsets: from a leader, or from the journal. Raises ``KafkaError``.
+
+        Those below the log end are passed over. Nothing is checked but that the others may follow it.
+        """
+        try:
+            for position, header in iterate_headers(batches):
+                if header.base_offset < self.log_end_offset:
+                    continue
+                batch = batches[position : position + header.size_bytes]
+                # Before it is written: a marker that cannot be read could not be replayed either.
+                marker = parse_marker(batch) if header.is_control and header.producer_id >= 0 else None
+                self._write(batch, header, now_ms, marker)
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
 
     def _write(
         self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
     ) -> None:
+        # The last place before the disk, for every way in: a batch that does not move the log end forward would have
+        # offsets given out twice, one that cannot be walked with would end the next start, and no index of a segment
+        # reaches further than 2**31 - 1 offsets.
+        if (
+            not 0 <= header.base_offset - self.log_end_offset <= INT32_MAX - header.last_offset_delta
+            or not is_walkable(header)
+            or header.last_offset_delta >= INT64_MAX - header.base_offset
+            or header.partition_leader_epoch < 0
+        ):
+            raise self._does_not_follow(header)
         config = self._config
         segment = self.segments.active
         if not segment.takes(header, config, age_max_ms=self.segment_age_max_ms, now_ms=now_ms):
@@ -300,6 +320,14 @@ class PartitionLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
         self.appended_bytes += len(batch)
         self._replay(batch, header, now_ms, marker)
+
+    def _does_not_follow(self, header: BatchHeader) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"a batch at offset {header.base_offset} of {self.topic_partition}, which ends at {self.log_end_offset}, "
+            f"has {range_of(header)}; its leader epoch is {header.partition_leader_epoch}, the least is 0; "
+            f"offsets grow, by {INT32_MAX} at most, and stay below {INT64_MAX}",
+        )
 
     def _replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
         """``marker``: the one in the batch, where that is known already."""

@@ -25,11 +25,25 @@ from semel.testing.network import VirtualNetwork
 from semel.testing.worker import VirtualWorker
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
+from semel.wire.crc import crc32c
 from semel.wire.framing import decode_request_header, decode_response_header, encode_request
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from semel.wire.records import Codec
+from semel.wire.records import (
+    ATTRIBUTES_POSITION,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CRC_POSITION,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
+    LEADER_EPOCH_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
+    Codec,
+)
 from tests.unit.broker.raw_client import RawClient, batch, produce_request
 from tests.unit.broker.transactional_client import Transactional
 
@@ -182,11 +196,7 @@ def test_batches_of_a_transaction_are_answered_alike_from_the_first_to_one_that_
         quick, ordinary = pair.ask(framed(request, version))
         assert quick == ordinary
         assert quick is not None
-        _, position = decode_response_header(quick, APIS[ApiKey.PRODUCE], version)
-        response = decode(APIS[ApiKey.PRODUCE].response_class, quick, version, position)
-        ((answer,),) = (topic.partition_responses for topic in response.responses)
-        code: int = answer.error_code
-        return code
+        return _code_in(quick, version)
 
     if version >= 12:
         # With transactions V2 sequences begin at 0, also once the coordinator has let the producer in.
@@ -222,6 +232,58 @@ def test_mutated_requests_are_answered_alike(pair: Pair) -> None:
         assert client.produce("t", batch(b"end", timestamp=TIME)).error_code == 0
     ends = {client.fetch("t", 0).high_watermark for client in pair.clients}
     assert len(ends) == 1
+
+
+def test_batches_with_mutated_headers_and_true_checksums_are_answered_alike(pair: Pair) -> None:
+    chance = random.Random(2)
+    identities = topic_ids(pair)
+    numbers = (-(2**31), -31, -30, -2, -1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 64, 2**15 - 1, 2**31 - 2, 2**31 - 1)
+    codes = set()
+    for number in range(600):
+        version = chance.choice(VERSIONS)
+        records = bytearray(batch(b"h%d" % number, b"second", timestamp=TIME))
+        for place, form in chance.sample(HEADER_FIELDS, chance.randint(1, 3)):
+            value = chance.choice(numbers)
+            struct.pack_into(form, records, place, (value + 2**15) % 2**16 - 2**15 if form == ">h" else value)
+        if chance.random() < 0.3:
+            count = chance.choice(numbers)
+            struct.pack_into(">i", records, RECORD_COUNT_POSITION, count)
+            struct.pack_into(">i", records, LAST_OFFSET_DELTA_POSITION, max(count - 1, -(2**31)))
+        if chance.random() < 0.3:
+            records[chance.randrange(HEADER_SIZE, len(records))] ^= 1 << chance.randrange(8)
+        struct.pack_into(">I", records, CRC_POSITION, crc32c(records[ATTRIBUTES_POSITION:]))
+        request = produce_request("t", bytes(records))
+        request.topic_data[0].topic_id = identities["t"]
+        quick, ordinary = pair.ask(framed(request, version))
+        assert quick == ordinary, (number, version, bytes(records))
+        assert quick is not None
+        codes.add(_code_in(quick, version))
+    assert {ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP} <= codes
+    assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
+    ends = {client.fetch("t", 0).high_watermark for client in pair.clients}
+    assert len(ends) == 1
+
+
+HEADER_FIELDS = [
+    (0, ">q"),  # base offset
+    (LEADER_EPOCH_POSITION, ">i"),
+    (ATTRIBUTES_POSITION, ">h"),
+    (LAST_OFFSET_DELTA_POSITION, ">i"),
+    (BASE_TIMESTAMP_POSITION, ">q"),
+    (MAX_TIMESTAMP_POSITION, ">q"),
+    (PRODUCER_ID_POSITION, ">q"),
+    (PRODUCER_EPOCH_POSITION, ">h"),
+    (BASE_SEQUENCE_POSITION, ">i"),
+    (RECORD_COUNT_POSITION, ">i"),
+]
+
+
+def _code_in(frame: bytes, version: int) -> int:
+    _, position = decode_response_header(frame, APIS[ApiKey.PRODUCE], version)
+    response = decode(APIS[ApiKey.PRODUCE].response_class, frame, version, position)
+    ((answer,),) = (topic.partition_responses for topic in response.responses)
+    code: int = answer.error_code
+    return code
 
 
 def _wants_no_answer(body: bytes, version: int) -> bool:

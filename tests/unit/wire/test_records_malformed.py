@@ -9,6 +9,7 @@ import pytest
 from semel.errors import DecodeError
 from semel.wire.records import (
     HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
     RECORD_COUNT_POSITION,
     Codec,
     Record,
@@ -108,6 +109,9 @@ def test_a_record_count_that_is_not_the_count_is_refused(codec: Codec, wrong_by:
 def test_a_huge_record_count_is_refused_before_anything_is_read() -> None:
     batch = bytearray(build_batch([Record(0, 1)]))
     struct.pack_into(">i", batch, RECORD_COUNT_POSITION, 2**31 - 1)
+    with pytest.raises(DecodeError, match="last offset delta 0 and record count 2147483647"):
+        list(iterate_records(batch))
+    struct.pack_into(">i", batch, LAST_OFFSET_DELTA_POSITION, 2**31 - 2)
     with pytest.raises(DecodeError, match="2147483647 records in 7 bytes"):
         iterate_records(batch)
 

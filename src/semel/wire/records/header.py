@@ -16,9 +16,12 @@
     57        record_count            4
     61        the records, compressed as one block if the attributes say so
 
-The law: a ``BatchHeader`` from ``parse_header`` can be walked with. Its size is at least that of a header, and its last
-offset is never below its base offset, so that whoever steps from batch to batch always moves forward. Whether the
-bytes behind it are sound is what ``verify_crc`` answers.
+The law: a ``BatchHeader`` from ``parse_header`` can be walked with. Its size is at least that of a header, its last
+offset is never below its base offset, so that a walk from batch to batch always moves forward, and it has no more
+records than offsets. Whether the bytes behind it are sound is what ``verify_crc`` answers.
+
+Two rules about ranges stand here and nowhere else: ``is_walkable`` for a batch in a log, and ``producer_fault`` for one
+that a producer sends, which must be more.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from semel.errors import DecodeError
+from semel.errors import DecodeError, ErrorCode
 from semel.types import INT32_MAX, Buffer
 from semel.wire.compression import Codec, UnsupportedCodec
 from semel.wire.crc import crc32c
@@ -169,10 +172,12 @@ class BatchHeader(NamedTuple):
 
 
 _CODECS: Final = tuple(Codec)
+_CODEC_MAX: Final = max(Codec)
+_NOT_FROM_PRODUCERS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
-def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts at ``position``. The batch itself may be cut off behind it.
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of a batch of this message format, and at least as long as a header. Nothing else is checked.
 
     Raises ``UnsupportedMagic`` for other message formats, also where such a message is shorter than our header.
     """
@@ -181,13 +186,92 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC_V2:
         raise UnsupportedMagic(header.magic, position)
-    if header.batch_length < _BATCH_LENGTH_MIN or header.last_offset_delta < 0 or header.record_count < 0:
+    if header.batch_length < _BATCH_LENGTH_MIN:
         raise DecodeError(
-            f"batch at position {position} has length {header.batch_length}, last offset delta "
-            f"{header.last_offset_delta}, record count {header.record_count}; "
-            f"the least are {_BATCH_LENGTH_MIN}, 0 and 0"
+            f"batch at position {position} has length {header.batch_length}; the least is {_BATCH_LENGTH_MIN}"
         )
     return header
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch that starts at ``position``. The batch itself may be cut off behind it.
+
+    Raises like ``read_header``, and ``DecodeError`` for one that cannot be walked with.
+    """
+    header = read_header(buffer, position)
+    if not is_walkable(header):
+        raise DecodeError(f"batch at position {position} has {range_of(header)}")
+    return header
+
+
+def is_walkable(header: BatchHeader) -> bool:
+    """Whether a batch of a log may have these counts. Compaction leaves fewer records than offsets, or none."""
+    return 0 <= header.record_count <= header.last_offset_delta + 1 and header.last_offset_delta >= 0
+
+
+def range_of(header: BatchHeader) -> str:
+    """The counts of a header that is not walkable, and the rule."""
+    return (
+        f"last offset delta {header.last_offset_delta} and record count {header.record_count}; the delta is at least 0 "
+        "and the count is 0 to the delta + 1"
+    )
+
+
+def producer_fault(header: BatchHeader) -> tuple[ErrorCode, str] | None:
+    """Why no producer may send a batch with this header, and the code that it is refused with. None if it may.
+
+    Sequences wrap, so the last one follows from the first and the count. What stands in the place of epoch and sequence
+    where there is no producer id is not looked at: clients disagree (some write 0), and no reader asks. The same goes
+    for the attributes that Kafka has given no meaning, and for the leader epoch.
+    """
+    if (
+        header.record_count == header.last_offset_delta + 1
+        and header.record_count >= 1
+        and header.base_offset == 0
+        and not header.attributes & _NOT_FROM_PRODUCERS
+        and header.attributes & CODEC_MASK <= _CODEC_MAX
+        and header.base_timestamp >= NO_TIMESTAMP <= header.max_timestamp
+        and (
+            header.base_sequence >= 0 <= header.producer_epoch
+            if header.producer_id >= 0
+            else header.producer_id == NO_PRODUCER_ID and not header.attributes & TRANSACTIONAL_BIT
+        )
+    ):
+        return None
+    return _described_fault(header)
+
+
+def _described_fault(header: BatchHeader) -> tuple[ErrorCode, str]:
+    code, text = ErrorCode.INVALID_RECORD, ""
+    if header.base_offset != 0:
+        text = f"base offset {header.base_offset}; a producer numbers the records of a batch from 0"
+    elif header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+        text = (
+            f"{header.record_count} records and last offset delta {header.last_offset_delta}; a producer's batch "
+            "has at least one record, and numbers its records from 0 without gaps"
+        )
+    elif header.attributes & CONTROL_BIT:
+        text = "the control bit; only the transaction coordinator writes control batches"
+    elif header.attributes & DELETE_HORIZON_BIT:
+        text = "the delete horizon bit; only compaction sets it"
+    elif header.producer_id < NO_PRODUCER_ID or (
+        header.has_producer_id and not header.base_sequence >= 0 <= header.producer_epoch
+    ):
+        text = (
+            f"producer {header.producer_id}, epoch {header.producer_epoch} and base sequence {header.base_sequence}; "
+            "all three start at 0, and no producer is -1"
+        )
+    elif header.is_transactional and not header.has_producer_id:
+        text = "the transactional bit and no producer id"
+    elif header.codec_id > _CODEC_MAX:
+        code, text = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(UnsupportedCodec(header.codec_id))
+    else:
+        code = ErrorCode.INVALID_TIMESTAMP
+        text = (
+            f"base timestamp {header.base_timestamp} and max timestamp {header.max_timestamp}; "
+            "a timestamp is at least 0, and none is -1"
+        )
+    return code, text
 
 
 def iterate_headers(buffer: Buffer, *, allow_partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
