@@ -134,12 +134,14 @@ class StepWorker:
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
+        self.error: BaseException | None = None  # what the next job meets instead of being done
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         def job() -> None:
             result: T | BaseException
+            failure, self.error = self.error, None
             try:
-                result = work()
+                result = work() if failure is None else failure
             except Exception as error:
                 result = error
             done(result)

@@ -1,8 +1,17 @@
 """Carrying out checkpoints: everything a log has written so far, onto the disk, before its recovery point moves.
 
 For a few logs each file is synced. For many, the file system is synced as a whole, twice: once for what was written,
-once for the names it then gets. So the time does not grow with the number of partitions. If that fails, nobody knows
+once for the names it then gets. So the time does not grow with the number of partitions. If that fails, it is not known
 whose write it was, and each file is asked.
+
+Each log has one of three outcomes:
+
+    moved      everything is synced
+    skipped    something could not be written or opened: no room, no descriptors, no folder. All of it is derived from
+               the log, or is written again, so the next checkpoint tries again; the recovery point stays
+    failed     a sync of the log's own records or names failed. It proves nothing to ask again: the log goes offline
+
+A file is open only while it is written, so a checkpoint needs two descriptors, however many logs it has.
 """
 
 from __future__ import annotations
@@ -11,7 +20,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.log.disk import Disk, replace_file, write_file
+from semel.log.disk import NOT_OPENED, Disk, replace_file, write_file
 from semel.log.partition_log import Checkpoint
 
 ONE_BY_ONE_MAX: Final = 8
@@ -20,53 +29,71 @@ ONE_BY_ONE_MAX: Final = 8
 @dataclass(slots=True)
 class Outcome:
     moved: list[Checkpoint] = field(default_factory=list)
+    skipped: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
     failed: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
 
 
 def carry_out(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
     """On a worker: touches files only. ``folder`` is any on the file system that holds the logs."""
-    try:
-        if len(jobs) > ONE_BY_ONE_MAX:
-            with contextlib.suppress(OSError):
-                _all_at_once(disk, folder, jobs)
-                return Outcome(moved=list(jobs))
-        return _one_by_one(disk, jobs)
-    finally:
-        for job in jobs:
-            for file in job.index_files:
-                file.close()
+    if len(jobs) > ONE_BY_ONE_MAX:
+        with contextlib.suppress(OSError):
+            return _all_at_once(disk, folder, jobs)
+    return _one_by_one(disk, jobs)
 
 
-def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> None:
+def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
+    """Raises ``OSError`` where the file system as a whole could not be synced."""
+    outcome = Outcome()
+    written: list[tuple[Checkpoint, list[str]]] = []
     for job in jobs:
-        for path, content in _small_files(job):
-            write_file(disk, path + ".tmp", content)
+        try:
+            for write in job.index_writes:
+                write.carry_out(disk, sync=False)
+            small_files = _small_files(job)
+            for path, content in small_files:
+                write_file(disk, path + ".tmp", content)
+        except OSError as error:
+            outcome.skipped.append((job, error))
+        else:
+            written.append((job, [path for path, _ in small_files]))
     disk.sync_all(folder)
-    for job in jobs:
-        for path, _ in _small_files(job):
-            disk.rename(path + ".tmp", path)
+    for job, paths in written:
+        try:
+            for path in paths:
+                disk.rename(path + ".tmp", path)
+        except OSError as error:
+            outcome.skipped.append((job, error))
+        else:
+            outcome.moved.append(job)
     disk.sync_all(folder)
+    return outcome
 
 
 def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
     outcome = Outcome()
     for job in jobs:
         try:
-            for file in (*job.segment_files, *job.index_files):
-                file.sync()
+            for segment in job.segments:
+                segment.file.sync()
             if job.new_names is not None:
                 job.new_names.sync(disk)
+        except OSError as error:
+            (outcome.skipped if error.errno in NOT_OPENED else outcome.failed).append((job, error))
+            continue
+        try:
+            for write in job.index_writes:
+                write.carry_out(disk, sync=True)
             for path, content in _small_files(job):
                 replace_file(disk, path, content)
         except OSError as error:
-            outcome.failed.append((job, error))
+            outcome.skipped.append((job, error))
         else:
             outcome.moved.append(job)
     return outcome
 
 
 def _small_files(job: Checkpoint) -> list[tuple[str, bytes]]:
-    files = [(job.snapshot_path, job.snapshot)]
+    files = [(path, frozen.encode()) for path, frozen in job.snapshots]
     if job.epochs is not None:
         files.append((job.epochs_path, job.epochs))
     return files

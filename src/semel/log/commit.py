@@ -12,7 +12,12 @@ A group goes one of two ways:
 
 A sync that failed is not repeated on the same file: the kernel may already have dropped the pages it could not write.
 If the journal fails, it is given up for good, and the partitions' own files, whose pages it has not touched, are synced
-instead. If a partition's own file fails, the partition goes offline.
+instead. If a partition's own file fails, the partition goes offline. A journal that has no room, or has outgrown its
+bound because checkpoints fail, is only passed over: the next group asks it again.
+
+The committer is idle, or busy with one group; whatever is raised while it is busy, by the disk, by the worker or by
+those who are told, the group is settled and the next one begins. A group whose outcome is not known fails: its
+partitions go offline with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from semel.log.disk import Disk, File
+from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, File
 from semel.log.journal import Entry, Journal, Kind
 from semel.log.worker import Worker
 
@@ -32,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 DIRECT_FILES_MAX: Final = 2
 DIRECT_BYTES_MIN: Final = 128 * 1024  # per partition
+
+NO_ROOM_LINE_INTERVAL_MS: Final = 60_000
 
 # Below this, a group is read for the journal on the loop: that takes microseconds, while a worker that reads has to ask
 # the loop for the interpreter after every file, and keeps it waiting each time.
@@ -125,6 +132,7 @@ class Committer:
         self._written: dict[CommittedLog, None] = {}
         self._busy = False
         self._idle: list[Callable[[], None]] = []
+        self._said_no_room_ms = -float(NO_ROOM_LINE_INTERVAL_MS)
         self.statistics = CommitStatistics()
 
     def wrote(self, log: CommittedLog) -> None:
@@ -148,7 +156,7 @@ class Committer:
             try:
                 self._journal.append([Entry(Kind.VOID, log.topic_id, log.partition, offset, b"")])
             except OSError as error:
-                self._give_up_journal(error)
+                self._journal_failed(error)
                 raise
 
     def _start(self) -> None:
@@ -158,6 +166,12 @@ class Committer:
             self._rest()
             return
         started_ms = self._monotonic_ms()
+        try:
+            self._hand_over(group, started_ms)
+        except Exception as error:
+            self._finished(group, error, started_ms)
+
+    def _hand_over(self, group: list[Unsynced], started_ms: float) -> None:
         size_bytes = sum([part.end - part.start for unsynced in group for part in unsynced.ranges])
         self.statistics.bytes += size_bytes
         journal = self._journal_for(group, size_bytes)
@@ -169,9 +183,12 @@ class Committer:
         )
 
     def _journal_for(self, group: list[Unsynced], size_bytes: int) -> Journal | None:
+        journal = self._journal
+        if journal is None or journal.is_overgrown:
+            return None
         if sum([len(unsynced.own_files) for unsynced in group]) > DIRECT_FILES_MAX:
-            return self._journal
-        return self._journal if size_bytes < self._direct_bytes_min * len(group) else None
+            return journal
+        return journal if size_bytes < self._direct_bytes_min * len(group) else None
 
     def _make_durable(self, group: list[Unsynced], journal: Journal | None, entries: list[Entry] | None) -> _Outcome:
         """On the worker. Touches files only; what it found out is acted on by ``_finished``, on the loop."""
@@ -183,21 +200,36 @@ class Committer:
                 return outcome
             except OSError as error:
                 outcome.journal_error = error
-        outcome.direct = True
         for unsynced in group:
             try:
-                if unsynced.new_names is not None:
-                    outcome.syncs += unsynced.new_names.sync(self._disk)
-                for file in unsynced.own_files:
-                    file.sync()
-                    outcome.syncs += 1
+                outcome.syncs += self._sync_own_files(unsynced)
+                outcome.direct.add(unsynced.log)
             except OSError as error:
-                outcome.failed[unsynced.log] = error
+                # Where nothing could be opened, nothing was synced, and the journal is open already.
+                if error.errno not in NOT_OPENED or journal is not None or not self._copied([unsynced]):
+                    outcome.failed[unsynced.log] = error
         return outcome
+
+    def _sync_own_files(self, unsynced: Unsynced) -> int:
+        syncs = 0 if unsynced.new_names is None else unsynced.new_names.sync(self._disk)
+        for file in unsynced.own_files:
+            file.sync()
+        return syncs + len(unsynced.own_files)
+
+    def _copied(self, group: list[Unsynced]) -> bool:
+        """Whether the journal took what its own files did not."""
+        if self._journal is None or self._journal.is_overgrown:
+            return False
+        try:
+            self._journal.append(_entries(group))
+        except OSError:
+            return False
+        return True
 
     def _finished(self, group: list[Unsynced], outcome: _Outcome | BaseException, started_ms: float) -> None:
         if isinstance(outcome, BaseException):
-            raise outcome
+            logger.error("a group of %d partitions could not be committed", len(group), exc_info=outcome)
+            outcome = _Outcome(failed=dict.fromkeys((unsynced.log for unsynced in group), outcome))
         seconds = (self._monotonic_ms() - started_ms) / 1000
         statistics = self.statistics
         statistics.groups += 1
@@ -207,14 +239,13 @@ class Committer:
         if statistics.observe is not None:
             statistics.observe(seconds)
         if outcome.journal_error is not None:
-            self._give_up_journal(outcome.journal_error)
+            self._journal_failed(outcome.journal_error)
         for unsynced in group:
-            if (error := outcome.failed.get(unsynced.log)) is not None:
-                unsynced.log.go_offline(f"sync failed: {error}")
-                continue
-            if outcome.direct:
-                unsynced.log.own_files_synced(unsynced.end_offset, unsynced.new_names)
-            unsynced.log.synced(unsynced.end_offset)
+            try:
+                self._settle(unsynced, outcome)
+            except Exception:
+                # Of those who are told, one has failed. The others are told all the same, and the next group begins.
+                logger.exception("a partition that was committed could not be served")
         if self._journal is not None and self._journal.is_full:
             self._journal_is_full()
         if self._written:
@@ -222,26 +253,41 @@ class Committer:
         else:
             self._rest()
 
+    def _settle(self, unsynced: Unsynced, outcome: _Outcome) -> None:
+        if (error := outcome.failed.get(unsynced.log)) is not None:
+            unsynced.log.go_offline(f"sync failed: {error}")
+            return
+        if unsynced.log in outcome.direct:
+            unsynced.log.own_files_synced(unsynced.end_offset, unsynced.new_names)
+        unsynced.log.synced(unsynced.end_offset)
+
     def _rest(self) -> None:
         self._busy = False
         callbacks, self._idle = self._idle, []
         for callback in callbacks:
             callback()
 
-    def _give_up_journal(self, error: OSError) -> None:
-        if self._journal is not None:
-            logger.error("the journal failed (%s); from now on every partition's own file is synced", error)
-            self._journal = None
-            # What only the journal made durable so far must reach the partitions' own files.
-            self._journal_is_full()
+    def _journal_failed(self, error: OSError) -> None:
+        if self._journal is None:
+            return
+        if error.errno in NO_ROOM:
+            now_ms = self._monotonic_ms()
+            if now_ms >= self._said_no_room_ms + NO_ROOM_LINE_INTERVAL_MS:
+                self._said_no_room_ms = now_ms
+                logger.error("the journal has no room (%s); meanwhile every partition's own file is synced", error)
+            return
+        logger.error("the journal failed (%s); from now on every partition's own file is synced", error)
+        self._journal = None
+        # What only the journal made durable so far must reach the partitions' own files.
+        self._journal_is_full()
 
 
 @dataclass(slots=True)
 class _Outcome:
     syncs: int = 0
-    direct: bool = False
+    direct: set[CommittedLog] = field(default_factory=set)  # those whose own files were synced
     journal_error: OSError | None = None
-    failed: dict[CommittedLog, OSError] = field(default_factory=dict)
+    failed: dict[CommittedLog, BaseException] = field(default_factory=dict)
 
 
 def _read_at_once(group: list[Unsynced]) -> list[Entry] | None:

@@ -8,6 +8,7 @@ that may the journal file which those partitions wrote into be used again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from uuid import UUID
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
 from semel.log import checkpoints, identity
-from semel.log.checkpointing import Outcome, carry_out
+from semel.log.checkpointer import CHECKPOINT_INTERVAL_MS, LOG_START_FILE, RECOVERY_POINT_FILE, Checkpointer
 from semel.log.checkpoints import MetaProperties
 from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
 from semel.log.config import LogConfig
@@ -26,7 +27,7 @@ from semel.log.disk import Disk, Lock, write_file
 from semel.log.journal import FILE_SIZE_BYTES, Journal, read_entries
 from semel.log.journal_replay import replay_journal
 from semel.log.loading import load_log
-from semel.log.partition_log import Checkpoint, PartitionLog
+from semel.log.partition_log import PartitionLog
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from semel.log.truncation import start_anew_at, truncate_to
 from semel.log.worker import Worker
@@ -36,16 +37,9 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
 META_PROPERTIES_FILE: Final = "meta.properties"
-RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
-LOG_START_FILE: Final = "log-start-offset-checkpoint"
-HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
-
-# A start reads again what was written since the last checkpoint, so these bound how long it takes.
-CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-CHECKPOINT_INTERVAL_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +76,18 @@ class LogDirectory:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._journal_size_bytes = journal_size_bytes
         self._direct_bytes_min = direct_bytes_min
-        self._checkpoint_interval_ms = checkpoint_interval_ms
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
-        self._checkpoint_runs = False
-        self._checkpoint_wanted = False
-        self._checkpoint_due_ms = 0.0
-        self._bytes_at_checkpoint = 0
-        self._checkpointed: set[TopicPartition] = set()  # those that the checkpoint files may name
-        self._checkpoint_waiters: list[asyncio.Future[None]] = []
-        self._killed = False
+        self._to_delete: dict[str, str] = {}  # folders of deleted logs, and what they are renamed to
+        self._checkpointer = Checkpointer(
+            path,
+            disk=disk,
+            clock=clock,
+            worker=self._checkpoint_worker,
+            logs=self.logs,
+            interval_ms=checkpoint_interval_ms,
+        )
 
     @property
     def statistics(self) -> CommitStatistics:
@@ -164,10 +159,10 @@ class LogDirectory:
             for partition in described.partitions:
                 if TopicPartition(topic, partition) not in self.logs:
                     self._make(TopicPartition(topic, partition), described)
-        self._checkpointed = {*recovery_points, *log_starts}
+        self._checkpointer.named = {*recovery_points, *log_starts}
         if any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items()):
             # Something below a recovery point was not sound. Before it is made again, nobody may vouch for it.
-            checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", self._recovery_points())
+            self._checkpointer.write_recovery_points()
         generation, entries = read_entries(self._disk, self.path)
         replay_journal(entries, self.logs.values(), now_ms=self._clock.now_ms())
         self._restore_log_starts(log_starts)
@@ -175,7 +170,7 @@ class LogDirectory:
         self._start_committing(generation + 1)
         for topic_partition, log in self.logs.items():
             self._attach(log, topics[topic_partition.topic].synced)
-        self._bytes_at_checkpoint = self._appended_bytes()
+        self._checkpointer.begin(self._require_journal())
 
     def _load_one(
         self,
@@ -228,15 +223,20 @@ class LogDirectory:
                 start_anew_at(self._disk, log, offset, now_ms=self._clock.now_ms())
 
     def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Where acknowledged means synced, readers see nothing after a start that a power cut could take back."""
-        jobs = []
-        for topic_partition, log in self.logs.items():
-            if topics[topic_partition.topic].synced and (job := log.prepare_checkpoint()) is not None:
-                jobs.append(job)
+        """Where acknowledged means synced, readers see nothing after a start that a power cut could take back.
+
+        Raises ``StorageError`` where there is no room for that: the journal, which may hold what the logs lack, is
+        about to be written over.
+        """
+        synced = [log for name, log in self.logs.items() if topics[name.topic].synced]
+        outcome = self._checkpointer.carry_out_at_once(synced)
+        for job, error in outcome.skipped:
+            raise StorageError(
+                f"{job.log.topic_partition} could not be brought to rest after the last run: {error}. Nothing is lost; "
+                "make room and start again"
+            )
+        for log in self.logs.values():
             log.recovered()
-        if jobs:
-            outcome = self._carry_out(jobs, self._recovery_points(), self._log_starts(), self._high_watermarks())
-            self._apply(outcome)
 
     def _start_committing(self, generation: int) -> None:
         self._journal = Journal(self._disk, self.path, generation=generation, size_max=self._journal_size_bytes)
@@ -246,7 +246,7 @@ class LogDirectory:
             journal=self._journal,
             call_soon=self._loop.call_soon,
             monotonic_ms=self._clock.monotonic_ms,
-            journal_is_full=self._journal_is_full,
+            journal_is_full=self._checkpointer.journal_is_full,
             direct_bytes_min=self._direct_bytes_min,
         )
 
@@ -264,38 +264,70 @@ class LogDirectory:
         Its names become durable with its first sync. A power cut before that may take them, and then the next start
         makes the log again, from the metadata and the journal.
         """
-        if topic_partition in self._checkpointed:
+        if topic_partition in self._checkpointer.named:
             # Of a topic with this name that was deleted: its recovery point must not vouch for the new one's records.
-            self._checkpointed.discard(topic_partition)
-            checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", self._recovery_points())
+            self._checkpointer.write_recovery_points()
             self.persist_log_starts()
+            self._checkpointer.named.discard(topic_partition)
         log = self._make(topic_partition, topic)
         self._attach(log, topic.synced)
         return log
 
     def _make(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
+        """Raises ``OSError`` where the disk refuses, and then nothing is there that was not there before."""
         folder = self._folder(topic_partition)
-        self._disk.make_folder(folder)
-        metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"
-        write_file(self._disk, metadata_path, checkpoints.encode_partition_metadata(topic.topic_id))
-        log = self.logs[topic_partition] = load_log(
-            self._disk,
-            folder,
-            topic_partition=topic_partition,
-            topic_id=topic.topic_id,
-            config=topic.config,
-            now_ms=self._clock.now_ms(),
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-        )
+        self._clear_away(folder)
+        existed = self._disk.exists(folder)
+        try:
+            self._disk.make_folder(folder)
+            metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"
+            write_file(self._disk, metadata_path, checkpoints.encode_partition_metadata(topic.topic_id))
+            log = load_log(
+                self._disk,
+                folder,
+                topic_partition=topic_partition,
+                topic_id=topic.topic_id,
+                config=topic.config,
+                now_ms=self._clock.now_ms(),
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
+        except OSError:
+            if not existed:
+                with contextlib.suppress(OSError):
+                    self._disk.remove_folder(folder)
+            raise
         log.sync_progress.named(files=(metadata_path,), folders=(folder, self.path))
+        self.logs[topic_partition] = log
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Forget a log. Its folder gets another name at once, its files go when the worker comes to it."""
+        """Forget a log. Its folder gets another name at once, its files go when the worker comes to it.
+
+        Where the disk refuses the other name, ``tidy`` asks again; before that, no log is made in the folder.
+        """
         log = self.logs.pop(topic_partition)
-        doomed = f"{self.path}/{log.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
-        self._disk.rename(log.folder, doomed)
         log.retire("the topic was deleted")
+        doomed = f"{self.path}/{log.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
+        self._to_delete[log.folder] = doomed
+        try:
+            self._clear_away(log.folder)
+        except OSError as error:
+            logger.error("the files of %s, which was deleted, stay for now: %s", topic_partition, error)
+
+    def tidy(self) -> None:
+        """Called now and then: what the disk refused to take away is taken away."""
+        for folder in list(self._to_delete):
+            with contextlib.suppress(OSError):
+                self._clear_away(folder)
+
+    def _clear_away(self, folder: str) -> None:
+        """Take a deleted log's folder out of the way of a log that is made under its name."""
+        doomed = self._to_delete.get(folder)
+        if doomed is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.rename(folder, doomed)
+        del self._to_delete[folder]
         self._checkpoint_worker.run(lambda: self._disk.remove_folder(doomed), _log_failure)
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
@@ -305,83 +337,17 @@ class LogDirectory:
 
     def persist_log_starts(self) -> None:
         """Before anybody is told that records are deleted."""
-        checkpoints.write_offsets(self._disk, f"{self.path}/{LOG_START_FILE}", self._log_starts())
+        self._checkpointer.write_log_starts()
 
     # Checkpoints
 
     def checkpoint_if_due(self) -> None:
-        """Called now and then: keeps the part of the log that a start would read again short."""
-        now = self._clock.monotonic_ms()
-        written = self._appended_bytes() - self._bytes_at_checkpoint
-        if written >= CHECKPOINT_BYTES or (written and now >= self._checkpoint_due_ms):
-            self.checkpoint()
+        """Called now and then: keeps the part of the log that a start would read again short, and retries."""
+        self._checkpointer.start_if_due()
 
-    def checkpoint(self, *, closing: bool = False) -> None:
+    def checkpoint(self) -> None:
         """Move all recovery points to the log ends, in the background."""
-        if self._checkpoint_runs:
-            self._checkpoint_wanted = True
-            return
-        self._checkpoint_runs = True
-        self._bytes_at_checkpoint = self._appended_bytes()
-        self._checkpoint_due_ms = self._clock.monotonic_ms() + self._checkpoint_interval_ms
-        jobs = [job for log in self.logs.values() if (job := log.prepare_checkpoint(closing=closing)) is not None]
-        points, starts, watermarks = self._recovery_points(), self._log_starts(), self._high_watermarks()
-        self._checkpoint_worker.run(
-            lambda: self._carry_out(jobs, points, starts, watermarks), self._checkpoint_finished
-        )
-
-    def _journal_is_full(self) -> None:
-        if self._journal is not None and self._journal.is_full and self._journal.can_switch:
-            self._journal.switch()
-        self.checkpoint()
-
-    def _carry_out(
-        self,
-        jobs: list[Checkpoint],
-        recovery_points: dict[TopicPartition, int],
-        log_starts: dict[TopicPartition, int],
-        high_watermarks: dict[TopicPartition, int],
-    ) -> Outcome:
-        """On the worker. A log that fails keeps its old recovery point; the others move."""
-        outcome = carry_out(self._disk, self.path, jobs)
-        for job in outcome.moved:
-            recovery_points[job.log.topic_partition] = job.offset
-        checkpoints.write_offsets(self._disk, f"{self.path}/{LOG_START_FILE}", log_starts)
-        checkpoints.write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}", high_watermarks)
-        checkpoints.write_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}", recovery_points)
-        return outcome
-
-    def _checkpoint_finished(self, outcome: Outcome | BaseException) -> None:
-        if self._killed:
-            return
-        self._checkpoint_runs = False
-        if isinstance(outcome, BaseException):
-            if not isinstance(outcome, OSError):
-                raise outcome
-            logger.error("recovery points could not be written and stay where they were: %s", outcome)
-        else:
-            self._apply(outcome)
-        if self._checkpoint_wanted:
-            self._checkpoint_wanted = False
-            self.checkpoint()
-            return
-        waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _apply(self, outcome: Outcome) -> None:
-        for job in outcome.moved:
-            job.log.checkpointed(job)
-            self._checkpointed.add(job.log.topic_partition)
-        still_here = [
-            (job, error) for job, error in outcome.failed if self.logs.get(job.log.topic_partition) is job.log
-        ]
-        for job, error in still_here:
-            job.log.go_offline(f"sync failed: {error}")
-        # A partition that could not sync its own file has only the journal: then that file must stay.
-        if self._journal is not None and not self._journal.can_switch and not still_here:
-            self._journal.release()
+        self._checkpointer.start()
 
     # Closing
 
@@ -392,8 +358,7 @@ class LogDirectory:
             self._committer.when_idle(lambda: idle.set_result(None))
             await idle
             finished: asyncio.Future[None] = self._loop.create_future()
-            self._checkpoint_waiters.append(finished)
-            self.checkpoint(closing=True)
+            self._checkpointer.close(lambda: finished.set_result(None))
             await finished
         self._commit_worker.stop()
         self._checkpoint_worker.stop()
@@ -407,7 +372,7 @@ class LogDirectory:
 
     def kill(self) -> None:
         """Drop everything where it stands, as the end of the process would. Files close when nobody holds them."""
-        self._killed = True
+        self._checkpointer.killed = True
         self._commit_worker.kill()
         self._checkpoint_worker.kill()
         self._release_lock()
@@ -431,21 +396,9 @@ class LogDirectory:
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
 
-    def _appended_bytes(self) -> int:
-        return sum(log.appended_bytes for log in self.logs.values())
-
-    def _recovery_points(self) -> dict[TopicPartition, int]:
-        return {topic_partition: log.recovery_point for topic_partition, log in self.logs.items()}
-
-    def _log_starts(self) -> dict[TopicPartition, int]:
-        return {
-            topic_partition: log.log_start_offset
-            for topic_partition, log in self.logs.items()
-            if log.log_start_offset > log.segments.first.base_offset
-        }
-
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {topic_partition: log.high_watermark for topic_partition, log in self.logs.items()}
+    def _require_journal(self) -> Journal:
+        assert self._journal is not None
+        return self._journal
 
     def _require_committer(self) -> Committer:
         if self._committer is None:

@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from semel.errors import StorageError
 from semel.types import Buffer
@@ -89,6 +89,12 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Take the lock file or raise ``StorageError`` naming the process that holds it."""
+
+
+# A write that these refuse was not begun, or can be taken back; there may be room later.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# A file that was not opened: no descriptors are left, or its folder is not there. It may be opened later.
+NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
 
 
 def read_file(disk: Disk, path: str) -> bytes:

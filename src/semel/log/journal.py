@@ -13,6 +13,7 @@ its time.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from semel.types import Buffer
 from semel.wire.crc import crc32c
 
 FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
+OVERGROWN: Final = 2  # times its size: the most that the active file takes while the other one cannot be released
 FILE_NAMES: Final = ("journal.0", "journal.1")  # not a name that a partition could have
 
 _MAGIC: Final = 0x53454D4C
@@ -74,12 +76,21 @@ class Journal:
         """Whether the other file's content is no longer needed. While it is, the active one grows past its size."""
         return self._other_is_free
 
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether it must not grow any more. Checkpoints have failed for so long that the other file never got free."""
+        return self._position >= self._size_max * OVERGROWN
+
     def has_room_for(self, payload_bytes: int, entries: int) -> bool:
         """Whether an append of so much is one small write, and the file need not grow for it."""
         return self._position + payload_bytes + entries * _HEADER.size <= self._zeroed_to[self._active]
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write the entries and return once they would survive a power cut, or raise ``OSError``."""
+        """Write the entries and return once they would survive a power cut, or raise ``OSError``.
+
+        After an error the next append begins where this one did. So it may be asked again when there is room; what this
+        one left behind is overwritten, or fails its CRC.
+        """
         parts: list[Buffer] = []
         size = 0
         with self._lock:
@@ -108,8 +119,9 @@ class Journal:
     def release(self) -> None:
         """The file that ``switch`` left behind is no longer needed: its partitions have synced their own files."""
         self._other_is_free = True
-        # Unsynced on purpose: it only spares the next start from reading what it would skip anyway.
-        self._files[1 - self._active].write(0, bytes(_CRC_END))
+        # Unsynced on purpose, and no matter if it fails: it only spares the next start from reading what it would skip.
+        with contextlib.suppress(OSError):
+            self._files[1 - self._active].write(0, bytes(_CRC_END))
 
     def forget(self) -> None:
         """Everything ever written here is in the partitions' own files: leave nothing for the next start to read."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from semel.log.producer_snapshot import ProducerEntry
+from semel.log.producer_snapshot import Fields, ProducerEntry
 from semel.types import INT32_MAX
 from semel.wire.records import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
@@ -40,6 +40,7 @@ class KnownProducer:
         "producer_id",
         "sequences_known",
         "transaction_first_offset",
+        "version",
     )
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -52,6 +53,7 @@ class KnownProducer:
         self.batches: list[RememberedBatch] = []
         self.next_sequence = 0
         self.sequences_known = 0
+        self.version = 0  # of the producer states that may change this object
 
     def append(self, header: BatchHeader) -> None:
         """The batch is in the log. Whether it follows the one before is not asked: the log says that it is there."""
@@ -147,6 +149,24 @@ class KnownProducer:
             setattr(twin, name, getattr(self, name))
         twin.batches = self.batches.copy()
         return twin
+
+    def to_fields(self) -> Fields:
+        """What a snapshot keeps, in the file's own terms."""
+        first_offset = self.transaction_first_offset
+        last_sequence, last_offset, offset_delta = NO_SEQUENCE, -1, 0
+        if self.batches:
+            _, last_sequence, base_offset, last_offset, _ = self.batches[-1]
+            offset_delta = last_offset - base_offset
+        return (
+            self.producer_id,
+            self.epoch,
+            last_sequence,
+            last_offset,
+            offset_delta,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            -1 if first_offset is None else first_offset,
+        )
 
     def to_entry(self) -> ProducerEntry:
         last = self.batches[-1] if self.batches else None

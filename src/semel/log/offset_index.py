@@ -19,13 +19,14 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.log.disk import File
+from semel.log.index_tail import IndexTail
 from semel.types import INT32_MAX, Buffer
 
 ENTRY_SIZE: Final = 8
 
 
 class OffsetIndex:
-    __slots__ = ("_offsets", "_positions", "_stale", "_written", "base_offset")
+    __slots__ = ("_cuts", "_offsets", "_positions", "_stale", "_written", "base_offset")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -33,6 +34,7 @@ class OffsetIndex:
         self._positions = array("I")
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
 
     @classmethod
     def load(
@@ -96,21 +98,31 @@ class OffsetIndex:
         """Drop the entries at or beyond ``offset``."""
         self._keep(bisect_left(self._offsets, offset - self.base_offset))
 
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        written = self._written
+        words = array("I", bytes((len(self._offsets) - written) * ENTRY_SIZE))
+        words[0::2], words[1::2] = self._offsets[written:], self._positions[written:]
+        if sys.byteorder == "little":
+            words.byteswap()
+        return IndexTail(written * ENTRY_SIZE, words.tobytes(), self._cuts)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
     def flush(self, file: File) -> None:
         """Make the file hold these entries and no others. To sync it is the caller's."""
-        entries, written = len(self._offsets), self._written
-        if file.size() > written * ENTRY_SIZE:
-            file.truncate(written * ENTRY_SIZE)
-        if entries > written:
-            words = array("I", bytes((entries - written) * ENTRY_SIZE))
-            words[0::2], words[1::2] = self._offsets[written:], self._positions[written:]
-            if sys.byteorder == "little":
-                words.byteswap()
-            file.write(written * ENTRY_SIZE, words.tobytes())
-        self._written = entries
-        self._stale = False
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
 
     def _keep(self, entries: int) -> None:
+        self._cuts += 1
         if entries < self._written:
             self._written = entries
             self._stale = True

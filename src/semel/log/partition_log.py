@@ -6,27 +6,27 @@ The design, its invariants and what a crash leaves behind are in docs/design/log
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
-from semel.log import lookup, producer_snapshot
+from semel.log import lookup
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
 from semel.log.commit import NewNames, Unsynced
 from semel.log.config import LogConfig
-from semel.log.disk import Disk, File
+from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, write_file
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from semel.log.lookup import TimestampOffset
-from semel.log.producer_state import ProducerDescription, ProducerStates
+from semel.log.producer_state import FrozenProducers, ProducerDescription, ProducerStates
 from semel.log.reading import aborted_within, read_below
 from semel.log.retention import expired_segments
-from semel.log.segment import Segment, file_name
+from semel.log.segment import IndexWrite, Segment, file_name
 from semel.log.segments import Segments
 from semel.log.sync_progress import SyncProgress
 from semel.log.transaction_index import AbortedTransaction
@@ -48,6 +48,8 @@ from semel.wire.records import (
 logger = logging.getLogger(__name__)
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+# The producers whose state is encoded while a client waits: a few milliseconds.
+SNAPSHOT_AT_ONCE_MAX: Final = 2000
 
 
 class Origin(Enum):
@@ -84,17 +86,22 @@ class ReadResult(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What must be synced before the recovery point may move to ``offset``. Made on the loop, carried out elsewhere."""
+    """What must be written and synced before the recovery point may move to ``offset``.
+
+    Made on the loop, without touching the disk, and carried out by a worker. Whatever fails on the way, nothing here is
+    believed to be written before ``PartitionLog.checkpointed`` is called: the next checkpoint does it again.
+    """
 
     log: PartitionLog
     offset: int
-    segment_files: list[File]
-    index_files: list[File]  # opened for this, closed after it
-    snapshot_path: str
-    snapshot: bytes
+    segments: list[Segment]
+    index_writes: list[IndexWrite]
+    snapshots: list[tuple[str, FrozenProducers]]
     epochs_path: str
     epochs: bytes | None  # where they have changed
+    epochs_version: int
     new_names: NewNames | None
+    cuts: int  # how often the log had been cut when this was made
 
 
 class PartitionLog:
@@ -137,7 +144,11 @@ class PartitionLog:
         self._last_stable_offset = self._compute_last_stable_offset()
         # Above the recovery point, perhaps only the journal is synced.
         self.sync_progress = SyncProgress(segments, log_end_offset=log_end_offset, own_files_synced_to=recovery_point)
-        self._epochs_changed = True
+        self._epochs_version = 1
+        self._epochs_version_written = 0
+        self._cuts = 0
+        self._deferred_snapshot: tuple[str, FrozenProducers] | None = None
+        self.checkpoint_runs = False  # whether a worker writes files of this log
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -334,7 +345,7 @@ class PartitionLog:
         if header.partition_leader_epoch != self.epochs.latest and self.epochs.assign(
             header.partition_leader_epoch, header.base_offset
         ):
-            self._epochs_changed = True
+            self._epochs_version += 1
         if header.producer_id >= 0:
             if marker is None and header.is_control:
                 marker = parse_marker(batch)
@@ -348,7 +359,7 @@ class PartitionLog:
         except OSError as second:
             self.go_offline(f"write failed ({error}), and so did taking it back ({second})")
             return
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             self.go_offline(f"write failed: {error}")
 
     # Segments
@@ -376,14 +387,17 @@ class PartitionLog:
         return segment
 
     def _write_snapshot(self) -> None:
-        """Producer state as of the log end. Unsynced: it carries its own CRC, and a start does without a bad one."""
-        file = self._disk.open(self._snapshot_path(self.log_end_offset), create=True)
-        try:
-            data = producer_snapshot.encode(self.producers.snapshot_entries())
-            file.truncate(0)
-            file.write(0, data)
-        finally:
-            file.close()
+        """Producer state as of the log end, which the next segment begins with.
+
+        A start does without one that is missing or torn, so it is not synced, and a disk that refuses it stops nothing.
+        That of a great many producers would hold up the loop: it waits for the next checkpoint, on the worker.
+        """
+        path, frozen = self._snapshot_path(self.log_end_offset), self.producers.freeze()
+        if len(frozen) > SNAPSHOT_AT_ONCE_MAX:
+            self._deferred_snapshot = (path, frozen)
+            return
+        with contextlib.suppress(OSError):
+            write_file(self._disk, path, frozen.encode())
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.folder}/{file_name(offset, '.snapshot')}"
@@ -436,39 +450,62 @@ class PartitionLog:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
 
     def prepare_checkpoint(self, *, closing: bool = False) -> Checkpoint | None:
-        """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already."""
+        """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already.
+
+        Until ``checkpointed`` or ``checkpoint_failed`` is called, compaction does not change the names of segments.
+        """
         if self.offline is not None or self.recovery_point == self.log_end_offset:
             # Epochs may have changed all the same: whoever leads assigns them anew after a start.
             return None
         # The one that ends there too: it may have been closed since, and its indexes with it.
         segments = self.segments.reaching(self.recovery_point - 1)
-        index_files: list[File] = []
-        for segment in segments:
-            if closing:
+        if closing:
+            for segment in segments:
                 segment.finish()
-            index_files += segment.write_indexes()
-        epochs = self.epochs.to_text() if self._epochs_changed else None
-        self._epochs_changed = False
+        self.checkpoint_runs = True
+        changed = self._epochs_version != self._epochs_version_written
+        snapshots = [(self._snapshot_path(self.log_end_offset), self.producers.freeze())]
+        if self._deferred_snapshot is not None:
+            snapshots.append(self._deferred_snapshot)
         return Checkpoint(
             log=self,
             offset=self.log_end_offset,
-            segment_files=[segment.file for segment in segments],
-            index_files=index_files,
-            snapshot_path=self._snapshot_path(self.log_end_offset),
-            snapshot=producer_snapshot.encode(self.producers.snapshot_entries()),
+            segments=segments,
+            index_writes=[write for segment in segments for write in segment.index_writes()],
+            snapshots=snapshots,
             epochs_path=f"{self.folder}/{LEADER_EPOCH_FILE}",
-            epochs=epochs,
+            epochs=self.epochs.to_text() if changed else None,
+            epochs_version=self._epochs_version,
             new_names=self.sync_progress.new_names(),
+            cuts=self._cuts,
         )
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """The recovery point has moved: older snapshots that belong to no segment have had their day."""
+        self.checkpoint_runs = False
+        for segment in checkpoint.segments:
+            segment.indexes_written(checkpoint.index_writes)
+        self._epochs_version_written = checkpoint.epochs_version
+        if self._deferred_snapshot in checkpoint.snapshots:
+            self._deferred_snapshot = None
+        if checkpoint.cuts != self._cuts:
+            return  # What was written since the log was cut has offsets that this checkpoint has not seen.
         previous = self.recovery_point
-        # A truncation may have come in between.
-        self.recovery_point = max(previous, min(checkpoint.offset, self.log_end_offset))
+        self.recovery_point = max(previous, checkpoint.offset)
         self.own_files_synced(self.recovery_point, checkpoint.new_names)
         if previous < self.recovery_point and all(segment.base_offset != previous for segment in self.segments):
-            self._disk.remove(self._snapshot_path(previous))
+            # One that stays does no harm, and goes with the next start.
+            with contextlib.suppress(OSError):
+                self._disk.remove(self._snapshot_path(previous))
+
+    def checkpoint_failed(self) -> None:
+        """The recovery point stays. What was written on the way is written again by the next checkpoint."""
+        self.checkpoint_runs = False
+
+    @property
+    def needs_journal(self) -> bool:
+        """Whether some of what was acknowledged is perhaps in no file but the journal."""
+        return self.on_write is not None and self.sync_progress.own_files_end < self.durable_offset
 
     def recovered(self) -> None:
         """All that a start found or took from the journal is on disk: readers may see it."""
@@ -481,8 +518,9 @@ class PartitionLog:
         """The segments now end at ``end_offset``; take everything that follows from them back to there."""
         self.log_end_offset = end_offset
         self.producers = producers
+        self._cuts += 1
         if self.epochs.truncate_from_end(end_offset):
-            self._epochs_changed = True
+            self._epochs_version += 1
         self.recovery_point = min(self.recovery_point, end_offset)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
@@ -520,8 +558,10 @@ class PartitionLog:
                 if committed:
                     aborted = aborted_within(self.segments, number, offset, records)
             except OSError as error:
-                self.go_offline(f"read failed: {error}")
-                raise self._is_offline() from error
+                if error.errno not in NOT_OPENED:
+                    self.go_offline(f"read failed: {error}")
+                text = f"{self.topic_partition}: read failed: {error}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
             except DecodeError as error:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
         return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, aborted)
@@ -530,7 +570,7 @@ class PartitionLog:
         """What is appended from now on is written by this leader."""
         self.leader_epoch = epoch
         if self.epochs.assign(epoch, self.log_end_offset):
-            self._epochs_changed = True
+            self._epochs_version += 1
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """The largest known epoch at or below ``epoch`` and where it ends. Kafka's answer to OffsetForLeaderEpoch."""
@@ -563,7 +603,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
-                self._epochs_changed = True
+                self._epochs_version += 1
             self._last_stable_offset = self._compute_last_stable_offset()
 
     def apply_retention(self, now_ms: int) -> int:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from semel.errors import ErrorCode, KafkaError
+from semel.log import producer_snapshot
 from semel.log.known_producer import KnownProducer
 from semel.log.producer_snapshot import ProducerEntry
 from semel.types import TopicPartition
@@ -86,10 +87,26 @@ class Pending:
         self.producers: dict[int, KnownProducer] = {}
 
 
+class FrozenProducers:
+    """The producers of one partition as they were. Nothing changes them any more, so any thread may read them."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self, producers: list[KnownProducer]) -> None:
+        self._producers = producers
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def encode(self) -> bytes:
+        """The content of a ``.snapshot`` file."""
+        return producer_snapshot.encode_fields(producer.to_fields() for producer in self._producers)
+
+
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_ended", "_open", "_producers", "producer_id_expiration_ms", "topic_partition")
+    __slots__ = ("_ended", "_open", "_producers", "_version", "producer_id_expiration_ms", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, *, producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
@@ -97,6 +114,8 @@ class ProducerStates:
         self.topic_partition = topic_partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._producers: dict[int, KnownProducer] = {}
+        # A producer of an older version is part of a frozen state: it is copied before it is changed.
+        self._version = 0
         # First offset -> producer. Replay runs in the order of the log, so the order of insertion is the order of
         # offsets. Not a dict: its first key is found only by walking over all that were removed before it.
         self._open: OrderedDict[int, KnownProducer] = OrderedDict()
@@ -189,6 +208,9 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = KnownProducer(producer_id, header.producer_epoch)
+            producer.version = self._version
+        elif producer.version != self._version:
+            producer = self._thawed(producer)
         producer.active_ms = header.max_timestamp if now_ms is None else now_ms
         if header.is_control:
             return self._replay_control(header, marker, producer)
@@ -288,6 +310,19 @@ class ProducerStates:
 
     # Snapshots
 
+    def freeze(self) -> FrozenProducers:
+        """The state of this moment, which may be encoded later and elsewhere. Costs a list, however many there are."""
+        self._version += 1
+        return FrozenProducers(list(self._producers.values()))
+
+    def _thawed(self, producer: KnownProducer) -> KnownProducer:
+        """The producer's own copy of this version; the other one belongs to a frozen state."""
+        twin = self._producers[producer.producer_id] = producer.copy()
+        twin.version = self._version
+        if twin.transaction_first_offset is not None:
+            self._open[twin.transaction_first_offset] = twin
+        return twin
+
     def snapshot_entries(self) -> list[ProducerEntry]:
         return [producer.to_entry() for producer in self._producers.values()]
 
@@ -309,6 +344,7 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         if producer is not None and not header.is_control:
+            assert producer.version == self._version, "nothing is frozen before a start is over"
             producer.remember_earlier(header)
 
     # For people

@@ -7,13 +7,15 @@ reach their files at a checkpoint: until then the recovery point lies before the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
+from semel.log.index_tail import IndexTail
 from semel.log.offset_index import OffsetIndex
 from semel.log.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
 from semel.log.time_index import TimeIndex
@@ -44,6 +46,28 @@ class Place(NamedTuple):
 
     position: int
     size_bytes: int
+
+
+class IndexWrite(NamedTuple):
+    """One index file, and what it lacks. Made on the loop, carried out by a worker."""
+
+    segment: Segment
+    source: OffsetIndex | TimeIndex | TransactionIndex
+    path: str
+    tail: IndexTail
+    create: bool  # else only a file that is there is brought up to date: it may hold what is not true
+
+    def carry_out(self, disk: Disk, *, sync: bool) -> None:
+        try:
+            file = disk.open(self.path, create=self.create)
+        except FileNotFoundError:
+            if self.create:
+                raise
+            return
+        with contextlib.closing(file):
+            self.tail.write(file)
+            if sync:
+                file.sync()
 
 
 class Segment:
@@ -139,12 +163,12 @@ class Segment:
         self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
         self._finished = True
 
-    def write_indexes(self) -> list[File]:
-        """Bring the index files up to date and return those that changed, open, for whoever syncs them.
+    def index_writes(self) -> list[IndexWrite]:
+        """What brings the index files up to date. A checkpoint carries it out; ``indexes_written`` hears of it.
 
-        Nobody else writes them: a file that was written and not synced could be torn behind a recovery point.
+        Nothing else writes them: a file that was written and not synced could be torn behind a recovery point.
         """
-        changed: list[File] = []
+        writes: list[IndexWrite] = []
         indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
             self.offset_index,
             self.time_index,
@@ -153,12 +177,16 @@ class Segment:
         for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
             # A finished segment has an offset and a time index even if they are empty: operators look for them.
             wanted = index.has_unwritten or (self._finished and index is not self.transaction_index)
-            if wanted or (self.index_files_are_stale and self._disk.exists(self.path(suffix))):
-                file = self._disk.open(self.path(suffix), create=True)
-                index.flush(file)
-                changed.append(file)
+            if wanted or self.index_files_are_stale:
+                writes.append(IndexWrite(self, index, self.path(suffix), index.tail(), create=wanted))
+        return writes
+
+    def indexes_written(self, writes: Sequence[IndexWrite]) -> None:
+        """Those of ``writes`` that are this segment's are in their files, and synced."""
+        for write in writes:
+            if write.segment is self:
+                write.source.written(write.tail)
         self.index_files_are_stale = False
-        return changed
 
     def close(self) -> None:
         self.file.close()

@@ -55,6 +55,11 @@ class SyncProgress:
 
     # The partition's own files.
 
+    @property
+    def own_files_end(self) -> int:
+        """Up to where syncs of their own have covered them."""
+        return self._own_files_synced_to
+
     def own_files_behind(self) -> tuple[File, ...]:
         """Those that hold bytes which no sync of their own has covered."""
         active = self._segments.active

@@ -20,6 +20,7 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.log.disk import File
+from semel.log.index_tail import IndexTail
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import NO_TIMESTAMP
 
@@ -27,7 +28,7 @@ ENTRY_SIZE: Final = 12
 
 
 class TimeIndex:
-    __slots__ = ("_offsets", "_stale", "_timestamps", "_written", "base_offset")
+    __slots__ = ("_cuts", "_offsets", "_stale", "_timestamps", "_written", "base_offset")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -35,6 +36,7 @@ class TimeIndex:
         self._offsets = array("I")  # relative to the base offset
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
@@ -101,21 +103,32 @@ class TimeIndex:
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or beyond ``offset``."""
         entries = bisect_left(self._offsets, offset - self.base_offset)
+        self._cuts += 1
         if entries < self._written:
             self._written = entries
             self._stale = True
         del self._timestamps[entries:]
         del self._offsets[entries:]
 
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        written = self._written
+        data = _encode(self._timestamps[written:], self._offsets[written:])
+        return IndexTail(written * ENTRY_SIZE, data, self._cuts)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
     def flush(self, file: File) -> None:
         """Make the file hold these entries and no others. To sync it is the caller's."""
-        entries, written = len(self._timestamps), self._written
-        if file.size() > written * ENTRY_SIZE:
-            file.truncate(written * ENTRY_SIZE)
-        if entries > written:
-            file.write(written * ENTRY_SIZE, _encode(self._timestamps[written:], self._offsets[written:]))
-        self._written = entries
-        self._stale = False
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
 
 
 # An entry is three 32-bit words. Whole columns are moved at once: a segment may have a quarter of a million entries.

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.log.disk import File
+from semel.log.index_tail import IndexTail
 from semel.types import Buffer
 
 VERSION: Final = 0
@@ -35,7 +36,15 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = ("_first_offsets", "_last_offsets", "_last_stable_offsets", "_producer_ids", "_stale", "_written")
+    __slots__ = (
+        "_cuts",
+        "_first_offsets",
+        "_last_offsets",
+        "_last_stable_offsets",
+        "_producer_ids",
+        "_stale",
+        "_written",
+    )
 
     def __init__(self) -> None:
         self._producer_ids = array("q")
@@ -44,6 +53,7 @@ class TransactionIndex:
         self._last_stable_offsets = array("q")
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
@@ -102,22 +112,32 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or beyond ``offset``."""
         entries = bisect_left(self._last_offsets, offset)
+        self._cuts += 1
         if entries < self._written:
             self._written = entries
             self._stale = True
         for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._last_stable_offsets):
             del column[entries:]
 
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        written = self._written
+        data = b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(written, self.entries))
+        return IndexTail(written * ENTRY_SIZE, data, self._cuts)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
     def flush(self, file: File) -> None:
         """Make the file hold these entries and no others. To sync it is the caller's."""
-        entries, written = self.entries, self._written
-        if file.size() > written * ENTRY_SIZE:
-            file.truncate(written * ENTRY_SIZE)
-        if entries > written:
-            packed = b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(written, entries))
-            file.write(written * ENTRY_SIZE, packed)
-        self._written = entries
-        self._stale = False
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
 
     def _add(self, aborted: AbortedTransaction) -> None:
         self._producer_ids.append(aborted.producer_id)

@@ -52,6 +52,9 @@ class VirtualFile:
         self._disk = disk
         self._file: CachedFile | None = file
         self._life = disk._life
+        statistics = disk.statistics
+        statistics.open_files += 1
+        statistics.open_files_max = max(statistics.open_files_max, statistics.open_files)
 
     def size(self) -> int:
         return len(self._opened().content)
@@ -74,7 +77,12 @@ class VirtualFile:
         self._disk._sync(self._opened(), self.path)
 
     def close(self) -> None:
+        if self._file is not None and self._life is self._disk._life:
+            self._disk.statistics.open_files -= 1
         self._file = None
+
+    def __del__(self) -> None:
+        self.close()
 
     def _opened(self) -> CachedFile:
         if self._life is not self._disk._life:
@@ -107,6 +115,8 @@ class VirtualDisk:
     ) -> None:
         self.capacity_bytes = capacity_bytes
         """May be changed at any time; ``None`` is no limit. A write that does not fit fails after what did fit."""
+        self.descriptors_max: int | None = None
+        """May be changed at any time; ``None`` is no limit. With so many files open, none can be opened."""
         self.statistics = DiskStatistics()
         self._name = name
         self._random = random or Random(0)
@@ -122,7 +132,7 @@ class VirtualDisk:
 
     @_one_at_a_time
     def open(self, path: str, *, create: bool = False) -> VirtualFile:
-        self._alive(path)
+        self._opening(path)
         node = self._folders.find(path)
         if isinstance(node, Folder):
             raise _error(errno.EISDIR, path)
@@ -212,7 +222,7 @@ class VirtualDisk:
 
     @_one_at_a_time
     def sync_all(self, folder: str) -> None:
-        self._alive(folder)
+        self._opening(folder)
         self.statistics.syncs += 1
         try:
             self._changing(Operation.SYNC_ALL, folder)
@@ -227,7 +237,7 @@ class VirtualDisk:
 
     @_one_at_a_time
     def sync_directory(self, folder: str) -> None:
-        self._alive(folder)
+        self._opening(folder)
         node = self._folders.folder(folder)
         self.statistics.directory_syncs += 1
         try:
@@ -352,6 +362,13 @@ class VirtualDisk:
         self._changing(Operation.REMOVE, path)
         self._folders.set(Entry(folder, name, None))
 
+    def _opening(self, path: str) -> None:
+        self._alive(path)
+        if self.descriptors_max is not None and self.statistics.open_files >= self.descriptors_max:
+            raise _error(errno.EMFILE, path)
+        if self._faults.faults and (fault := self._faults.struck_by(Operation.OPEN, path)) is not None:
+            raise fault.exception(path)
+
     def _reading(self, path: str) -> None:
         self._alive(path)
         self.statistics.reads += 1
@@ -387,6 +404,7 @@ class VirtualDisk:
 
     def _begin_new_life(self) -> None:
         self._life = object()
+        self.statistics.open_files = 0
         self._locks.clear()
         self._halted = False
 

@@ -17,6 +17,7 @@ from semel.testing.crash import SimulatedCrash
 
 
 class Operation(Enum):
+    OPEN = "open"  # a file or a folder, whatever for: where no descriptors are left
     READ = "read"
     WRITE = "write"
     TRUNCATE = "truncate"
@@ -63,6 +64,8 @@ class DiskStatistics:
     bytes_written: int = 0
     syncs: int = 0
     directory_syncs: int = 0
+    open_files: int = 0
+    open_files_max: int = 0
     changes: int = 0
     """Every operation but reads: the points at which ``crash_after`` can strike."""
 

@@ -100,7 +100,8 @@ def filled(*, checkpoint_after: int | None = None) -> tuple[VirtualDisk, list[by
         append(log, produced(0, "g", producer=9))
     # The indexes as a crash finds them: partly written, beyond the recovery point too.
     for segment in log.segments:
-        segment.write_indexes()
+        for write in segment.index_writes():
+            write.carry_out(disk, sync=False)
     log._write_snapshot()
     data = [data for data, _ in batches(read_all(log))]
     return disk, data, recovery_point
@@ -271,8 +272,8 @@ def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
     log = open_log(disk, config=LogConfig(index_interval_bytes=1))
     for text in ("a" * 300, "b", "c" * 200, "d"):
         append(log, batch(text))
-    for file in log.segments.active.write_indexes():
-        file.sync()
+    for write in log.segments.active.index_writes():
+        write.carry_out(disk, sync=True)
     _truncate(disk, log.segments.active.path(".log"), 0)
     log = open_log(disk, config=LogConfig(index_interval_bytes=10_000))
     for text in ("e", "f", "g", "h"):

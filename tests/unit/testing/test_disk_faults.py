@@ -133,5 +133,7 @@ def test_the_disk_counts_what_is_asked_of_it() -> None:
     file.truncate(1)
     file.read(0, 1)
     disk.sync_directory("/")
-    expected = DiskStatistics(reads=1, writes=2, bytes_written=6, syncs=1, directory_syncs=1, changes=6)
+    expected = DiskStatistics(
+        reads=1, writes=2, bytes_written=6, syncs=1, directory_syncs=1, open_files=1, open_files_max=1, changes=6
+    )
     assert disk.statistics == expected

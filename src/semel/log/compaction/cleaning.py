@@ -159,6 +159,8 @@ class CleaningPass:
             logger.warning("%s: %r stays as it is: compacted, it would exceed 2 GB", self.log.topic_partition, group)
             remove_unfinished(self._disk, self.log.folder)
             return
+        while self.log.checkpoint_runs:
+            yield  # A worker writes the indexes of segments under the names that the new one is about to take.
         if new is None:
             self._statistics.segments_left_alone += 1
         elif swap_segments(self._disk, self.log, group, new):

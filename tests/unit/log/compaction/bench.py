@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
+from semel.log.checkpointing import carry_out
 from semel.log.cleaner import LogCleaner
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.log.disk import replace_file
 from semel.log.loading import load_log
 from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
 from semel.testing.clock import ManualClock
@@ -167,12 +167,8 @@ class Bench:
         self.disk.sync_directory(FOLDER)
         if checkpoint is None:
             return
-        for file in (*checkpoint.segment_files, *checkpoint.index_files):
-            file.sync()
-        replace_file(self.disk, checkpoint.snapshot_path, checkpoint.snapshot)
-        if checkpoint.epochs is not None:
-            replace_file(self.disk, checkpoint.epochs_path, checkpoint.epochs)
-        self.log.checkpointed(checkpoint)
+        (moved,) = carry_out(self.disk, FOLDER, [checkpoint]).moved
+        self.log.checkpointed(moved)
         self.recovery_point = checkpoint.offset
 
     # Cleaning
