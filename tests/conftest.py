@@ -4,6 +4,9 @@
 that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is
 listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
+
+No test fails because the machine is busy: ``tools.patience`` says how long tests wait, a test is ended only after that
+time and more, and Hypothesis has neither a deadline nor a health check that is about time.
 """
 
 from __future__ import annotations
@@ -15,11 +18,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac
+from tools.patience import TEST_S_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The other health checks say something about a test, this one about the machine. The settings of a single test begin
+# with those of the profile.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()
 
@@ -63,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # Before xdist looks at the groups.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S_MAX))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.needs("java"))
             item.add_marker(pytest.mark.xdist_group("spark"))

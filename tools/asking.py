@@ -12,9 +12,10 @@ from semel.wire.framing import decode_response_header, encode_request
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tools.frames import receive_frame
+from tools.patience import PATIENCE_S
 
 
-def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = 5.0) -> Any:
+def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = PATIENCE_S) -> Any:
     """The answer to one request. Raises OSError when the broker is not there, or not in time."""
     host, _, port = bootstrap_servers.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
@@ -25,7 +26,7 @@ def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, t
 
 
 def committed_offsets(
-    bootstrap_servers: str, group: str, topic: str, partitions: int, *, timeout_s: float = 60.0
+    bootstrap_servers: str, group: str, topic: str, partitions: int, *, timeout_s: float = PATIENCE_S
 ) -> list[int]:
     """How far a group has read each partition, once no transaction is about to change it; 0 where it has not begun."""
     request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, list(range(partitions)))], require_stable=True)

@@ -9,9 +9,11 @@ longest time for which it was.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -22,13 +24,15 @@ from tools.copier_process import OWN, Copier, CopierProcess
 from tools.copiers.task import Task
 from tools.frames import now_ms
 from tools.load import create_topic
+from tools.patience import PATIENCE_S, wait_until
 from tools.server import Server
 from tools.transaction_ages import TransactionAges, undecided_ages_ms
 
 PARTITIONS: Final = 4
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 SWEEP_MS_MAX: Final = 15_000
-_PROGRESS_S_MAX: Final = 180.0
+# So much of the source is held back until the last kill: none of them comes when all is copied already.
+_HELD_BACK: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,16 @@ class CopyRun:
 
 
 def copy_under_kills(
-    server: Server, copier: Copier, folder: Path, *, seed: int, records: int, kills: int, hang_s_max: float = 45.0
+    server: Server,
+    copier: Copier,
+    folder: Path,
+    *,
+    seed: int,
+    records: int,
+    kills: int,
+    hang_s_max: float = 45.0,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    sweep_ms_max: int = SWEEP_MS_MAX,
 ) -> CopyRun:
     """The verdict on one copy by one client while the server, which runs, is killed. It runs again afterwards."""
     started = time.monotonic()
@@ -61,9 +74,11 @@ def copy_under_kills(
     source, target = "source", f"copy-by-{copier.name}"
     for topic in (source, target):
         create_topic(server.bootstrap_servers, topic, partitions=PARTITIONS)
-    values = fill(server.bootstrap_servers, source, records)
+    values = values_of(records)
     ends = tuple(map(len, values))
-    task = Task(server.bootstrap_servers, source, target, f"by-{copier.name}", "copiers", TRANSACTION_TIMEOUT_MS, ends)
+    held_back = int(records * (1 - _HELD_BACK))
+    fill(server.bootstrap_servers, source, values, range(held_back))
+    task = Task(server.bootstrap_servers, source, target, f"by-{copier.name}", "copiers", transaction_timeout_ms, ends)
     output = folder / f"{copier.name}.txt"
     process = CopierProcess(copier, task, output, hang_s_max=hang_s_max)
     killed = longest_outage_ms = 0
@@ -83,8 +98,9 @@ def copy_under_kills(
                     server.kill()
                 server.start()
                 longest_outage_ms = max(longest_outage_ms, now_ms() - killed_ms)
+            fill(server.bootstrap_servers, source, values, range(held_back, records))
             _wait_until_copied(process, records)
-        anomalies = [*_still_open(server), *_too_old(ages, longest_outage_ms)]
+        anomalies = [*_still_open(server), *_too_old(ages, transaction_timeout_ms, sweep_ms_max, longest_outage_ms)]
     finally:
         process.end()
     copied = read_committed(server.bootstrap_servers, target)
@@ -122,9 +138,16 @@ def differences(expected: list[bytes], found: list[bytes]) -> list[str]:
     return told or [f"out of order, at {next(b for a, b in zip(expected, found, strict=True) if a != b)!r} first"]
 
 
-def fill(bootstrap_servers: str, topic: str, records: int) -> list[list[bytes]]:
-    """Write so many different records; returns those of each partition, in order."""
-    values: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+def values_of(records: int) -> list[list[bytes]]:
+    """So many different values: those of each partition, in order."""
+    return [
+        [f"record {number}".encode().ljust(60, b".") for number in range(partition, records, PARTITIONS)]
+        for partition in range(PARTITIONS)
+    ]
+
+
+def fill(bootstrap_servers: str, topic: str, values: Sequence[Sequence[bytes]], numbers: Iterable[int]) -> None:
+    """Write those of the values that have these numbers, and wait until they are acknowledged."""
     failed: list[KafkaError] = []
 
     def answered(error: KafkaError | None, message: Message) -> None:
@@ -132,19 +155,17 @@ def fill(bootstrap_servers: str, topic: str, records: int) -> list[list[bytes]]:
             failed.append(error)
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
-    for number in range(records):
-        value = f"record {number}".encode().ljust(60, b".")
-        values[number % PARTITIONS].append(value)
+    for number in numbers:
+        value = values[number % PARTITIONS][number // PARTITIONS]
         producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=answered)
         if number % 10_000 == 0:
-            producer.flush(30)
-    assert producer.flush(30) == 0, f"{topic} was not filled within 30 s"
+            producer.flush(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0, f"{topic} was not filled within {PATIENCE_S:.0f} s"
     assert not failed, failed[0]
-    return values
 
 
 def read_committed(
-    bootstrap_servers: str, topic: str, *, partitions: int = PARTITIONS, timeout_s: float = 60.0
+    bootstrap_servers: str, topic: str, *, partitions: int = PARTITIONS, timeout_s: float = PATIENCE_S
 ) -> list[list[bytes]]:
     """What a read_committed reader sees of each partition, up to where it ends now."""
     consumer = Consumer(
@@ -178,27 +199,35 @@ def read_committed(
 
 
 def _wait_until_copied(process: CopierProcess, more_than: int) -> None:
-    """Return once so many are copied, or all; no such progress in time is a TimeoutError."""
-    deadline = time.monotonic() + _PROGRESS_S_MAX
+    """Return once so many are copied, or all; no progress at all in time is a TimeoutError."""
+    copied, deadline = process.copied, time.monotonic() + 2 * PATIENCE_S
     while process.copied <= more_than and not process.is_done:
         process.tend()
+        if process.copied != copied:
+            copied, deadline = process.copied, time.monotonic() + 2 * PATIENCE_S
         if time.monotonic() > deadline:
             raise TimeoutError(f"{process.copied} records copied, and too slowly: {process.printed()}")
         time.sleep(0.002)
 
 
-def _too_old(ages: TransactionAges, longest_outage_ms: int) -> list[str]:
+def _too_old(ages: TransactionAges, timeout_ms: int, sweep_ms_max: int, longest_outage_ms: int) -> list[str]:
     if ages.times_seen == 0:
         return ["no open transaction was ever seen, so nothing is known of how old they got"]
-    if ages.oldest_ms <= TRANSACTION_TIMEOUT_MS + SWEEP_MS_MAX + longest_outage_ms:
+    if ages.oldest_ms <= timeout_ms + sweep_ms_max + longest_outage_ms:
         return []
-    told = f"a transaction with a timeout of {TRANSACTION_TIMEOUT_MS} ms was undecided after {ages.oldest_ms} ms"
+    told = f"a transaction with a timeout of {timeout_ms} ms was undecided after {ages.oldest_ms} ms"
     return [f"{told}; the broker was never away for longer than {longest_outage_ms} ms"]
 
 
 def _still_open(server: Server) -> list[str]:
-    """Markers may be on their way when the last commit is answered; a second later they are not."""
-    deadline = time.monotonic() + 5.0
-    while (undecided := undecided_ages_ms(server.bootstrap_servers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    """Markers may be on their way when the last commit is answered; soon they are not."""
+    undecided: dict[str, int] = {}
+
+    def are_decided() -> bool:
+        nonlocal undecided
+        undecided = undecided_ages_ms(server.bootstrap_servers)
+        return not undecided
+
+    with contextlib.suppress(AssertionError):
+        wait_until(are_decided, pause_s=0.05)
     return [f"undecided when all was copied: {name}" for name in undecided]

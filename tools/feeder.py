@@ -9,6 +9,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tools.patience import PATIENCE_S
+
 _PAUSE_S: Final = 0.05
 
 
@@ -48,7 +50,7 @@ class Feeder:
         self._stopping.set()
         self._thread.join()
 
-    def finish(self, timeout_s: float = 60.0) -> list[int]:
+    def finish(self, timeout_s: float = PATIENCE_S) -> list[int]:
         """Send no more; where each partition ends once everything is acknowledged."""
         self.stop()
         assert self._producer.flush(timeout_s) == 0, f"{self._topic} was not fed within {timeout_s:.0f} s"

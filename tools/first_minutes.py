@@ -12,11 +12,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
 from tools.brokers import semel
+from tools.patience import wait_until
 from tools.server import Server, running
 from tools.terminal_picture import Screen, svg, text_of
 
@@ -64,11 +64,8 @@ def without_times(text: str) -> str:
 
 def _ready_line(server: Server) -> str:
     """It answers a moment before it says so."""
-    for _ in range(1000):
-        if "\n" in (printed := server.printed()):
-            return printed.partition("\n")[0]
-        time.sleep(0.01)
-    raise TimeoutError("the broker serves, and does not say so")
+    wait_until(lambda: "\n" in server.printed(), "the broker serves, and does not say so")
+    return server.printed().partition("\n")[0]
 
 
 def _run(command: str, server: Server) -> str:

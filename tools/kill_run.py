@@ -64,7 +64,7 @@ def kill_under_load(server: Server, *, seed: int, kills: int, topic: str = "kill
             slowest = max(slowest, server.start())
         load.wait_for_acknowledged(load.acknowledged() + 100)
     finally:
-        load.finish(timeout_s=60)
+        load.finish()
     found = read_back(server.bootstrap_servers, topic, partitions=_PARTITIONS)
     history = load.history
     return KillRun(

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tools.history import Found, History, Sent
+from tools.patience import PATIENCE_S, TEST_S_MAX
 
 # The broker may be gone for a while; the client should be back the moment it is.
 _IMPATIENT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level": 0}
@@ -39,7 +40,7 @@ class Load:
             "enable.idempotence": True,
             "compression.codec": codec,
             "linger.ms": 1,
-            "delivery.timeout.ms": 120_000,
+            "delivery.timeout.ms": int(TEST_S_MAX * 1000),
             "retry.backoff.ms": 20,
             **_IMPATIENT,
         }
@@ -51,7 +52,7 @@ class Load:
     def acknowledged(self) -> int:
         return len(self.history.acknowledged)
 
-    def wait_for_acknowledged(self, count: int, timeout_s: float = 60.0) -> None:
+    def wait_for_acknowledged(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Return once so many records are acknowledged in all; no progress in time is a TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while self.acknowledged() < count:
@@ -59,7 +60,7 @@ class Load:
                 raise TimeoutError(f"{self.acknowledged()} records acknowledged after {timeout_s:.0f} s, not {count}")
             time.sleep(0.001)
 
-    def finish(self, timeout_s: float) -> None:
+    def finish(self, timeout_s: float = PATIENCE_S) -> None:
         """Send no more and wait, for so long at most, until everything that was sent is answered."""
         self._stopping.set()
         self._thread.join()
@@ -98,11 +99,11 @@ class Load:
 def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, config: dict[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_IMPATIENT})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
-    for created in admin.create_topics([wanted]).values():
-        created.result(timeout=30)
+    for created in admin.create_topics([wanted], request_timeout=PATIENCE_S).values():
+        created.result(timeout=PATIENCE_S)
 
 
-def read_back(bootstrap_servers: str, topic: str, *, partitions: int, timeout_s: float = 60.0) -> list[Found]:
+def read_back(bootstrap_servers: str, topic: str, *, partitions: int, timeout_s: float = PATIENCE_S) -> list[Found]:
     """Every record of the topic, from the first to the one that is last when this is called."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "read-back", "enable.auto.commit": False, **_IMPATIENT}
@@ -110,8 +111,8 @@ def read_back(bootstrap_servers: str, topic: str, *, partitions: int, timeout_s:
     try:
         ends = {}
         for partition in range(partitions):
-            watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-            assert watermarks is not None, f"no offsets of {topic}-{partition} within 10 s"
+            watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)
+            assert watermarks is not None, f"no offsets of {topic}-{partition} within {PATIENCE_S:.0f} s"
             ends[partition] = watermarks[1]
         consumer.assign([TopicPartition(topic, partition, 0) for partition, end in ends.items() if end > 0])
         return _read_until(consumer, ends, time.monotonic() + timeout_s)

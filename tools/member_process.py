@@ -14,8 +14,10 @@ from typing import Final
 
 from tools.kafka_jars import KAFKA_4, jars_of, java
 from tools.members.role import Role
+from tools.patience import PATIENCE_S
 
 _FOLDER: Final = Path(__file__).resolve().parent / "members"
+# Members of other libraries sometimes never end.
 _LEAVE_TIMEOUT_S: Final = 30.0
 
 
@@ -116,7 +118,8 @@ class MemberProcess:
         """It leaves the group and ends: ``wait``."""
         self._process.send_signal(signal.SIGTERM)
 
-    def wait(self, timeout_s: float = _LEAVE_TIMEOUT_S) -> None:
+    def wait(self) -> None:
+        timeout_s = PATIENCE_S if self.library is OWN else _LEAVE_TIMEOUT_S
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -124,7 +127,7 @@ class MemberProcess:
             raise TimeoutError(f"{self.role.name} did not end within {timeout_s:.0f} s: {self.printed()}") from None
         self._listener.join()
 
-    def wait_until_assigned(self, timeout_s: float) -> None:
+    def wait_until_assigned(self, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not self.told.assigned:
             if time.monotonic() > deadline or self.exit_code is not None:

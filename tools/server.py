@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.frames import brokers_answering
+from tools.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-_READY_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 30.0
+# Below the ports that the system gives to outgoing connections (from 32768 on Linux, from 49152 elsewhere).
+_PORTS = range(10_000, 32_000)
+_ANSWER_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Server:
         """Start the process and wait until it is ready; returns the seconds that took."""
         started = time.monotonic()
         self.launch_process()
-        while not brokers_answering(HOST, self.launch.port, timeout_s=1.0):
+        while not brokers_answering(HOST, self.launch.port, timeout_s=_ANSWER_TIMEOUT_S):
             self._check_still_starting(started)
             time.sleep(0.002)
         return time.monotonic() - started
@@ -104,9 +107,9 @@ class Server:
         if self._process.poll() is not None:
             code, self._process = self._process.returncode, None
             raise NotReady(f"{self.name} ended with code {code} before it was ready:\n{self.printed()}")
-        if time.monotonic() - started > _READY_TIMEOUT_S:
+        if time.monotonic() - started > PATIENCE_S:
             self.kill()
-            raise NotReady(f"{self.name} was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.printed()}")
+            raise NotReady(f"{self.name} was not ready after {PATIENCE_S:.0f} s:\n{self.printed()}")
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -114,11 +117,11 @@ class Server:
             return
         process.send_signal(how)
         try:
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise AssertionError(f"{self.name} did not end {_STOP_TIMEOUT_S:.0f} s after {how.name}") from None
+            raise AssertionError(f"{self.name} did not end {PATIENCE_S:.0f} s after {how.name}") from None
 
 
 @contextlib.contextmanager
@@ -132,8 +135,13 @@ def running(server: Server) -> Iterator[Server]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago. Brokers bind it again, so one that is stolen meanwhile fails loudly."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago, and that no outgoing connection is given.
+
+    A port that the system chooses is one of those: while a killed broker is away, a connection of any client on this
+    machine may get it, even one to the broker itself. Brokers bind it again, so one that is stolen fails loudly.
+    """
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port

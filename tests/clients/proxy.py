@@ -19,6 +19,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from tools.frames import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
+from tools.patience import PATIENCE_S
 from tools.server import HOST
 
 _CARRY_AN_ADDRESS = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
@@ -48,11 +49,11 @@ class Proxy:
 
     def __enter__(self) -> Proxy:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

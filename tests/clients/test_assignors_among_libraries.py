@@ -13,6 +13,7 @@ from semel import blocking
 from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.clients.waiting import eventually
+from tools.patience import PATIENCE_S
 
 PARTITIONS = 6
 TOPIC = "shared"
@@ -22,7 +23,7 @@ TOPIC = "shared"
 def broker() -> Iterator[Broker]:
     with Broker(num_partitions=PARTITIONS, group_initial_rebalance_delay_ms=100) as running:
         with blocking.Producer(bootstrap_servers=running.bootstrap_servers) as producer:
-            producer.send(TOPIC, b"first").result(10)
+            producer.send(TOPIC, b"first").result(PATIENCE_S)
         yield running
 
 
@@ -83,7 +84,7 @@ def wait_until_shared(members: list[Member]) -> None:
         assigned = [member.assigned for member in members]
         return [len(partitions) for partitions in assigned], len(set().union(*assigned))
 
-    eventually(([PARTITIONS // len(members)] * len(members), PARTITIONS), shares, timeout_s=30)
+    eventually(([PARTITIONS // len(members)] * len(members), PARTITIONS), shares)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])

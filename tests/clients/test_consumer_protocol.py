@@ -21,9 +21,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from tests.clients.conftest import APACHE_KAFKA, SEMEL
 from tools.brokers import apache_kafka, run_java, semel
 from tools.load import create_topic
+from tools.patience import PATIENCE_S
 from tools.server import Server, running
-
-pytestmark = pytest.mark.timeout(180)
 
 # So that a rebalance takes a second and not half a minute.
 SETTINGS = {
@@ -78,7 +77,7 @@ class Members:
         assert len(everything) == len(set(everything)), assigned
         return sorted(map(len, assigned))
 
-    def poll_until(self, condition: Callable[[], bool], timeout_s: float = 40.0) -> None:
+    def poll_until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"shares {self.shares()}, {len(self.seen)} records seen"
@@ -109,7 +108,7 @@ def produce(cluster: Server, topic: str, count: int = RECORDS) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def test_members_come_and_go_and_share_all_partitions(cluster: Server, members: Members) -> None:
@@ -137,7 +136,9 @@ def test_committed_offsets_are_where_the_next_owner_goes_on(cluster: Server, mem
 
     members.poll_until(lambda: members.shares() == [12] and members.seen.total() == RECORDS + 24)
     second.commit(asynchronous=False)
-    committed = second.committed([TopicPartition(members.topic, index) for index in range(PARTITIONS)], timeout=10)
+    committed = second.committed(
+        [TopicPartition(members.topic, index) for index in range(PARTITIONS)], timeout=PATIENCE_S
+    )
     assert sum(partition.offset for partition in committed) == RECORDS + 24
 
 
@@ -199,7 +200,7 @@ def test_new_partitions_are_found(cluster: Server, members: Members) -> None:
     members.poll_until(lambda: members.shares() == [12])
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions(members.topic, 16)]).values():
-        future.result(20)
+        future.result(PATIENCE_S)
 
     members.poll_until(lambda: members.shares() == [16])
 
@@ -209,7 +210,9 @@ def test_a_group_is_described(cluster: Server, members: Members) -> None:
     members.poll_until(lambda: members.shares() == [12])
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
-    described = admin.describe_consumer_groups([f"group of {members.topic}"])[f"group of {members.topic}"].result(20)
+    described = admin.describe_consumer_groups([f"group of {members.topic}"])[f"group of {members.topic}"].result(
+        PATIENCE_S
+    )
 
     assert described.state is ConsumerGroupState.STABLE
     assert described.type.name == "CONSUMER"
@@ -224,7 +227,7 @@ def upgrade_and_downgrade(members: Members, assignor: str) -> None:
         "group.protocol": "classic",
         "partition.assignment.strategy": assignor,
         "heartbeat.interval.ms": 200,
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 45_000,
     }
     members.join(**classic)
     members.join(**classic)
@@ -281,7 +284,7 @@ def test_members_carry_on_when_their_broker_is_killed(server: Server) -> None:
         producer = Producer({"bootstrap.servers": server.bootstrap_servers})
         for partition in range(PARTITIONS):
             producer.produce("survivors", b"after", partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         members.poll_until(lambda: members.seen[b"after"] == PARTITIONS)
         assert (first.assignment(), second.assignment()) == before
         assert members.seen.total() == seen + PARTITIONS, "nobody began anew"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,32 @@ import pytest
 from semel import blocking
 from semel.testing import Broker
 from tools.brokers import semel
-from tools.copier_process import JAVA_COPIER, PYTHON_COPIERS, Copier
+from tools.copier_process import JAVA_COPIER, OWN, PYTHON_COPIERS, Copier
 from tools.copy_run import copy_under_kills, differences
 from tools.frames import now_ms
+from tools.patience import PATIENCE_MS, PATIENCE_S, wait_until
 from tools.server import running
 from tools.transaction_ages import TransactionAges, undecided_ages_ms
 
 JAVA = pytest.param(JAVA_COPIER, id="java", marks=[pytest.mark.kafka, pytest.mark.needs("kafka", "javac")])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("copier", [*PYTHON_COPIERS, JAVA], ids=str)
 def test_kills_of_the_broker_leave_a_copy_that_equals_its_source(tmp_path: Path, copier: Copier) -> None:
     """Scenarios 31 to 36 and 51 on real processes: nothing lost, doubled, reordered, or open for too long."""
     with running(semel(tmp_path)) as server:
-        verdict = copy_under_kills(server, copier, tmp_path, seed=1, records=10_000, kills=3, hang_s_max=30)
+        verdict = copy_under_kills(
+            server,
+            copier,
+            tmp_path,
+            seed=1,
+            records=10_000,
+            kills=3,
+            # Ours must not hang, and is given the time of a busy machine; others do, and are started again.
+            hang_s_max=PATIENCE_S if copier.name == OWN else 30.0,
+            transaction_timeout_ms=PATIENCE_MS,
+            sweep_ms_max=PATIENCE_MS,
+        )
     assert verdict.passed, verdict.to_json()
     assert verdict.kills == 3
 
@@ -42,16 +52,11 @@ def test_open_transactions_are_seen_with_their_age_and_decided_ones_are_not() ->
         assert list(ages) == ["open"]
         assert 0 <= ages["open"] <= now_ms() - began_ms
         with TransactionAges(broker.bootstrap_servers) as watching:
-            while watching.times_seen < 2:
-                assert now_ms() - began_ms < 20_000, "an open transaction is not seen"
-                time.sleep(0.01)
+            wait_until(lambda: watching.times_seen >= 2, "an open transaction is not seen")
         assert watching.oldest_ms > ages["open"]
         producer.commit()
         # Its markers are written, but that they are is not yet on record when the commit is answered.
-        committed_ms = now_ms()
-        while undecided_ages_ms(broker.bootstrap_servers):
-            assert now_ms() - committed_ms < 20_000, "a transaction that was committed stays undecided"
-            time.sleep(0.01)
+        wait_until(lambda: not undecided_ages_ms(broker.bootstrap_servers), "a committed transaction stays undecided")
 
 
 SOURCE = [b"a", b"b", b"c"]

@@ -29,9 +29,8 @@ from tools.member_process import (
     Told,
 )
 from tools.members.role import CONSUMER_PROTOCOL, Role
+from tools.patience import PATIENCE_S
 from tools.server import Server, running
-
-pytestmark = pytest.mark.timeout(240)
 
 NEEDS_JAVA = [pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]
 DISTURBED = (Fault.KILL, Fault.PAUSE, Fault.LEAVE, Fault.JOIN)
@@ -61,7 +60,7 @@ def join(server: Server, tmp_path: Path) -> Iterator[Callable[..., MemberProcess
 
 
 def assert_passes(server: Server, plans: list[Plan], folder: Path, faults: tuple[Fault, ...], seed: int = 1) -> None:
-    verdict = disturb(server, plans, folder, seed=seed, faults=faults)
+    verdict = disturb(server, plans, folder, seed=seed, faults=faults, stuck_s_max=PATIENCE_S)
     assert verdict.passed, verdict.to_json()
     assert verdict.looks > 10
 
@@ -123,10 +122,10 @@ def test_java_members_share_a_group_with_the_others(
 
 
 def test_members_without_a_common_assignor_are_told_so(join: Callable[..., MemberProcess]) -> None:
-    join(CONFLUENT, "range").wait_until_assigned(30)
+    join(CONFLUENT, "range").wait_until_assigned()
     refused = [join(library, "roundrobin") for library in PYTHON_LIBRARIES]
     for member in refused:
-        eventually(True, lambda member=member: any(map(is_no_common_assignor, member.told.errors)), timeout_s=30)  # type: ignore[misc]
+        eventually(True, lambda member=member: any(map(is_no_common_assignor, member.told.errors)))  # type: ignore[misc]
         assert not member.told.assigned
 
 
@@ -138,16 +137,16 @@ def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     feeder = Feeder(server.bootstrap_servers, "orders", partitions=PARTITIONS)
     feeder.start()
     stays = join(library, "cooperative-sticky")
-    stays.wait_until_assigned(30)
+    stays.wait_until_assigned()
     stopped = join(library, "cooperative-sticky")
-    stopped.wait_until_assigned(30)
-    eventually(12, lambda: len(stays.told.assigned), timeout_s=30)
+    stopped.wait_until_assigned()
+    eventually(12, lambda: len(stays.told.assigned))
     stopped.pause()
     came = join(library, "cooperative-sticky")
     held, began = set(stays.told.assigned), time.monotonic()
     revoked, read = len(stays.told.revoked), len(stays.told.read)
 
-    came.wait_until_assigned(30)
+    came.wait_until_assigned()
 
     assert time.monotonic() - began > SESSION_TIMEOUT_MS / 1000 / 2, "the rebalance has not waited for who is stopped"
     assert not [given_up for given_up in stays.told.revoked[revoked:] if given_up == held], "it gave up everything"
@@ -155,7 +154,9 @@ def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     # Which of them first is the library's affair: one that is behind hands out what it has fetched of a few.
     meanwhile = {partition for partition, _ in stays.told.read[read:]}
     assert meanwhile, "it stopped reading"
-    assert meanwhile <= held, "it read what was not its own"
+    # On a busy machine the session of who is stopped may be over before the third comes; then its part is shared, too.
+    owned = held.union(stays.told.assigned, *stays.told.revoked[revoked:])
+    assert meanwhile <= owned, "it read what was not its own"
     assert len(stays.told.read) - read > len(kept), "it stopped reading"
     stopped.resume()
     feeder.finish()

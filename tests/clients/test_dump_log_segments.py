@@ -40,7 +40,6 @@ def fill(server: Server) -> None:
         end(producer)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("broker", [pytest.param(semel, id="semel"), pytest.param(apache_kafka, id="kafka")])
 def test_every_file_of_a_stopped_broker_is_sound(broker: Callable[[Path], Server], tmp_path: Path) -> None:
     with running(broker(tmp_path)) as server:
@@ -53,7 +52,6 @@ def test_every_file_of_a_stopped_broker_is_sound(broker: Callable[[Path], Server
     assert report.files[".log"] > len(CODECS), "no segment was ever rolled: the test did not write enough"
 
 
-@pytest.mark.timeout(300)
 def test_every_file_of_a_killed_semel_is_sound_after_recovery(tmp_path: Path) -> None:
     with running(semel(tmp_path)) as server:
         fill(server)

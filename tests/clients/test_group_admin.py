@@ -36,6 +36,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.clients.libraries import Record
 from tests.clients.libraries.confluent import Confluent
 from tools.brokers import run_java
+from tools.patience import PATIENCE_S
 from tools.server import Server
 
 PARTITIONS = 3
@@ -104,7 +105,7 @@ def refusal(call: Callable[[], object]) -> int:
 
 
 def listed(admin: AdminClient, **wanted: object) -> dict[str, tuple[ConsumerGroupState, ConsumerGroupType]]:
-    result = admin.list_consumer_groups(**wanted).result(20)
+    result = admin.list_consumer_groups(**wanted).result(PATIENCE_S)
     assert result.errors == []
     return {one.group_id: (one.state, one.type) for one in result.valid}
 
@@ -126,7 +127,7 @@ def test_groups_are_listed_by_state_and_type(admin: AdminClient, groups: Callabl
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_and_its_member_are_described(admin: AdminClient, groups: Callable[..., Group], protocol: str) -> None:
     group = groups(protocol)
-    described = admin.describe_consumer_groups([group.group_id])[group.group_id].result(20)
+    described = admin.describe_consumer_groups([group.group_id])[group.group_id].result(PATIENCE_S)
     assert described.state is ConsumerGroupState.STABLE
     assert described.partition_assignor == ("range" if protocol == "classic" else "uniform")
     assert described.coordinator is not None
@@ -136,7 +137,7 @@ def test_a_group_and_its_member_are_described(admin: AdminClient, groups: Callab
         (group.topic, partition) for partition in range(PARTITIONS)
     ]
     group.empty()
-    described = admin.describe_consumer_groups([group.group_id])[group.group_id].result(20)
+    described = admin.describe_consumer_groups([group.group_id])[group.group_id].result(PATIENCE_S)
     assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
 
 
@@ -147,21 +148,21 @@ def test_offsets_are_altered_and_a_group_deleted_once_it_is_empty(
     wanted = ConsumerGroupTopicPartitions(group.group_id, [TopicPartition(group.topic, 0, 1)])
 
     def alter() -> object:
-        answer = admin.alter_consumer_group_offsets([wanted])[group.group_id].result(20)
+        answer = admin.alter_consumer_group_offsets([wanted])[group.group_id].result(PATIENCE_S)
         (partition,) = answer.topic_partitions
         if partition.error is not None:
             raise KafkaException(partition.error)
         return answer
 
     def delete() -> object:
-        return admin.delete_consumer_groups([group.group_id])[group.group_id].result(20)
+        return admin.delete_consumer_groups([group.group_id])[group.group_id].result(PATIENCE_S)
 
     assert refusal(alter) == KafkaError.UNKNOWN_MEMBER_ID
     assert refusal(delete) == KafkaError.NON_EMPTY_GROUP
     group.empty()
     alter()
     everything = ConsumerGroupTopicPartitions(group.group_id)
-    offsets = admin.list_consumer_group_offsets([everything])[group.group_id].result(20)
+    offsets = admin.list_consumer_group_offsets([everything])[group.group_id].result(PATIENCE_S)
     assert [(one.partition, one.offset) for one in offsets.topic_partitions] == [(0, 1)]
     delete()
     assert refusal(delete) == KafkaError.GROUP_ID_NOT_FOUND
@@ -271,7 +272,6 @@ def command(cluster: Server, *arguments: str) -> list[list[str]]:
 
 @pytest.mark.kafka
 @pytest.mark.needs("kafka")
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_kafkas_command_line_lists_describes_resets_and_deletes(
     cluster: Server, groups: Callable[..., Group], protocol: str

@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("broker", [pytest.param(semel, id="semel"), pytest.param(apache_kafka, id="kafka")])
 def test_kafkas_formatters_read_groups_and_offsets(broker: Callable[..., Server], tmp_path: Path) -> None:
     with running(broker(tmp_path, settings=SETTINGS)) as server:

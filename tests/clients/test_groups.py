@@ -17,6 +17,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from semel.testing import Broker
 from tests.clients.waiting import eventually
 from tools.load import create_topic
+from tools.patience import PATIENCE_S
 
 PARTITIONS = 6
 RECORDS = 300
@@ -50,7 +51,7 @@ class ConfluentMember(Member):
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 45_000,
                 "heartbeat.interval.ms": 300,
                 "partition.assignment.strategy": "range",
             }
@@ -76,7 +77,7 @@ class KafkaPythonMember(Member):
             bootstrap_servers=self.bootstrap_servers,
             group_id=GROUP,
             auto_offset_reset="earliest",
-            session_timeout_ms=6000,
+            session_timeout_ms=45_000,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
@@ -99,7 +100,7 @@ class AiokafkaMember(Member):
             bootstrap_servers=self.bootstrap_servers,
             group_id=GROUP,
             auto_offset_reset="earliest",
-            session_timeout_ms=6000,
+            session_timeout_ms=45_000,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[AioRange],
         )
@@ -117,7 +118,7 @@ def fill(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce("orders", b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def shared(members: list[Member]) -> bool:
@@ -142,12 +143,12 @@ def test_members_share_a_topic_and_follow_who_leaves(broker: Broker, kinds: tupl
     with ThreadPoolExecutor(len(members)) as threads:
         running: list[Future[None]] = [threads.submit(member.run) for member in members]
         try:
-            eventually(True, lambda: shared(members), timeout_s=30)
-            eventually(True, lambda: everything == {one for member in members for one in member.read}, timeout_s=30)
+            eventually(True, lambda: shared(members))
+            eventually(True, lambda: everything == {one for member in members for one in member.read})
             gone, stays = members[0], members[1:]
             gone.stop.set()
-            running[0].result(timeout=30)
-            eventually(True, lambda: shared(stays), timeout_s=30)
+            running[0].result(timeout=PATIENCE_S)
+            eventually(True, lambda: shared(stays))
         finally:
             for member in members:
                 member.stop.set()

@@ -16,6 +16,7 @@ from tests.clients.conftest import LIBRARIES
 from tests.clients.libraries import CODECS, CREATE_TIME, LOG_APPEND_TIME, Codec, Library, Record, Stored
 from tests.clients.test_records import NOON_MS, RECORDS
 from tools.brokers import run_java
+from tools.patience import PATIENCE_MS, PATIENCE_S
 from tools.server import Server
 
 Write = Callable[[str, str, Codec, Sequence[Record]], None]
@@ -44,7 +45,7 @@ def send_many(servers: str, topic: str, codec: Codec, records: Sequence[Record])
             partition=0,
             headers=[record.headers for record in records],
             timestamps=[record.timestamp_ms for record in records],
-        ).result(30)
+        ).result(PATIENCE_S)
     assert written.partitions[0].record_count == len(records)
 
 
@@ -74,7 +75,7 @@ def poll(servers: str, topic: str, count: int) -> list[Stored]:
         while len(found) < count:
             found += [
                 Stored(one.offset, CREATE_TIME, Record(one.value, one.key, one.headers, one.timestamp))
-                for one in consumer.poll(10_000)
+                for one in consumer.poll(PATIENCE_MS)
             ]
     return found
 
@@ -140,7 +141,7 @@ TEXTS = [Record(f"value {number}".encode(), b"key", (("h", b"x"),), NOON_MS + nu
 
 def kcat(servers: str, *arguments: str, stdin: str = "") -> str:
     command = ["kcat", "-b", servers, "-X", "fetch.wait.max.ms=20", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
     return done.stdout
 
@@ -164,7 +165,6 @@ def test_kcat_and_we_read_each_other(cluster: Server, new_topic: Callable[..., s
 
 @pytest.mark.kafka
 @pytest.mark.needs("kafka")
-@pytest.mark.timeout(300)
 def test_the_java_client_and_we_read_each_other(cluster: Server, new_topic: Callable[..., str]) -> None:
     """One run of the console consumer reads what every way of ours and every codec has written, one after the other."""
     # What is so old would be deleted by a broker that has run for half a minute.

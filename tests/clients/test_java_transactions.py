@@ -10,7 +10,7 @@ from tools.brokers import run_java, semel
 from tools.load import create_topic
 from tools.server import Server, running
 
-pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 
 TOPIC = "orders"
 TRANSACTIONAL_ID = "java"

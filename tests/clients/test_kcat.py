@@ -11,6 +11,7 @@ import pytest
 
 from tests.clients.libraries import CODECS, Codec, Record
 from tests.clients.libraries.confluent import Confluent
+from tools.patience import PATIENCE_S
 from tools.server import Server
 
 pytestmark = pytest.mark.needs("kcat")
@@ -21,7 +22,7 @@ NOON_MS = 1_700_000_000_000
 def kcat(cluster: Server, *arguments: str, stdin: str = "") -> str:
     # With -e it leaves after an empty fetch, which a broker answers when the wait is over.
     command = ["kcat", "-b", cluster.bootstrap_servers, "-X", "fetch.wait.max.ms=20", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
     return done.stdout
 

@@ -16,7 +16,6 @@ def assert_exactly_once(verdict: KillRun) -> None:
     assert verdict.acknowledged == verdict.sent
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("flush", "kills"), [("commit", 3), ("os", 2)])
 def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path, flush: str, kills: int) -> None:
     """With ``flush=commit`` the journal would make good what recovery lost; with ``flush=os`` nothing hides it."""
@@ -26,7 +25,6 @@ def test_kills_under_load_lose_nothing_and_double_nothing(tmp_path: Path, flush:
 
 @pytest.mark.kafka
 @pytest.mark.needs("kafka")
-@pytest.mark.timeout(300)
 def test_the_same_run_on_apache_kafka_passes_too(tmp_path: Path) -> None:
     """Kafka does not sync, but a killed process leaves its writes with the system: the checker must agree."""
     with running(apache_kafka(tmp_path)) as server:

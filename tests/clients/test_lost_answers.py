@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.clients.libraries import Library, Record, Stored
 from tests.clients.proxy import Proxy, Verdict, losing_produce_answers
 from tools.frames import PRODUCE
+from tools.patience import PATIENCE_S
 from tools.server import Server
 
 RECORDS = [Record(b"%d" % number) for number in range(60)]
@@ -28,7 +29,7 @@ def read_all(cluster: Server, topic: str, library: Library) -> list[Stored]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     (end,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}).values()
     with library.reader(cluster.bootstrap_servers, topic, "earliest") as reader:
-        return reader.read(end.result(timeout=10).offset)
+        return reader.read(end.result(timeout=PATIENCE_S).offset)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

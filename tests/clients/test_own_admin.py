@@ -34,6 +34,7 @@ from tests.unit.broker.raw_client import RawClient
 from tests.unit.broker.transactional_client import Transactional
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
+from tools.patience import PATIENCE_MS, PATIENCE_S
 from tools.server import running
 
 BROKERS = [
@@ -80,7 +81,7 @@ Scenario = Callable[[Admin], Coroutine[Any, Any, None]]
 
 def run(cluster: Cluster, scenario: Scenario) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60), Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        async with asyncio.timeout(PATIENCE_S), Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             await scenario(admin)
 
     asyncio.run(within_time())
@@ -395,7 +396,7 @@ def test_one_partition_s_transaction_is_aborted_by_its_start_offset(cluster: Clu
             auto_offset_reset="earliest",
         ) as consumer:
             consumer.assign([(name, 0)])
-            assert [record.value for record in await consumer.poll(5_000)] == [b"1"]
+            assert [record.value for record in await consumer.poll(PATIENCE_MS)] == [b"1"]
 
     run(cluster, scenario)
 
@@ -409,7 +410,7 @@ def test_a_transaction_that_hangs_is_found_and_ended(cluster: Cluster, name: str
         with RawClient(int(cluster.bootstrap_servers.rpartition(":")[2])) as client:
             zombie = Transactional(client, name, is_v2=False)
             zombie.find()
-            eventually(ErrorCode.NONE, lambda: zombie.init().error_code, timeout_s=30)
+            eventually(ErrorCode.NONE, lambda: zombie.init().error_code)
             # A record that arrives late, after its transaction has ended: the coordinator has forgotten the partition.
             code = zombie.produce(name, b"late").error_code
         if cluster.kind == "semel":

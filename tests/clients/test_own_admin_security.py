@@ -25,6 +25,7 @@ from semel.admin import (
 from semel.errors import AbortableError, AuthorizationFailed, ErrorCode
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
+from tools.patience import PATIENCE_S
 from tools.server import HOST, Server, free_port, running
 
 pytestmark = pytest.mark.kafka
@@ -80,7 +81,7 @@ def name() -> str:
 
 def run(kafka: Guarded, scenario: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60), Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        async with asyncio.timeout(PATIENCE_S), Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
             await scenario(admin)
 
     asyncio.run(within_time())

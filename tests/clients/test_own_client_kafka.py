@@ -15,6 +15,7 @@ from semel import Consumer, GroupMetadata, OffsetAndMetadata, Producer, blocking
 from semel.errors import AbortableError, FatalError, KafkaError, ProducerFenced
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
+from tools.patience import PATIENCE_S
 from tools.server import Server, running
 
 pytestmark = pytest.mark.kafka
@@ -45,7 +46,7 @@ def transaction_version(kafka: Server) -> int:
 def topic(kafka: Server) -> str:
     name = f"topic-{next(_names)}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)])[name].result(30)
+    admin.create_topics([NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)])[name].result(PATIENCE_S)
     return name
 
 
@@ -59,7 +60,7 @@ def producer(kafka: Server) -> Callable[..., Producer]:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await scenario
 
     asyncio.run(within_time())
@@ -95,7 +96,7 @@ def seen_by_librdkafka(kafka: Server, topic: str, count: int) -> list[bytes | No
 
 def committed(kafka: Server, group: str, topic: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=10)
+    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=PATIENCE_S)
     consumer.close()
     offset: int = found.offset
     return offset

@@ -20,6 +20,7 @@ from semel import blocking
 from semel.errors import AuthorizationFailed
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
+from tools.patience import PATIENCE_MS, PATIENCE_S
 from tools.server import HOST, Server, free_port, running
 
 pytestmark = pytest.mark.kafka
@@ -100,7 +101,7 @@ def _add_scram_users(secured: Secured) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         change = UserScramCredentialUpsertion("bob", ScramCredentialInfo(mechanism, 4096), b"bob=secret,1")
         for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(30)
+            future.result(PATIENCE_S)
 
 
 def _round_trip(secured: Secured, listener: str, **settings: Any) -> None:
@@ -111,11 +112,7 @@ def _round_trip(secured: Secured, listener: str, **settings: Any) -> None:
         producer.send(topic, b"value")
     with blocking.Consumer(**servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([(topic, 0)])
-        deadline = time.monotonic() + 30
-        records: list[Any] = []
-        while not records and time.monotonic() < deadline:
-            records = consumer.poll(1000)
-        assert [record.value for record in records] == [b"value"]
+        assert [record.value for record in consumer.poll(PATIENCE_MS)] == [b"value"]
     with blocking.Admin(**servers) as admin:
         assert topic in admin.topics.list()
 

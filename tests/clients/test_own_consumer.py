@@ -20,11 +20,13 @@ from semel.errors import AbortableError, FatalError, KafkaError
 from tools.brokers import apache_kafka, semel
 from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.load import create_topic
+from tools.patience import PATIENCE_MS, PATIENCE_S
 from tools.server import Server, running
 
 PARTITIONS = 6
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
-QUICK = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1_000}
+# What a rebalance waits for is short; what a busy machine may be late for is long.
+QUICK = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1_000}
 
 EAGER = {"partition_assignment_strategy": "range", **QUICK}
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky", **QUICK}
@@ -82,7 +84,7 @@ def consumer(server: Server, topic: str) -> Callable[..., Consumer]:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await scenario
 
     asyncio.run(within_time())
@@ -323,7 +325,9 @@ def test_partitions_that_are_added_are_read(
         reader = Reader(member)
         await until(lambda: len(member.assignment) == PARTITIONS)
         admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-        await asyncio.to_thread(admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])[topic].result, 30)
+        await asyncio.to_thread(
+            admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])[topic].result, PATIENCE_S
+        )
         await until(lambda: len(member.assignment) == PARTITIONS + 2)
         await reader.close()
 
@@ -361,13 +365,15 @@ def test_who_does_not_poll_for_too_long_leaves_and_comes_back(
         readers.append(Reader(other))
         await until(lambda: len(slow.assignment) == len(other.assignment) == 3)
         await readers[0].stop()
+        told = len(listener.told)  # On a busy machine it may have been late before, too.
         await until(lambda: len(other.assignment) == PARTITIONS)
         assert slow.assignment == []
         with pytest.raises(AbortableError):
             await slow.commit({(topic, 0): 1})
         readers[0] = Reader(slow)
         await until(lambda: len(slow.assignment) == len(other.assignment) == 3)
-        assert len(listener.named("lost")) == 3
+        change, lost = listener.told[told]
+        assert (change, len(lost)) == ("lost", 3)
         for reader in readers:
             await reader.close()
 
@@ -410,7 +416,7 @@ def test_a_static_member_that_was_replaced_is_told(
         second.subscribe([topic])
         await until_assigned(second)
         with pytest.raises(FatalError, match="FENCED_INSTANCE_ID"):
-            await first.poll(10_000)
+            await first.poll(PATIENCE_MS)
         await first.close()
         await second.close()
 
@@ -432,7 +438,7 @@ def test_a_member_that_offers_no_common_assignor_is_told(
         second = consumer(**{**QUICK, "partition_assignment_strategy": "roundrobin"})
         second.subscribe([topic])
         with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
-            await second.poll(5_000)
+            await second.poll(PATIENCE_MS)
         await second.close()
         await first.close()
 
@@ -450,7 +456,7 @@ def test_members_of_librdkafka_and_of_ours_share_a_group(
                 "partition.assignment.strategy": "cooperative-sticky",
                 "auto.offset.reset": "earliest",
                 "heartbeat.interval.ms": 200,
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 45_000,
             }
         )
         other.subscribe([topic])
@@ -643,7 +649,7 @@ def test_the_blocking_consumer_calls_its_listener_in_the_thread_that_polls(
             if len(found) == 60:
                 break
         assert sorted(found) == sorted(values)
-        member.commit_async({(topic, 0): 3}).result(10)
+        member.commit_async({(topic, 0): 3}).result(PATIENCE_S)
         assert member.committed([(topic, 0)]) == {(topic, 0): OffsetAndMetadata(3)}
     assert threads[0] == ("assigned", threading.get_ident())
     assert threads[-1] == ("revoked", threading.get_ident())

@@ -19,6 +19,7 @@ from tests.clients.libraries import (
     Stored,
     TooLarge,
 )
+from tools.patience import PATIENCE_MS
 from tools.server import Server
 
 NOON_MS = 1_700_000_000_000
@@ -110,11 +111,11 @@ def test_reading_from_the_latest_offset_shows_only_what_comes_afterwards(
 
 def test_a_waiting_fetch_is_answered_when_a_record_arrives(cluster: Server, topic: str, library: Library) -> None:
     servers = cluster.bootstrap_servers
-    with library.reader(servers, topic, "earliest", fetch_max_wait_ms=20_000) as reader:
+    with library.reader(servers, topic, "earliest", fetch_max_wait_ms=2 * PATIENCE_MS) as reader:
         # The first read leaves a fetch waiting at the broker, for longer than the second read has patience.
         assert reader.read(1, timeout_s=0.3) == []
         library.produce(servers, topic, [Record(b"at last")])
-        assert [stored.record.value for stored in reader.read(1, timeout_s=5)] == [b"at last"]
+        assert [stored.record.value for stored in reader.read(1)] == [b"at last"]
 
 
 def test_a_record_of_five_megabytes_passes_where_the_topic_allows_it(

@@ -20,6 +20,7 @@ from tests.clients.transactional.aio import Aiokafka
 from tests.clients.transactional.confluent import Confluent
 from tests.clients.transactional.kafka_python import KafkaPython
 from tests.clients.waiting import eventually
+from tools.patience import PATIENCE_S
 from tools.server import Server
 
 LIBRARIES: tuple[TransactionalLibrary, ...] = (Confluent(), KafkaPython(), Aiokafka())
@@ -58,7 +59,7 @@ def visible(cluster: Server, library: TransactionalLibrary) -> Callable[[str, Is
 def last_stable_offset(admin: AdminClient, topic: str) -> int:
     place = TopicPartition(topic, 0)
     asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    offset: int = asked[place].result(timeout=10).offset
+    offset: int = asked[place].result(timeout=PATIENCE_S).offset
     return offset
 
 
@@ -137,10 +138,10 @@ def test_scenario_26_a_transaction_that_takes_too_long_is_aborted(
     admin: AdminClient,
     visible: Callable[[str, Isolation], list[bytes]],
 ) -> None:
-    with library.producer(cluster.bootstrap_servers, transactional_id, timeout_ms=1000) as slow:
+    with library.producer(cluster.bootstrap_servers, transactional_id, timeout_ms=2500) as slow:
         slow.begin()
         slow.send(topic, b"too slow")
-        eventually(2, lambda: last_stable_offset(admin, topic), timeout_s=20)
+        eventually(2, lambda: last_stable_offset(admin, topic))
         with pytest.raises(Fenced):
             slow.commit()
     with library.producer(cluster.bootstrap_servers, transactional_id) as again:

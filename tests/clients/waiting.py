@@ -7,12 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from tools.patience import PATIENCE_S
+
 T = TypeVar("T")
 
 _INTERVAL_S: Final = 0.01
 
 
-def eventually(expected: T, observe: Callable[[], T], timeout_s: float = 10.0) -> None:
+def eventually(expected: T, observe: Callable[[], T], timeout_s: float = PATIENCE_S) -> None:
     """Return once ``observe()`` is what is expected; when the time is over, fail with what it was instead."""
     deadline = time.monotonic() + timeout_s
     while (seen := observe()) != expected:
@@ -20,7 +22,7 @@ def eventually(expected: T, observe: Callable[[], T], timeout_s: float = 10.0) -
         time.sleep(_INTERVAL_S)
 
 
-async def eventually_async(expected: T, observe: Callable[[], Awaitable[T]], timeout_s: float = 10.0) -> None:
+async def eventually_async(expected: T, observe: Callable[[], Awaitable[T]], timeout_s: float = PATIENCE_S) -> None:
     """The same where observing is awaited. An observation that takes longer than the time that is left ends it."""
     seen: object = "nothing"
     try:

@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from semel.errors import SemelError
 from tests.documentation import cast
 from tests.documentation.blocks import ROOT, Block
 from tests.documentation.console import in_this_place
-
-SECONDS_MAX: Final = 100.0
+from tools.patience import PATIENCE_S
 
 
 class Scripts:
@@ -63,12 +62,12 @@ class Scripts:
     async def _run_coroutine(self, code: Any, block: Block) -> None:
         task = asyncio.ensure_future(eval(code, self.names))
         if block.until is None:
-            await asyncio.wait_for(task, SECONDS_MAX)
+            await asyncio.wait_for(task, PATIENCE_S)
             return
         is_done = self._condition(block.until)
         started = time.monotonic()
         while not is_done():
-            assert time.monotonic() - started < SECONDS_MAX, f"{block}: never came to {block.until}"
+            assert time.monotonic() - started < PATIENCE_S, f"{block}: never came to {block.until}"
             if task.done():
                 task.result()
                 raise AssertionError(f"{block}: it ended, and not {block.until}")
@@ -95,5 +94,5 @@ def _raising(block: Block) -> Iterator[None]:
 def _wait(is_done: Callable[[], bool], block: Block) -> None:
     started = time.monotonic()
     while not is_done():
-        assert time.monotonic() - started < SECONDS_MAX, f"{block}: never came to {block.until}"
+        assert time.monotonic() - started < PATIENCE_S, f"{block}: never came to {block.until}"
         time.sleep(0.1)

@@ -39,8 +39,6 @@ SHORTENED = {
 
 USES_SPARK = "semel.spark"
 
-pytestmark = [pytest.mark.timeout(300)]
-
 
 def runnable(document: str) -> list[Block]:
     return [block for block in blocks_of(document) if block.language in RUN and block.not_run is None]

@@ -8,7 +8,6 @@ from tools.first_minutes import COMMANDS, PICTURE, SERVE, session, without_times
 from tools.terminal_picture import Screen, svg, text_of
 
 
-@pytest.mark.timeout(300)
 def test_the_session_of_the_picture_prints_what_the_picture_shows() -> None:
     drawn, now = text_of(PICTURE.read_text()), text_of(svg(session(), title="now"))
     assert without_times(drawn) == without_times(now), "run make docs"

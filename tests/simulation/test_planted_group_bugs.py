@@ -21,8 +21,6 @@ from tests.simulation.groups_under_faults import (
 from tests.simulation.side_by_side import SideBySide
 
 # A result may have to wait for those before it.
-pytestmark = pytest.mark.timeout(600)
-
 # Most are seen in the first four; but any change to the code is another roll of the dice for each seed.
 SEEDS_MAX = 90
 NONE = "no seed failed"

@@ -21,8 +21,6 @@ from tests.simulation.transactions_under_faults import (
 )
 
 # A result may have to wait for those before it.
-pytestmark = pytest.mark.timeout(600)
-
 # Most are seen in the first three; but any change to the code is another roll of the dice for each seed.
 SEEDS_MAX = 60
 LATE_ENDS_SEEDS = 12

@@ -48,7 +48,6 @@ def test_ends_that_come_late_do_not_touch_the_next_transaction(
     side_by_side.result(job)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.skipif("SEED" in os.environ or "SEEDS" in os.environ, reason="SEED, SEEDS: other seeds than this is about")
 def test_no_fault_was_spared(side_by_side: SideBySide[Counter[Fault]]) -> None:
     """What the seeds above prove, they prove about these."""

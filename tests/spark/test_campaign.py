@@ -29,7 +29,6 @@ SHORT = [
 
 @pytest.mark.needs("java")
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(600)
 def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     with running(semel(tmp_path / "broker")) as server:
         verdict = kill_pipeline(server, tmp_path, SHORT, is_stateful=True)

@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.spark_slow,
     pytest.mark.needs("java"),
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(300),
 ]
 
 

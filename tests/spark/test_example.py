@@ -43,7 +43,6 @@ def order(broker: Broker, orders: Iterable[tuple[str, int, int]]) -> None:
             producer.send("orders", value, customer.encode(), timestamp=hour * HOUR_MS)
 
 
-@pytest.mark.timeout(300)
 def test_every_total_of_every_hour_is_written_once_over_two_runs(
     spark: SparkSession, broker: Broker, spark_totals: ModuleType, tmp_path: Path
 ) -> None:

@@ -21,8 +21,6 @@ from semel.types import TopicPartition
 from tests.spark.jobs import fails_at, kill_this_process, once, run, source
 from tests.spark.topics import committed, create, fill, group_offsets, values
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_all_partitions_of_one_number_are_one_tasks_and_empty_ones_nobodys() -> None:
     splits = [Split(TopicPartition(topic, number), 0, 5) for topic in ("a", "b") for number in range(3)]

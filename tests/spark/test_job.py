@@ -112,7 +112,6 @@ def test_a_file_that_is_no_toml_is_wrong_usage_in_one_sentence(
     assert said.count("\n") == 1
 
 
-@pytest.mark.timeout(300)
 def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,7 +128,6 @@ def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     assert values(broker, "out") == list(range(0, 30, 2))
 
 
-@pytest.mark.timeout(300)
 def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_sentence(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +147,6 @@ def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_se
     assert said.count("\n") == 1
 
 
-@pytest.mark.timeout(300)
 def test_the_example_is_analysed_by_spark_as_a_query_with_state(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,9 +15,8 @@ from semel.blocking import Producer
 from semel.spark import Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source, tasks_of_jobs
-from tests.spark.topics import committed, create, fill, group_offsets, is_open, values, wait_until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.spark.topics import committed, create, fill, group_offsets, is_open, values
+from tools.patience import wait_until
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from semel.spark.refusals import (
 )
 from semel.testing import Broker
 from tests.spark.topics import create, fill
+from tools.patience import PATIENCE_MS
 
 SOURCE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "in", "kafka.group.id": "jobs"}
 
@@ -102,7 +103,7 @@ def test_a_group_with_members_is_refused_whichever_protocol_they_speak(broker: B
             group_protocol=protocol,
         ) as consumer:
             consumer.subscribe(["in"])
-            assert consumer.poll(60_000)
+            assert consumer.poll(PATIENCE_MS)
             with pytest.raises(Refused, match="group 'jobs' has 1 members that consume and commit"):
                 check_group_is_free("jobs", cluster)
         check_group_is_free("jobs", cluster)

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tools.patience import PATIENCE_S
+
 FAULTS = """
 import resource
 from semel.spark.settling import settle
@@ -29,5 +31,7 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are not told anything")
 def test_buffers_of_megabytes_are_not_got_from_the_kernel_again() -> None:
-    told = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     assert int(told.stdout) < 2000, "a page is 4 KB: to get each of them again would be 40,000 faults"

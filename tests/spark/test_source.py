@@ -15,8 +15,6 @@ from semel.testing import Broker
 from tests.spark.jobs import copied, run, source
 from tests.spark.topics import create, fill, values
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_a_batch_read_has_sparks_columns_and_obeys_offsets_and_headers(spark: SparkSession, broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

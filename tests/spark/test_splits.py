@@ -76,7 +76,7 @@ def test_a_time_without_records_is_an_error_or_the_end() -> None:
     assert resolve(AtTime(1000, or_latest=True), [P0], FakeCluster(), option="o") == {P0: 90}
 
 
-@settings(derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, database=None)
 @given(ranges, st.integers(1, 500))
 def test_a_limit_is_kept_and_something_moves(pairs: dict[TopicPartition, tuple[int, int]], count_max: int) -> None:
     start = {place: min(pair) for place, pair in pairs.items()}
@@ -88,7 +88,7 @@ def test_a_limit_is_kept_and_something_moves(pairs: dict[TopicPartition, tuple[i
     assert moved == min(waiting, count_max)
 
 
-@settings(derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, database=None)
 @given(ranges, st.one_of(st.none(), st.integers(1, 50)))
 def test_splits_cover_every_offset_once(pairs: dict[TopicPartition, tuple[int, int]], parts_min: int | None) -> None:
     wanted = [Split(place, min(pair), max(pair)) for place, pair in pairs.items()]
@@ -99,7 +99,7 @@ def test_splits_cover_every_offset_once(pairs: dict[TopicPartition, tuple[int, i
     assert len(splits) >= min(parts_min or 1, len(covered))
 
 
-@settings(derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, database=None)
 @given(ranges, st.one_of(st.none(), st.integers(1, 50)))
 def test_shares_are_the_splits_and_all_in_one_if_they_are_few_records(
     pairs: dict[TopicPartition, tuple[int, int]], parts_min: int | None

@@ -16,7 +16,8 @@ import pytest
 
 from semel.spark.java import use_java
 from semel.testing import Broker
-from tests.spark.topics import create, fill, group_offsets, values, wait_until
+from tests.spark.topics import create, fill, group_offsets, values
+from tools.patience import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -82,7 +83,6 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.spark_slow
 @pytest.mark.needs("java")
-@pytest.mark.timeout(600)
 def test_a_pipeline_on_a_standalone_cluster_writes_every_record_once_over_two_runs(
     master: str, broker: Broker, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from semel.spark.sink import Sink, WriteJob, nothing_reached
 from semel.spark.writing import write
 from semel.testing import Broker
 from tests.spark.topics import committed, create
+from tools.patience import PATIENCE_S
 
 
 def job(broker: Broker, identity: ProducerIdentity, *, writers: int = 2, **changes: Any) -> WriteJob:
@@ -197,7 +198,7 @@ def test_a_topic_that_gets_partitions_during_a_batch_is_written_to_its_new_ones(
     owner.commit()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for grown in admin.create_partitions([NewPartitions("out", 3)]).values():
-        grown.result(timeout=30)
+        grown.result(timeout=PATIENCE_S)
     owner.begin()
     batch = rows({"topic": "out", "value": b"new", "partition": 2}, partition=pa.int32())
     list(write(iter([batch]), job(broker, owner.identity)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from semel import ConsumerRecord
 from semel.blocking import Producer
@@ -60,13 +59,6 @@ def is_open(servers: str, topic: str) -> bool:
     ):
         partitions = [TopicPartition(topic, index) for index in range(stable.topics([topic]).partition_counts[topic])]
         return stable.end_offsets(partitions) != all_of.end_offsets(partitions)
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not happen in {timeout_s:.0f} s"
-        time.sleep(0.05)
 
 
 def values(broker: Broker, topic: str) -> list[int]:

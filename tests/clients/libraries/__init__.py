@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tools.patience import PATIENCE_S
+
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -48,7 +50,7 @@ class TooLarge(Exception):
 
 
 class Reader(Protocol):
-    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+    def read(self, count: int, timeout_s: float = PATIENCE_S) -> list[Stored]:
         """The next ``count`` records, or fewer when the time is over."""
 
 

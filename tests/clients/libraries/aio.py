@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
 
@@ -46,7 +47,7 @@ class Aiokafka:
             await producer.start()
             try:
                 futures = [await _accepted(producer, topic, record) for record in records]
-                metadata = [await asyncio.wait_for(future, 60) for future in futures]
+                metadata = [await asyncio.wait_for(future, PATIENCE_S) for future in futures]
             except MessageSizeTooLargeError as error:
                 raise TooLarge(str(error)) from error
             finally:
@@ -65,6 +66,7 @@ class Aiokafka:
                 group_id=None,
                 fetch_max_wait_ms=fetch_max_wait_ms,
                 max_partition_fetch_bytes=RECORD_BYTES_MAX,
+                request_timeout_ms=fetch_max_wait_ms + 60_000,
             )
             await consumer.start()
             partition = TopicPartition(topic, 0)
@@ -85,7 +87,7 @@ class _AiokafkaReader:
         self._runner = runner
         self._consumer = consumer
 
-    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+    def read(self, count: int, timeout_s: float = PATIENCE_S) -> list[Stored]:
         async def collect() -> list[Stored]:
             found: list[Stored] = []
             deadline = asyncio.get_running_loop().time() + timeout_s

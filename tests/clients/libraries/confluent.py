@@ -19,6 +19,7 @@ from confluent_kafka import (
 )
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
 
@@ -68,8 +69,8 @@ class Confluent:
                 timestamp=record.timestamp_ms or 0,
                 on_delivery=lambda error, message, index=index: answered(index, error, message),
             )
-        unanswered = producer.flush(60)
-        assert unanswered == 0, f"{unanswered} records were not answered within a minute"
+        unanswered = producer.flush(PATIENCE_S)
+        assert unanswered == 0, f"{unanswered} records were not answered in time"
         return [_offset(answer, acks) for answer in answers]
 
     @contextmanager
@@ -86,12 +87,12 @@ class Confluent:
                 "fetch.message.max.bytes": RECORD_BYTES_MAX,
                 "fetch.max.bytes": RECORD_BYTES_MAX,
                 "receive.message.max.bytes": RECORD_BYTES_MAX + 1_000_000,
-                "socket.timeout.ms": fetch_max_wait_ms + 10_000,
+                "socket.timeout.ms": fetch_max_wait_ms + 60_000,
             }
         )
         try:
             # A partition whose leader is not known yet is asked for again only after half a second.
-            consumer.list_topics(topic, timeout=10)
+            consumer.list_topics(topic, timeout=PATIENCE_S)
             consumer.assign([TopicPartition(topic, 0, _start_offset(consumer, topic, start))])
             if start == "latest":
                 _wait_for_end(consumer)
@@ -104,7 +105,7 @@ class _ConfluentReader:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
-    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+    def read(self, count: int, timeout_s: float = PATIENCE_S) -> list[Stored]:
         deadline = time.monotonic() + timeout_s
         found: list[Stored] = []
         while len(found) < count and time.monotonic() < deadline:
@@ -134,20 +135,20 @@ def _start_offset(consumer: Consumer, topic: str, start: Start) -> int:
         case "latest":
             return int(OFFSET_END)
         case Since(timestamp_ms):
-            (answer,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=10)
+            (answer,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=PATIENCE_S)
             return answer.offset
         case offset:
             return offset
 
 
 def _wait_for_end(consumer: Consumer) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)
         error = message.error() if message is not None else None
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
             return
-    raise TimeoutError("the consumer did not reach the end of the partition within 10 s")
+    raise TimeoutError("the consumer did not reach the end of the partition in time")
 
 
 def _stored(message: Message) -> Stored:

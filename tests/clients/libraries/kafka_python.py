@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
 
@@ -49,11 +50,11 @@ class KafkaPython:
                 producer.send(topic, record.value, record.key, list(record.headers), 0, record.timestamp_ms)
                 for record in records
             ]
-            offsets = [future.get(timeout=60).offset for future in futures]
+            offsets = [future.get(timeout=PATIENCE_S).offset for future in futures]
         except MessageSizeTooLargeError as error:
             raise TooLarge(str(error)) from error
         finally:
-            producer.close(timeout=10)
+            producer.close(timeout=PATIENCE_S)
         return [offset if acks != 0 else None for offset in offsets]
 
     @contextmanager
@@ -65,6 +66,7 @@ class KafkaPython:
             group_id=None,
             fetch_max_wait_ms=fetch_max_wait_ms,
             max_partition_fetch_bytes=RECORD_BYTES_MAX,
+            request_timeout_ms=fetch_max_wait_ms + 60_000,
         )
         try:
             partition = TopicPartition(topic, 0)
@@ -79,7 +81,7 @@ class _KafkaPythonReader:
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
 
-    def read(self, count: int, timeout_s: float = 20.0) -> list[Stored]:
+    def read(self, count: int, timeout_s: float = PATIENCE_S) -> list[Stored]:
         deadline = time.monotonic() + timeout_s
         found: list[Stored] = []
         while len(found) < count and (left_s := deadline - time.monotonic()) > 0:

@@ -10,8 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
 
 from tests.clients.transactional import Fenced, Isolation, TransactionalProducer
-
-TIMEOUT_S = 20.0
+from tools.patience import PATIENCE_S
 
 
 class Aiokafka:
@@ -57,7 +56,7 @@ class Aiokafka:
             finally:
                 await consumer.stop()
 
-        return asyncio.run(asyncio.wait_for(collect(), TIMEOUT_S))
+        return asyncio.run(asyncio.wait_for(collect(), PATIENCE_S))
 
     def committed(self, bootstrap_servers: str, group: str, topic: str) -> int | None:
         async def look_up() -> int | None:
@@ -71,7 +70,7 @@ class Aiokafka:
             finally:
                 await consumer.stop()
 
-        return asyncio.run(asyncio.wait_for(look_up(), TIMEOUT_S))
+        return asyncio.run(asyncio.wait_for(look_up(), PATIENCE_S))
 
 
 class _Producer:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.clients.transactional import Fenced, Isolation, TransactionalProducer
+from tools.patience import PATIENCE_S
 
-TIMEOUT_S = 20.0
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -30,7 +30,7 @@ class Confluent:
                 "linger.ms": 0,
             }
         )
-        producer.init_transactions(TIMEOUT_S)
+        producer.init_transactions(PATIENCE_S)
         yield _Producer(bootstrap_servers, producer)
 
     def read(self, bootstrap_servers: str, topic: str, isolation: Isolation, *, until: bytes) -> list[bytes]:
@@ -38,7 +38,7 @@ class Confluent:
         try:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
             found: list[bytes] = []
-            deadline = time.monotonic() + TIMEOUT_S
+            deadline = time.monotonic() + PATIENCE_S
             while time.monotonic() < deadline:
                 for message in consumer.consume(100, timeout=0.1):
                     _raise_if_error(message.error())
@@ -54,7 +54,7 @@ class Confluent:
     def committed(self, bootstrap_servers: str, group: str, topic: str) -> int | None:
         consumer = _consumer(bootstrap_servers, group, "read_committed")
         try:
-            (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=TIMEOUT_S)
+            (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
             _raise_if_error(found.error)
             return found.offset if found.offset >= 0 else None
         finally:
@@ -77,7 +77,7 @@ class _Producer:
 
         with _fencing():
             self._producer.produce(topic, value, partition=partition, on_delivery=answered)
-            self._producer.flush(TIMEOUT_S)
+            self._producer.flush(PATIENCE_S)
             (error,) = answers
             if error is not None:
                 raise KafkaException(error)
@@ -86,16 +86,16 @@ class _Producer:
         consumer = _consumer(self._bootstrap_servers, group, "read_committed")
         try:
             metadata = consumer.consumer_group_metadata()
-            self._producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, TIMEOUT_S)
+            self._producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, PATIENCE_S)
         finally:
             consumer.close()
 
     def commit(self) -> None:
         with _fencing():
-            self._producer.commit_transaction(TIMEOUT_S)
+            self._producer.commit_transaction(PATIENCE_S)
 
     def abort(self) -> None:
-        self._producer.abort_transaction(TIMEOUT_S)
+        self._producer.abort_transaction(PATIENCE_S)
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.transactional import Fenced, Isolation, TransactionalProducer
-
-TIMEOUT_S = 20.0
+from tools.patience import PATIENCE_S
 
 
 class KafkaPython:
@@ -44,7 +43,7 @@ class KafkaPython:
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
             found: list[bytes] = []
-            deadline = time.monotonic() + TIMEOUT_S
+            deadline = time.monotonic() + PATIENCE_S
             while time.monotonic() < deadline:
                 for messages in consumer.poll(timeout_ms=100).values():
                     for message in messages:
@@ -73,7 +72,7 @@ class _Producer:
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         with _fencing():
-            self._producer.send(topic, value, partition=partition).get(timeout=TIMEOUT_S)
+            self._producer.send(topic, value, partition=partition).get(timeout=PATIENCE_S)
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
         offsets = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}

@@ -20,7 +20,7 @@ from tests.properties.client.groups import Group, check_complete_and_disjoint, c
 from tools.kafka_jars import KAFKA_4, jars_of, java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
-many = settings(max_examples=400, derandomize=True, deadline=None, database=None)
+many = settings(max_examples=400, derandomize=True, database=None)
 
 
 class KafkaAssignors:

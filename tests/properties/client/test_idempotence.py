@@ -127,7 +127,7 @@ def check(chaos: Chaos) -> None:
     assert producer.machine._accumulator.buffered_bytes == 0
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), steps=st.integers(5, 60))
 def test_no_loss_no_duplicate_and_order(data: st.DataObject, steps: int) -> None:
     """Scenarios 1, 2, 3, 5, 6 and 7, from the producer's side."""
@@ -138,7 +138,7 @@ def test_no_loss_no_duplicate_and_order(data: st.DataObject, steps: int) -> None
     check(chaos)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), steps=st.integers(5, 60))
 def test_once_the_faults_stop_a_new_record_is_always_acknowledged(data: st.DataObject, steps: int) -> None:
     chaos = Chaos(data)

@@ -98,7 +98,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(histories(), st.data())
 def test_exactly_the_committed_records_are_read(history: History, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, history.next_offset))
@@ -108,7 +108,7 @@ def test_exactly_the_committed_records_are_read(history: History, data: st.DataO
     assert chunk.next_offset >= max(history.last_stable_offset, start) or not history.batches
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories(), st.data())
 def test_a_reader_of_everything_reads_everything_but_markers(history: History, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, history.next_offset))
@@ -116,7 +116,7 @@ def test_a_reader_of_everything_reads_everything_but_markers(history: History, d
     assert [record.offset for record in chunk.take(1_000)] == [o for o in history.written if o >= start]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories(), st.lists(st.integers(1, 5), min_size=1, max_size=40))
 def test_taking_in_pieces_is_taking_all(history: History, pieces: list[int]) -> None:
     whole, chunk = history.fetch(0).take(1_000), history.fetch(0)

@@ -85,7 +85,7 @@ def test_uniform_is_balanced_within_one_with_equal_subscriptions(
     ),
     counts=st.dictionaries(st.sampled_from(TOPICS[:3]), st.integers(1, 2), max_size=3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_assignment_is_better_balanced_than_uniform_even_with_unequal_subscriptions(
     subscribers: dict[str, Subscriber], counts: dict[UUID, int]
 ) -> None:

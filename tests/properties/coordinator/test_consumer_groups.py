@@ -304,4 +304,4 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 TestConsumerGroups = ConsumerGroupMachine.TestCase
-TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestConsumerGroups.settings = settings(max_examples=60, stateful_step_count=40)

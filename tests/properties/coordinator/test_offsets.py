@@ -230,7 +230,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
                 yield OffsetTombstone(key)
 
 
-OffsetsOfALog.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+OffsetsOfALog.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestOffsetsOfALog = OffsetsOfALog.TestCase
 
 

@@ -194,4 +194,4 @@ class Shard(RuleBasedStateMachine):
 
 
 TestShard = Shard.TestCase
-TestShard.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestShard.settings = settings(max_examples=150, stateful_step_count=40)

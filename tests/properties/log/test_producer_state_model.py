@@ -419,7 +419,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
 
 TestProducerStateMachine = ProducerStateMachine.TestCase
-TestProducerStateMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestProducerStateMachine.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 BATCHES = st.lists(
@@ -436,7 +436,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(appended=BATCHES, request=BATCHES)
 def test_request_of_several_batches_is_judged_as_if_they_came_one_by_one(
     appended: list[BatchHeader], request: list[BatchHeader]

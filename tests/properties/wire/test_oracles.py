@@ -19,9 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*", "i
 every_message = pytest.mark.parametrize(
     "message_class", message_classes(), ids=lambda message_class: message_class.__name__
 )
-few_examples = settings(
-    max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+few_examples = settings(max_examples=12, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @every_message

@@ -13,7 +13,7 @@ from tests.properties.wire.message_strategies import as_of, legal_in, message_cl
 
 
 @pytest.mark.parametrize("message_class", message_classes(), ids=lambda message_class: message_class.__name__)
-@settings(max_examples=20, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_version_gives_back_what_it_carries_and_defaults_for_the_rest(
     message_class: type[Any], data: st.DataObject

@@ -12,7 +12,7 @@ from semel.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.unit.broker.raw_client import RawClient
 
-SESSION_MS = 6000
+SESSION_MS = 300_000
 METADATA = encode_subscription(ConsumerProtocolSubscription(topics=["orders"]))
 
 

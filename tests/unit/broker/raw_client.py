@@ -19,13 +19,12 @@ from semel.wire.messages.produce import (
     TopicProduceData,
 )
 from semel.wire.records import Record, build_batch, iterate_headers, iterate_records
-
-TIMEOUT_S = 10.0
+from tools.patience import PATIENCE_S
 
 
 class RawClient:
     def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self.socket = socket.create_connection((host, port), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 
@@ -57,7 +56,7 @@ class RawClient:
     def send_frame(self, body: bytes) -> None:
         self.socket.sendall(struct.pack(">i", len(body)) + body)
 
-    def is_closed_by_broker(self, timeout_s: float = 5.0) -> bool:
+    def is_closed_by_broker(self, timeout_s: float = PATIENCE_S) -> bool:
         self.socket.settimeout(timeout_s)
         try:
             return self.socket.recv(1) == b""
@@ -66,7 +65,7 @@ class RawClient:
         except TimeoutError:
             return False
         finally:
-            self.socket.settimeout(TIMEOUT_S)
+            self.socket.settimeout(PATIENCE_S)
 
     def has_answer(self, within_s: float) -> bool:
         """Whether a byte of an answer arrives in time; it is not consumed."""
@@ -76,7 +75,7 @@ class RawClient:
         except TimeoutError:
             return False
         finally:
-            self.socket.settimeout(TIMEOUT_S)
+            self.socket.settimeout(PATIENCE_S)
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()

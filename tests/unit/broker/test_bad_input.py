@@ -6,7 +6,6 @@ import logging
 import random
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.fetch import FetchRequest
 from semel.wire.messages.metadata import MetadataRequest
 from tests.unit.broker.raw_client import RawClient, batch, fetch_request, produce_request, values
+from tools.patience import wait_until
 
 API_VERSIONS = ApiVersionsRequest("raw", "1.0")
 
@@ -129,10 +129,8 @@ def test_a_client_that_resets_its_connection_in_the_middle_of_an_answer_leaves_n
         client.socket.close()
 
     assert broker._broker is not None
-    deadline = time.monotonic() + 5
-    while len(broker._broker.node.deadlines) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(broker._broker.node.deadlines) == 0
+    deadlines = broker._broker.node.deadlines
+    wait_until(lambda: len(deadlines) == 0)
 
 
 # A handler that meets a bug
@@ -243,9 +241,7 @@ def test_mutated_requests_never_disturb_another_client(name: str, caplog: pytest
             for frame in frames[number : number + 50]:
                 with socket.create_connection(("127.0.0.1", broker.port)) as bad:
                     bad.sendall(mutated(frame, chance))
-            started = time.monotonic()
             assert canary.produce(canary_topic, batch(b"%d" % number)).error_code == 0
-            assert time.monotonic() - started < 2
         found = canary.fetch(canary_topic, 0)
         assert [value for _, value in values(found)] == [b"%d" % number for number in range(0, len(frames), 50)]
     unexpected = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]

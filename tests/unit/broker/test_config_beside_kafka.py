@@ -12,6 +12,7 @@ from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Settings, Update
 from tools.brokers import apache_kafka
 from tools.load import create_topic
+from tools.patience import PATIENCE_S
 from tools.server import running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
@@ -43,4 +44,4 @@ def _compare(ours: Settings, theirs: dict[str, ConfigEntry]) -> None:
 
 def _described(admin: AdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
     (described,) = admin.describe_configs([resource]).values()
-    return dict(described.result(timeout=30))
+    return dict(described.result(timeout=PATIENCE_S))

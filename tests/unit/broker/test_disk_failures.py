@@ -22,6 +22,7 @@ from semel.wire.messages.incremental_alter_configs import (
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.raw_client import RawClient, batch, values
+from tools.patience import BEYOND_PATIENCE_MS
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_a_failed_sync_takes_its_partition_offline_and_leaves_the_others(broker:
 
     assert client.produce("hit", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert client.produce("hit", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert client.fetch("hit", 0, max_wait_ms=1000).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert client.fetch("hit", 0, max_wait_ms=BEYOND_PATIENCE_MS).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     asked = ListOffsetsRequest(topics=[ListOffsetsTopic("hit", [ListOffsetsPartition(0, -1, -1)])])
     answer = client.call(ApiKey.LIST_OFFSETS, 5, asked).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR

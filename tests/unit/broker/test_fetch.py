@@ -21,6 +21,7 @@ from semel.wire.messages.fetch import (
 )
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.raw_client import RawClient, batch, fetch_request, values
+from tools.patience import BEYOND_PATIENCE_MS, wait_until
 
 VERSIONS = range(APIS[ApiKey.FETCH].min_version, APIS[ApiKey.FETCH].max_version + 1)
 READ_COMMITTED = 1
@@ -220,12 +221,10 @@ def produce_later(port: int, topic: str, records: bytes, delay_s: float) -> thre
 
 def test_a_long_poll_returns_as_soon_as_there_is_a_record(broker: Broker, client: RawClient, topic: str) -> None:
     timer = produce_later(broker.port, topic, batch(b"late"), 0.05)
-    started = time.monotonic()
 
-    data = client.fetch(topic, 0, max_wait_ms=9000)
+    data = client.fetch(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS)
 
     assert values(data) == [(0, b"late")]
-    assert time.monotonic() - started < 5
     timer.join()
 
 
@@ -235,12 +234,12 @@ def test_a_long_poll_without_records_ends_at_its_deadline(client: RawClient, top
     data = client.fetch(topic, 0, max_wait_ms=60)
 
     assert (data.error_code, data.records) == (0, b"")
-    assert 0.055 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 0.055
 
 
 def test_a_long_poll_waits_for_min_bytes(broker: Broker, client: RawClient, topic: str) -> None:
     size = len(batch(b"x" * 100))
-    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=9000, min_bytes=3 * size))
+    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS, min_bytes=3 * size))
     with RawClient(broker.port) as producer:
         for _ in range(2):
             producer.produce(topic, batch(b"x" * 100))
@@ -254,7 +253,7 @@ def test_a_long_poll_waits_for_min_bytes(broker: Broker, client: RawClient, topi
 def test_what_is_there_counts_towards_min_bytes(broker: Broker, client: RawClient, topic: str) -> None:
     size = len(batch(b"x" * 100))
     client.produce(topic, batch(b"x" * 100))
-    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=9000, min_bytes=2 * size))
+    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS, min_bytes=2 * size))
     assert not client.has_answer(within_s=0.05)
     with RawClient(broker.port) as producer:
         producer.produce(topic, batch(b"x" * 100))
@@ -265,23 +264,20 @@ def test_what_is_there_counts_towards_min_bytes(broker: Broker, client: RawClien
 
 def test_min_bytes_larger_than_max_bytes_does_not_wait_for_ever(client: RawClient, topic: str) -> None:
     client.produce(topic, batch(b"x" * 100))
-    request = fetch_request(topic, 0, max_wait_ms=9000, min_bytes=2**30)
+    request = fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS, min_bytes=2**30)
     request.max_bytes = 10
-    started = time.monotonic()
 
     assert len(values(only(client, 11, request))) == 1
-    assert time.monotonic() - started < 5
 
 
 def test_a_long_poll_on_a_partition_with_an_error_returns_at_once(client: RawClient, topic: str) -> None:
-    started = time.monotonic()
+    answer = client.fetch(topic, 99, max_wait_ms=BEYOND_PATIENCE_MS)
 
-    assert client.fetch(topic, 99, max_wait_ms=9000).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert time.monotonic() - started < 5
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_long_poll_ends_when_its_topic_is_deleted(broker: Broker, client: RawClient, topic: str) -> None:
-    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=9000))
+    client.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS))
     with RawClient(broker.port) as other:
         other.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000))
 
@@ -293,21 +289,13 @@ def test_a_client_that_leaves_during_a_long_poll_leaves_nothing_waiting(broker: 
     assert broker._broker is not None
     node = broker._broker.node
     with RawClient(broker.port) as leaving:
-        leaving.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=60_000))
+        leaving.send(ApiKey.FETCH, 11, fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS))
         wait_until(lambda: len(node.deadlines) == 1)
 
     wait_until(lambda: len(node.deadlines) == 0)
     partition = node.partitions.get(topic, 0)
     assert partition is not None
     assert not partition._readers
-
-
-def wait_until(condition: object, timeout_s: float = 5.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.001)
 
 
 # Sessions
@@ -361,7 +349,7 @@ def test_a_session_waits_for_news_of_partitions_that_the_request_does_not_name(
 ) -> None:
     first = client.call(ApiKey.FETCH, 11, session_request(topic, {0: 0}, 0, 0))
     waiting = session_request(topic, {}, first.session_id, 1)
-    waiting.max_wait_ms, waiting.min_bytes = 9000, 1
+    waiting.max_wait_ms, waiting.min_bytes = BEYOND_PATIENCE_MS, 1
     timer = produce_later(broker.port, topic, batch(b"a"), 0.05)
 
     assert told(client.call(ApiKey.FETCH, 11, waiting)) == {0: 1}

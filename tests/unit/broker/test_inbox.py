@@ -39,7 +39,7 @@ def receive(box: Inbox, data: bytes, sizes: list[int]) -> list[bytes]:
     return frames
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     bodies=st.lists(st.binary(min_size=1, max_size=5 * SCRATCH), max_size=12),
     sizes=st.lists(st.integers(1, 3 * SCRATCH), min_size=1, max_size=30),

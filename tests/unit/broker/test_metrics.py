@@ -17,6 +17,7 @@ from semel.net.network import SystemNetwork
 from semel.testing import broker as fixture
 from semel.testing.clock import ManualClock
 from tests.unit.broker.raw_client import RawClient, batch
+from tools.patience import PATIENCE_S
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+')
 
@@ -108,7 +109,7 @@ def test_a_broker_counts_what_it_does(name: str) -> None:
 async def ask(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
     return answer
 

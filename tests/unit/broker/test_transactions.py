@@ -28,6 +28,7 @@ from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from semel.wire.records import iterate_headers, iterate_records
 from tests.unit.broker.raw_client import RawClient, batch, fetch_request, values
 from tests.unit.broker.transactional_client import Transactional, find_coordinator
+from tools.patience import BEYOND_PATIENCE_MS, PATIENCE_MS
 
 NewProducer = Callable[..., Transactional]
 
@@ -107,7 +108,7 @@ def test_an_abort_is_told_to_readers_with_the_records(
         producer.add(topic, 0)
     producer.produce(topic, b"a")
     assert producer.end(False).error_code == 0
-    answer = read(client, topic, wait_ms=5_000)
+    answer = read(client, topic, wait_ms=PATIENCE_MS)
     assert answer.last_stable_offset == 2
     (aborted,) = answer.aborted_transactions or ()
     assert (aborted.producer_id, aborted.first_offset) == (producer.producer_id, 0)
@@ -118,7 +119,7 @@ def test_scenario_46_a_long_poll_that_an_abort_completes_knows_of_the_abort(
 ) -> None:
     producer = new_producer()
     producer.produce(topic, b"a")
-    waiting = fetch_request(topic, 0, max_wait_ms=10_000)
+    waiting = fetch_request(topic, 0, max_wait_ms=BEYOND_PATIENCE_MS)
     waiting.isolation_level = 1
     sent = other.send(ApiKey.FETCH, 11, waiting)
     assert not other.has_answer(0.05), "nothing is decided, so there is nothing to read"
@@ -166,7 +167,7 @@ def test_scenario_16_a_second_instance_fences_the_first_and_aborts_what_it_left_
     assert first.produce(topic, b"late").error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert first.end(True).error_code == ErrorCode.PRODUCER_FENCED
     assert first.end(True, version=1).error_code == ErrorCode.INVALID_PRODUCER_EPOCH, "an older client's word for it"
-    assert len(read(client, topic, wait_ms=5_000).aborted_transactions or ()) == 1
+    assert len(read(client, topic, wait_ms=PATIENCE_MS).aborted_transactions or ()) == 1
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INIT_PRODUCER_ID, since=3))

@@ -20,6 +20,7 @@ from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
 from semel.testing import Broker
 from tests.unit.broker.raw_client import batch
+from tools.patience import PATIENCE_S
 
 Run = Callable[..., str]
 
@@ -143,10 +144,10 @@ def test_consume_shows_control_records_and_marks_aborted_data(run: Run, broker: 
         with producer.transaction():
             producer.send(topic, b"kept", partition=0)
         producer.begin()
-        producer.send(topic, b"dropped", partition=0).result(20)
+        producer.send(topic, b"dropped", partition=0).result(PATIENCE_S)
         producer.abort()
         producer.begin()
-        producer.send(topic, b"open", partition=0).result(20)
+        producer.send(topic, b"open", partition=0).result(PATIENCE_S)
         arguments = ("consume", topic, "--from", "beginning", "--partition", "0", "--format", "json")
         seen = [
             _json(line) for line in run(*arguments, "--isolation", "read_uncommitted", "--show-control").splitlines()
@@ -183,7 +184,7 @@ def test_lag_is_zero_when_only_markers_and_aborted_records_remain(run: Run, brok
             producer.send(topic, b"read", partition=0)
             producer.send_offsets({(topic, 0): OffsetAndMetadata(1)}, topic)
         producer.begin()
-        producer.send(topic, b"aborted", partition=0).result(20)
+        producer.send(topic, b"aborted", partition=0).result(PATIENCE_S)
         producer.abort()
         (row,) = _json(run("group", "describe", topic, "--json"))["offsets"]
         assert (row["committed"], row["end"], row["lag"]) == (1, 4, 0)
@@ -224,7 +225,7 @@ def test_trace_tells_the_life_of_a_transactional_id(run: Run, broker: Broker, to
             producer.send(topic, b"one", partition=0)
             producer.send_offsets({(topic, 0): OffsetAndMetadata(1)}, topic)
         producer.begin()
-        producer.send(topic, b"two", partition=1).result(20)
+        producer.send(topic, b"two", partition=1).result(PATIENCE_S)
         found = _json(run("txn", "trace", topic, "--json"))
         text = run("txn", "trace", topic)
         producer.abort()
@@ -241,7 +242,7 @@ def test_trace_tells_the_life_of_a_transactional_id(run: Run, broker: Broker, to
 def test_transactions_are_listed_described_and_none_hangs(run: Run, broker: Broker, topic: str) -> None:
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic) as producer:
         producer.begin()
-        producer.send(topic, b"value", partition=0).result(20)
+        producer.send(topic, b"value", partition=0).result(PATIENCE_S)
         assert topic in run("txn", "list", "--state", "Ongoing")
         described = _json(run("txn", "describe", topic, "--json"))
         assert (described["state"], described["partitions"]) == ("Ongoing", [f"{topic}:0"])

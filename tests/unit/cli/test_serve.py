@@ -18,6 +18,7 @@ from semel.cli.main import main
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest
 from tests.unit.broker.raw_client import RawClient, batch, values
+from tools.patience import PATIENCE_S
 
 READY = re.compile(
     r"semel ready on 127\.0\.0\.1:(?P<port>\d+), node (?P<node>\d+), cluster (?P<cluster>\S{22}), "
@@ -64,7 +65,7 @@ def test_it_says_once_that_it_is_ready_serves_and_stops_when_told(tmp_path: Path
             client.create_topic("t")
             client.produce("t", batch(b"kept"))
             process.send_signal(number)
-            out, errors = process.communicate(timeout=10)
+            out, errors = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, out) == (0, "")
         assert "Traceback" not in errors
     with serving(tmp_path) as (_, again):

@@ -16,6 +16,7 @@ from semel import Consumer, Producer, blocking
 from semel.client.values import BulkMetadata, WrittenRange
 from semel.errors import AbortableError, TimedOut
 from semel.testing import Broker
+from tools.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 def run(scenario: Any) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await scenario
 
     asyncio.run(within_time())
@@ -224,7 +225,7 @@ def test_without_arrow_the_error_names_the_extra(broker: Broker, monkeypatch: py
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         with pytest.raises(ImportError, match=r"send_many needs numpy and pyarrow: pip install 'semel\[arrow\]'"):
             producer.send_many("absent", [b"a"])
-        assert producer.send("absent", b"a").result(10).offset is not None
+        assert producer.send("absent", b"a").result(PATIENCE_S).offset is not None
     with blocking.Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         consumer.assign([("absent", 0)])
         with pytest.raises(ImportError, match="poll_arrow needs"):

@@ -166,7 +166,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(steps=steps, version=st.sampled_from([7, 12, 13, 18]))
 def test_what_is_read_is_what_was_asked_whatever_gets_lost(
     steps: list[tuple[dict[str, int], str]], version: int

@@ -11,6 +11,7 @@ import pytest
 from semel import Consumer, Producer, blocking
 from semel.testing import Broker
 from semel.types import TopicPartition
+from tools.patience import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS = 12
 
@@ -23,7 +24,7 @@ def broker() -> Iterator[Broker]:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await scenario
 
     asyncio.run(within_time())
@@ -131,7 +132,7 @@ def test_seeking_by_time_in_both_clients(broker: Broker) -> None:
     with blocking.Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([("by-time", 0)])
         consumer.seek_to_time(1_500)
-        assert [record.value for record in consumer.poll(5_000)] == [b"2000", b"3000"]
+        assert [record.value for record in consumer.poll(PATIENCE_MS)] == [b"2000", b"3000"]
         assert consumer.lag(("by-time", 0)) == 0
         consumer.seek_to_time(9_000, ("by-time", 0))
         assert consumer.position(("by-time", 0)) == 3

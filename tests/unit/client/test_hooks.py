@@ -17,6 +17,7 @@ from semel.client.values import BulkMetadata, ProducerRecord, RecordMetadata
 from semel.errors import AbortableError, StateError
 from semel.testing import Broker
 from semel.types import TopicPartition
+from tools.patience import PATIENCE_MS, PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +35,16 @@ def stored(broker: Broker, topic: str, count: int) -> list[tuple[Any, Any, Any]]
         consumer.assign([(topic, 0)])
         records = []
         while len(records) < count:
-            records += consumer.poll(10_000)
+            records += consumer.poll(PATIENCE_MS)
     return [(record.key, record.value, record.headers) for record in records]
 
 
 def test_keys_and_values_are_serialized_and_deserialized_and_null_stays_null(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     with blocking.Producer(bootstrap_servers=servers, key_serializer=str.encode, value_serializer=to_json) as producer:
-        producer.send("json", {"a": 1}, key="k").result(10)
-        producer.send("json", None, key=None).result(10)
-        producer.send_many("json", [[2], None], ["l", None]).result(10)
+        producer.send("json", {"a": 1}, key="k").result(PATIENCE_S)
+        producer.send("json", None, key=None).result(PATIENCE_S)
+        producer.send_many("json", [[2], None], ["l", None]).result(PATIENCE_S)
     assert stored(broker, "json", 4) == [
         (b"k", b'{"a": 1}', ()),
         (None, None, ()),
@@ -59,7 +60,7 @@ def test_keys_and_values_are_serialized_and_deserialized_and_null_stays_null(bro
         consumer.assign([("json", 0)])
         found: list[Any] = []
         while len(found) < 4:
-            found += [(record.key, record.value) for record in consumer.poll(10_000)]
+            found += [(record.key, record.value) for record in consumer.poll(PATIENCE_MS)]
     assert found == [("k", {"a": 1}), (None, None), ("l", [2]), (None, None)]
 
 
@@ -73,7 +74,7 @@ def test_the_partition_is_chosen_by_the_bytes_of_a_key(broker: Broker) -> None:
     with blocking.Producer(
         bootstrap_servers=broker.bootstrap_servers, key_serializer=str.encode, partitioner=partitioner
     ) as producer:
-        producer.send("chosen", b"v", key="k").result(10)
+        producer.send("chosen", b"v", key="k").result(PATIENCE_S)
     assert asked == [(b"k", b"v")]
 
 
@@ -83,7 +84,7 @@ def test_a_serializer_that_raises_keeps_the_record_from_being_taken(broker: Brok
             producer.send("unsent", object())
         with pytest.raises(TypeError, match="not JSON serializable"):
             producer.send_many("unsent", [1, object()])
-        assert producer.send("unsent", 1).result(10).offset == 0
+        assert producer.send("unsent", 1).result(PATIENCE_S).offset == 0
 
 
 def test_a_record_that_cannot_be_deserialized_is_neither_lost_nor_passed_over(broker: Broker) -> None:
@@ -93,15 +94,15 @@ def test_a_record_that_cannot_be_deserialized_is_neither_lost_nor_passed_over(br
             await producer.send_many("poison", [b"1", b"2", b"{", b"4"])
         async with Consumer(**servers, auto_offset_reset="earliest", value_deserializer=json.loads) as consumer:
             consumer.assign([("poison", 0)])
-            assert [record.value for record in await consumer.poll(10_000)] == [1, 2]
+            assert [record.value for record in await consumer.poll(PATIENCE_MS)] == [1, 2]
             for _ in range(2):  # Again and again, until somebody decides.
                 with pytest.raises(DeserializationError, match="offset 2 of poison-0") as raised:
-                    await consumer.poll(10_000)
+                    await consumer.poll(PATIENCE_MS)
                 assert (raised.value.partition, raised.value.offset) == (TopicPartition("poison", 0), 2)
                 assert isinstance(raised.value.__cause__, ValueError)
                 assert await consumer.position(("poison", 0)) == 2
             consumer.seek(("poison", 0), 3)
-            assert [record.value for record in await consumer.poll(10_000)] == [4]
+            assert [record.value for record in await consumer.poll(PATIENCE_MS)] == [4]
 
     asyncio.run(scenario())
 
@@ -116,8 +117,8 @@ def test_on_send_sees_every_record_first_and_may_change_it(broker: Broker) -> No
     with blocking.Producer(
         bootstrap_servers=broker.bootstrap_servers, on_send=traced, value_serializer=to_json
     ) as producer:
-        producer.send("traced", 1, headers={"own": b"x"}).result(10)
-        producer.send_many("traced", [2, 3], [b"k", None], timestamps=5).result(10)
+        producer.send("traced", 1, headers={"own": b"x"}).result(PATIENCE_S)
+        producer.send_many("traced", [2, 3], [b"k", None], timestamps=5).result(PATIENCE_S)
         with pytest.raises(StateError, match="use send_many"):
             producer.send_arrow("traced", pa.table({"value": [b"4"]}))
     assert seen == [
@@ -163,5 +164,5 @@ def test_on_acknowledgement_that_raises_disturbs_nobody(broker: Broker, caplog: 
         caplog.at_level(logging.ERROR),
         blocking.Producer(bootstrap_servers=broker.bootstrap_servers, on_acknowledgement=raises) as producer,
     ):
-        assert producer.send("raising", b"a").result(10).offset == 0
+        assert producer.send("raising", b"a").result(PATIENCE_S).offset == 0
     assert "on_acknowledgement raised" in caplog.text

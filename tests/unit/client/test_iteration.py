@@ -15,6 +15,7 @@ from semel import Consumer, ConsumerRecord, DeserializationError, blocking
 from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.clients.waiting import eventually
+from tools.patience import PATIENCE_MS, PATIENCE_S
 
 TOPIC = "iterated"
 COUNT = 300
@@ -43,7 +44,7 @@ class AsyncReader:
 
     def next(self) -> ConsumerRecord | None:
         async def one() -> ConsumerRecord | None:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 return await anext(self.consumer, None)
 
         return self._runner.run(one())
@@ -145,7 +146,7 @@ def test_nothing_comes_of_a_partition_that_is_paused_in_the_middle(begin: Begin)
 def test_polling_in_between_goes_on_where_the_iteration_was(begin: Begin) -> None:
     reader = begin(FIRST)
     given(reader, 10)
-    polled = reader.run(reader.consumer.poll(10_000, max_records=100))
+    polled = reader.run(reader.consumer.poll(PATIENCE_MS, max_records=100))
     assert [record.offset for record in polled] == list(range(10, 110))
     assert [record.offset for record in given(reader, 2)] == [110, 111]
 
@@ -176,7 +177,7 @@ def test_it_is_over_when_the_consumer_has_ended_without_giving_up_its_partitions
     async def scenario() -> None:
         consumer = Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
         consumer.assign([FIRST])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await anext(consumer)).offset == 0
         await consumer.disconnect()
         assert [record async for record in consumer] == []
@@ -189,13 +190,13 @@ def test_a_thread_that_polls_has_the_next_records_fetched_meanwhile(broker: Brok
     settings: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(9):
-            producer.send("ahead", b"%d" % number, partition=0).result(10)
+            producer.send("ahead", b"%d" % number, partition=0).result(PATIENCE_S)
     with blocking.Consumer(**settings, max_partition_fetch_bytes=1) as consumer:
         consumer.assign([("ahead", 0)])
         # A fetch brings one batch, of one record, and two are held ready; then nothing is fetched until some are taken.
-        begun = len(consumer.poll(10_000))
+        begun = len(consumer.poll(PATIENCE_MS))
         eventually(2, lambda: held(consumer))
-        assert [record.offset for record in consumer.poll(10_000)] == [begun, begun + 1]
+        assert [record.offset for record in consumer.poll(PATIENCE_MS)] == [begun, begun + 1]
         eventually(2, lambda: held(consumer))
 
 

@@ -11,6 +11,7 @@ from semel.client.machine.traffic import Traffic
 from semel.errors import AbortableError
 from semel.testing import Broker
 from semel.wire.apis import ApiKey
+from tools.patience import PATIENCE_MS
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +38,12 @@ def test_a_producer_counts_its_records_and_a_consumer_those_it_handed_out(broker
 
     with blocking.Consumer(**servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([("counted", 0)])
-        assert len(consumer.poll(10_000, max_records=3)) == 3
+        assert len(consumer.poll(PATIENCE_MS, max_records=3)) == 3
         counted = consumer.metrics()
         assert counted["records-consumed-total"] == 3
         assert counted["records-lag-max"] == 4
         assert counted["assigned-partitions"] == 1
-        assert len(consumer.poll(10_000)) == 4
+        assert len(consumer.poll(PATIENCE_MS)) == 4
         assert consumer.metrics()["records-lag-max"] == 0
 
 

@@ -17,6 +17,7 @@ from semel import Consumer, ConsumerRecord, Producer, RecordMetadata, blocking
 from semel.errors import AbortableError, ProducerFenced, RetriableError, StateError, TimedOut
 from semel.settings import SettingError
 from semel.testing import Broker
+from tools.patience import PATIENCE_MS, PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def broker() -> Iterator[Broker]:
 async def read(broker: Broker, topic: str, count: int, **settings: Any) -> list[ConsumerRecord]:
     """The first records of a topic, from all partitions."""
     settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest", **settings}
-    async with Consumer(**settings) as consumer, asyncio.timeout(10):
+    async with Consumer(**settings) as consumer, asyncio.timeout(PATIENCE_S):
         consumer.assign([(topic, index) for index in range(await consumer.partitions_for(topic))])
         records: list[ConsumerRecord] = []
         while len(records) < count:
@@ -148,7 +149,7 @@ def test_iteration_moves_the_position_record_by_record(broker: Broker) -> None:
             assert await consumer.beginning_offsets([("iterated", 0)]) == {("iterated", 0): 0}
             assert await consumer.end_offsets([("iterated", 0)]) == {("iterated", 0): 10}
             consumer.seek(("iterated", 0), 7)
-            assert [record.offset for record in await consumer.poll(5_000)] == [7, 8, 9]
+            assert [record.offset for record in await consumer.poll(PATIENCE_MS)] == [7, 8, 9]
 
     asyncio.run(scenario())
 
@@ -257,7 +258,7 @@ def test_blocking_transactions(broker: Broker) -> None:
     settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
     with blocking.Consumer(**settings, isolation_level="read_committed") as consumer:
         consumer.assign([("blocking-tx", 0)])
-        assert [record.value for record in consumer.poll(5_000)] == [b"committed"]
+        assert [record.value for record in consumer.poll(PATIENCE_MS)] == [b"committed"]
 
 
 def test_nobody_to_connect_to_is_told_after_max_block_ms() -> None:
@@ -372,7 +373,9 @@ def test_a_wrong_setting_is_refused_when_the_object_is_made() -> None:
 
 def test_the_blocking_client_writes_and_reads(broker: Broker) -> None:
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        assert producer.send("blocking", b"a", partition=0).result(10) == RecordMetadata("blocking", 0, 0, _any())
+        assert producer.send("blocking", b"a", partition=0).result(PATIENCE_S) == RecordMetadata(
+            "blocking", 0, 0, _any()
+        )
         futures = [producer.send("blocking", b"%d" % number, partition=0) for number in range(1_000)]
         producer.flush()
         assert all(future.done() for future in futures)
@@ -384,7 +387,7 @@ def test_the_blocking_client_writes_and_reads(broker: Broker) -> None:
         assert values == [b"a", *(b"%d" % number for number in range(1_000))]
         assert consumer.position(("blocking", 0)) == 1_001
         consumer.seek_to_beginning()
-        assert consumer.poll(5_000, max_records=1)[0].offset == 0
+        assert consumer.poll(PATIENCE_MS, max_records=1)[0].offset == 0
 
 
 def test_whoever_leaves_does_not_wait_for_what_has_just_happened(broker: Broker) -> None:
@@ -439,7 +442,7 @@ def test_use_after_fork_raises_and_says_what_to_do(broker: Broker) -> None:
         os.close(reader)
         assert len(said) == 3
         assert all("forked" in text and "make one in every process" in text for text in said)
-        assert producer.send("forked", b"a").result(10).offset == 0
+        assert producer.send("forked", b"a").result(PATIENCE_S).offset == 0
 
 
 def test_a_callback_that_waits_for_its_own_producer_is_told(broker: Broker) -> None:
@@ -453,7 +456,7 @@ def test_a_callback_that_waits_for_its_own_producer_is_told(broker: Broker) -> N
                 told.set_result(error)
 
         producer.send("callback", b"a").add_done_callback(callback)
-        assert "cannot wait" in str(told.result(10))
+        assert "cannot wait" in str(told.result(PATIENCE_S))
 
 
 def test_a_callback_may_send(broker: Broker) -> None:
@@ -464,7 +467,7 @@ def test_a_callback_may_send(broker: Broker) -> None:
             producer.send("chained", b"b", partition=0).add_done_callback(lambda f: second.set_result(f.result()))
 
         producer.send("chained", b"a", partition=0).add_done_callback(callback)
-        assert second.result(10).offset == 1
+        assert second.result(PATIENCE_S).offset == 1
 
 
 def test_a_closed_blocking_client_says_so(broker: Broker) -> None:

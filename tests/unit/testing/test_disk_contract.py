@@ -230,7 +230,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(_steps)
 def test_any_sequence_of_operations_has_the_same_outcome_on_both_disks(steps: list[tuple[Any, ...]]) -> None:
     root = tempfile.mkdtemp()

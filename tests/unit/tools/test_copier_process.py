@@ -13,6 +13,7 @@ import pytest
 
 from tools.copier_process import Copier, CopierProcess
 from tools.copiers.task import Task
+from tools.patience import PATIENCE_S
 
 TASK = Task("nowhere:9092", "source", "target", "id", "group", 10_000, (3, 4))
 
@@ -37,10 +38,10 @@ class Scripted:
         return [sys.executable, "-c", self.script]
 
 
-def tended_until_done(tmp_path: Path, misbehave: str, *, hang_s_max: float = 60.0) -> CopierProcess:
+def tended_until_done(tmp_path: Path, misbehave: str, *, hang_s_max: float = PATIENCE_S) -> CopierProcess:
     script = SCRIPT.format(marker=str(tmp_path / "marker"), misbehave=misbehave)
     process = CopierProcess(cast(Copier, Scripted(script)), TASK, tmp_path / "output.txt", hang_s_max=hang_s_max)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not (process.is_done and process.copied == 7):
         process.tend()
         assert time.monotonic() < deadline, process.printed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from semel.wire.messages.produce import (
     TopicProduceResponse,
 )
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.memory import peak_bytes
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
@@ -186,12 +186,13 @@ def test_a_refusal_says_where_and_which_rule(version: int, encoded: str, rule: s
 def test_a_count_is_compared_with_what_its_elements_need_at_least_before_a_list_is_made() -> None:
     decoder(MetadataRequest, 8)
     claims = (1_000_000).to_bytes(4, "big") + bytes(1_500_000)
-    tracemalloc.start()
-    with pytest.raises(DecodeError, match="topics: count 1000000"):
-        decode(MetadataRequest, claims, 8)
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak_bytes < 10_000
+
+    def refused() -> None:
+        with pytest.raises(DecodeError, match="topics: count 1000000"):
+            decode(MetadataRequest, claims, 8)
+
+    refused()
+    assert peak_bytes(refused) < 10_000
 
 
 # -- records

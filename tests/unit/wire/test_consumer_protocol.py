@@ -90,7 +90,7 @@ def test_partitions_are_written_in_order_so_that_equal_sets_are_equal_bytes() ->
     assert flattened(grouped(partitions)) == sorted(partitions)
 
 
-@settings(max_examples=30, derandomize=True, deadline=None, database=None)
+@settings(max_examples=30, derandomize=True, database=None)
 @given(subscription=messages(ConsumerProtocolSubscription), assignment=messages(ConsumerProtocolAssignment))
 def test_kio_writes_the_same_bytes(
     subscription: ConsumerProtocolSubscription, assignment: ConsumerProtocolAssignment

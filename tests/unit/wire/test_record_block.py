@@ -43,7 +43,7 @@ records_strategy = st.lists(
 )
 
 
-@settings(max_examples=80, derandomize=True, deadline=None, database=None)
+@settings(max_examples=80, derandomize=True, database=None)
 @given(contents=records_strategy, portions=st.lists(st.integers(1, 30), min_size=1), base=st.integers(0, 2**40))
 def test_any_portions_give_the_same_records(
     contents: list[tuple[bytes | None, bytes | None, Headers, int]], portions: list[int], base: int
@@ -87,7 +87,7 @@ def told(block: RecordBlock, count: int, *where: Any) -> list[Any]:
     return read
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(
     contents=usual_contents | records_strategy,
     base_timestamp=st.sampled_from([0, 1_700_000_000_000, INT64_MAX - 20_000, -INT64_MAX + 20_000]),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import tracemalloc
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
+from functools import partial
 
 from semel.coordinator.transaction.listing import ListFilters
 from semel.coordinator.transaction.records import decode, encode
 from semel.coordinator.transaction.shard import TransactionShard
+from tests.executed_lines import lines_executed
+from tests.memory import held_bytes
 from tests.unit.coordinator.transaction.bench import ID, P0, P1, TIMEOUT_MS, Bench
 
 
@@ -19,27 +17,6 @@ def with_ids(bench: Bench, number: int) -> Bench:
         bench.run(bench.decide_init(transactional_id=f"another-transactional-id-{one}"))
     bench.init()
     return bench
-
-
-def lines_executed(work: Callable[[], object]) -> int:
-    """Counted, not timed: a loop over all ids shows, and a busy machine does not."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        # Only the coordinator's: the garbage collector may finalise something else's at any moment.
-        if "coordinator" not in frame.f_code.co_filename:
-            return None
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def a_life(bench: Bench) -> None:
@@ -67,25 +44,22 @@ def test_no_handler_costs_more_because_more_ids_are_known() -> None:
     few, many = with_ids(Bench(), 20), with_ids(Bench(), 5_000)
     for bench in (few, many):
         a_life(bench)
-    assert lines_executed(lambda: a_life(few)) == lines_executed(lambda: a_life(many))
+    few_lines, many_lines = (lines_executed(partial(a_life, bench), within="coordinator") for bench in (few, many))
+    assert few_lines == many_lines
 
 
 def test_a_known_id_takes_less_than_half_a_kilobyte() -> None:
     """A million of them: less than 500 MB, and loading makes it no worse."""
     log = with_ids(Bench(), 5_000).log
-    tracemalloc.start()
-    try:
-        shard = Bench().shard
-        load(shard, log)
-        size_bytes, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert size_bytes / len(shard) < 450
+    loaded(log)  # What is made only once is no part of what an id takes.
+    assert held_bytes(lambda: loaded(log)) / len(loaded(log)) < 450
 
 
-def load(shard: TransactionShard, log: list[tuple[bytes, bytes | None]]) -> None:
+def loaded(log: list[tuple[bytes, bytes | None]]) -> TransactionShard:
+    shard = Bench().shard
     for key, value in log:
         record = decode(key, value)
         assert record is not None
         assert encode(record) == (key, value)
         shard.replay(record)
+    return shard

@@ -15,7 +15,6 @@ from tools.dump_log_segments import examine
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 
 
-@pytest.mark.timeout(120)
 def test_kafka_finds_every_file_of_a_compacted_log_sound(tmp_path: Path) -> None:
     bench = dirty_log()
     bench.commit(4)
