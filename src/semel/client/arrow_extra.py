@@ -1,4 +1,4 @@
-"""numpy and pyarrow are extras: whoever calls what needs them is told which, and nobody else has to have them."""
+"""numpy and pyarrow are extras: a call that needs them says which to install, and nothing else imports them."""
 
 from __future__ import annotations
 

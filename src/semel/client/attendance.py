@@ -64,7 +64,7 @@ class Attendance:
             return False
         finally:
             with self._guard:
-                readable.fulfil(None)  # Nobody waits for it any more.
+                readable.fulfil(None)  # The wait is over.
                 if group is not None:
                     group.depart(self._clock.monotonic_ms())
         return True
@@ -76,7 +76,7 @@ class Attendance:
         return self._teller is not None
 
     def due(self) -> Callback | None:
-        """What the listener has to be told now. Whoever gets it must tell it, and then say ``told``."""
+        """What the listener has to be told now. The caller must tell it, and then call ``told``."""
         with self._guard:
             group = self._machine.group
             callback = None if group is None else group.due(self._clock.monotonic_ms())

@@ -51,8 +51,8 @@ class Consumed:
         if self._consumer.has_lost_work:
             raise AbortableError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
-                f"partitions of group {self.group.group_id!r} were given out anew after this consumer had read them; "
-                "the transaction is aborted, and whoever has them now reads them again",
+                f"partitions of group {self.group.group_id!r} were assigned again after this consumer had read them; "
+                "the transaction is aborted, and their present owner reads them again",
             )
         self._sent = self._consumer.unsettled()
         self.group = self._consumer.group_metadata()

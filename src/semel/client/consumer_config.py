@@ -98,7 +98,7 @@ class ConsumerConfig:
         "group.instance.id",
         STRING,
         None,
-        "A name that stays over restarts: the group waits for session.timeout.ms for whoever has it to come back.",
+        "A name that stays over restarts: the group waits for session.timeout.ms for its member to come back.",
     )
     group_protocol: GroupProtocol = declare(  # noqa: RUF009 (the value is frozen)
         "group.protocol",

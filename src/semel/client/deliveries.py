@@ -44,7 +44,7 @@ def settle(settlement: Settlement) -> None:
         count = len(deliveries)
         offsets = repeat(None, count) if base_offset is None else range(base_offset, base_offset + count)
         times_ms = timestamps if append_time_ms is None else repeat(append_time_ms)
-        # They are taken out one by one: a future that nobody holds is gone before the next one is told, instead of
+        # They are taken out one by one: a future without a reference is gone before the next one is told, instead of
         # being there, together with thousands of others, for the garbage collector to look at.
         deliveries.reverse()
         next_delivery = deliveries.pop
@@ -65,7 +65,7 @@ def settle(settlement: Settlement) -> None:
 def fail(delivery: Delivery, error: Exception) -> None:
     if not delivery.done():
         delivery.set_exception(error)
-        # Seen: a line is said once for all of them, and not once more for each that nobody awaits.
+        # Seen: a line is said once for all of them, and not once more for each that is not awaited.
         delivery.exception()
 
 

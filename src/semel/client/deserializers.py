@@ -1,7 +1,7 @@
 """From the bytes of keys and values to what an application wants to have.
 
 The law: a record that cannot be deserialized is neither lost nor passed over. Those before it are handed out, the
-position stays before it, and whoever polls next is told which it is.
+position stays before it, and the next poll says which it is.
 """
 
 from __future__ import annotations

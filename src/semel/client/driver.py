@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Driver:
     """``turned`` is called whenever the machine may have settled something, outside of the guard.
 
-    It is called before anybody who waits for a promise goes on: whoever was told that all is done finds it done.
+    It is called before a caller that waits for a promise goes on, so that the caller finds everything done.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Machine)
 
 
 class Engine(Generic[M]):
-    """``guard`` is held by whoever touches the machine. ``title`` is what a user who comes too late is told of."""
+    """``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class FrameReceiver:
         if self._large is None:
             return memoryview(self._scratch)[self._end :]
         if self._large_end == len(self._large):
-            # A new one: the old one cannot grow while somebody may still hold a view of it.
+            # A new one: the old one cannot grow while a view of it may still be held.
             grown = bytearray(min(2 * len(self._large), self._large_size))
             grown[: self._large_end] = self._large
             self._large = grown

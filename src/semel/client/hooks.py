@@ -116,7 +116,7 @@ class _Acknowledging:
         self._hook = hook
 
     def done(self) -> bool:
-        return False  # It is settled once, by whoever settles everything; a cancelled future changes nothing here.
+        return False  # It is settled once, with all others; a cancelled future changes nothing here.
 
     def set_result(self, result: Any, /) -> None:
         self._tell(result, None)
@@ -135,7 +135,7 @@ class _Acknowledging:
     def _tell(self, written: Any, error: Any) -> None:
         try:
             self._hook(written, error)
-        except Exception:  # Whoever settles records has others to settle.
+        except Exception:  # The caller has other records to settle.
             log.exception("on_acknowledgement raised")
 
 

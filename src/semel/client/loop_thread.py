@@ -30,7 +30,7 @@ class LoopThread:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise if nobody would ever answer: after ``stop``, after a fork, or on this very thread."""
+        """Raise if no answer would ever come: after ``stop``, after a fork, or on this very thread."""
         self._process.check(self._name)
         if self._stopped:
             raise StateError(f"the {self._name} is closed")

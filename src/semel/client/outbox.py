@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """Whoever puts something in holds the machine's guard, and wakes the driver afterwards."""
+    """The caller holds the machine's guard while it puts something in, and wakes the driver afterwards."""
 
     def __init__(self, config: ProducerConfig, machine: ProducerMachine, clock: Clock, hooks: Hooks) -> None:
         self._config = config

@@ -167,8 +167,8 @@ class Producer:
 
         They are written as if each had been sent alone, in the same order, and with the same promises; but they are
         encoded by the column (with pyarrow: ``semel[arrow]``), which takes a fraction of the time. One ``partition`` or
-        ``timestamps`` stands for all records. They leave as the buffer has room; whoever sends more meanwhile waits in
-        line behind them. If a record fails the future fails, and says how many were written.
+        ``timestamps`` stands for all records. They leave as the buffer has room; a caller that sends more meanwhile
+        waits in line behind them. If a record fails the future fails, and says how many were written.
         """
         lists = Lists(values, keys, partition, headers, timestamps)
         return self._send_bulk(self.outbox.bulk_of_lists(topic, lists, "send_many"))
@@ -250,7 +250,7 @@ class Producer:
     # Transactions
 
     async def init(self) -> None:
-        """Take over the transactional id: whoever used it before is fenced, and what they left open is aborted.
+        """Take over the transactional id: its previous producer is fenced, and what that left open is aborted.
 
         await producer.init()
         """
@@ -381,7 +381,7 @@ class Producer:
             consumed.committed()
 
     async def abandon(self, consumed: Consumed | None = None) -> None:
-        """``abort``, if there is something to abort. Raises nothing, because whoever calls it has an error to raise.
+        """``abort``, if there is something to abort. Raises nothing, because its caller has an error to raise.
 
         A transaction that cannot be aborted now is aborted by its coordinator, when its time is over. One that is being
         committed goes on, and its consumer stays where it is.

@@ -1,7 +1,7 @@
 """The settings of a producer: Kafka 4's names and defaults, and the contradictions that are refused.
 
-The law: what was asked for is done or refused when the producer is made, never quietly weakened. Only where nobody
-asked for idempotence do ``acks`` or ``retries`` turn it off, and then a log line says so.
+The law: what was asked for is done or refused when the producer is made, never quietly weakened. Only where the user
+did not ask for idempotence do ``acks`` or ``retries`` turn it off, and then a log line says so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ProducerConfig:
         "acks",
         STRING,
         "all",
-        "Who must have a record before it counts as written: all replicas in sync, the leader (1), or nobody (0).",
+        "Who must have a record before it counts as written: all replicas in sync, the leader (1), or none (0).",
         rule=OneOf(("all", "-1", "0", "1")),
         read=lambda text: ACKS_ALL if text == "all" else int(text),
     )
@@ -71,7 +71,7 @@ class ProducerConfig:
         "delivery.timeout.ms",
         INT,
         2 * MINUTE_MS,
-        "How long after send a record is reported as failed if nobody has acknowledged it.",
+        "How long after send a record is reported as failed if it has not been acknowledged.",
         rule=AtLeast(0),
     )
     retries: int = declare(
@@ -185,7 +185,7 @@ PRODUCER_SETTINGS: Final = Settings(
 
 
 def _idempotence(config: ProducerConfig, *, asked: bool) -> bool:
-    """Whether batches are numbered. Refuses what contradicts it, if somebody asked for it."""
+    """Whether batches are numbered. Refuses settings that contradict it, if idempotence was asked for."""
     if config.transactional_id is not None:
         if not config.enable_idempotence:
             raise _contradiction("transactional.id", "enable.idempotence=false", "transactions number their batches")

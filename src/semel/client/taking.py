@@ -49,7 +49,7 @@ class Taking:
     def take_decoded(self) -> ConsumerRecord | None:
         """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
 
-        Fetches bring many records, and they are decoded some at a time; so for whoever iterates this is nearly always
+        Fetches bring many records, and they are decoded some at a time; so for iteration this is nearly always
         enough. The position moves with every single one.
         """
         driver = self._engine.driver

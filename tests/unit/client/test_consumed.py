@@ -56,7 +56,7 @@ def test_a_transaction_that_lost_partitions_on_the_way_must_not_be_committed() -
     consumer = FakeConsumer()
     consumed = Consumed(consumer)
     consumer.has_lost_work = True
-    with pytest.raises(AbortableError, match="given out anew"):
+    with pytest.raises(AbortableError, match="assigned again"):
         consumed.to_send()
 
 

@@ -561,7 +561,7 @@ def test_an_attached_producer_cannot_end_what_it_does_not_own() -> None:
         worker.transaction.abort,
         lambda: worker.send_offsets(1),
     ):
-        with pytest.raises(StateError, match="somebody else owns"):
+        with pytest.raises(StateError, match="of another producer"):
             call()
 
 

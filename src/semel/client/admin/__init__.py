@@ -3,7 +3,7 @@
     admin         the class; asking: how a call becomes an ask of the machine; results: what comes back for many things
     topics, configs, partitions, groups, cluster, transactions, acls, quotas, users
                   one part of the class each: its values, its calls, and how they read on the wire
-    hanging       which open transactions nobody will ever end
+    hanging       open transactions that no coordinator will end
     batches       what is in a partition, as it is in the log
 
 Where a request goes, and when it is sent again, is decided in ``semel.client.machine.admin``.

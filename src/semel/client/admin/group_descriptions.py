@@ -135,7 +135,7 @@ def _classic_group(group: classic.DescribedGroup) -> GroupDescription:
 def _reading(
     protocol_type: str, member: classic.DescribedGroupMember
 ) -> tuple[tuple[TopicPartition, ...], tuple[str, ...]]:
-    """The partitions and topics of a consumer. Nobody looks inside these bytes, so they may be others."""
+    """The partitions and topics of a consumer. No broker checks these bytes, so they may be anything."""
     if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return (), ()
     try:

@@ -98,7 +98,7 @@ def _offsets(
 
 
 def commit_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Ask[TopicPartition, None]:
-    """Commit for a group, as nobody of it: refused while it has members."""
+    """Commit for a group without being a member: refused while the group has members."""
 
     def partition(topic: str, index: int) -> OffsetCommitRequestPartition:
         offset = offsets[TopicPartition(topic, index)]

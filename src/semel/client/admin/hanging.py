@@ -1,4 +1,4 @@
-"""Which open transactions nobody will ever end.
+"""Hanging transactions: open ones that no coordinator will end.
 
 A transaction hangs where a partition has it open, longer than any transaction may last, and the coordinator does not
 know that the partition belongs to one: no marker will ever come, and readers of read_committed wait at it for ever.
@@ -16,7 +16,8 @@ from semel.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that nobody will end. ``transactional_id`` is ``None`` if no coordinator knows the producer.
+    """An open transaction that no coordinator will end. ``transactional_id`` is ``None`` if no coordinator knows the
+    producer.
 
     ``admin.transactions.abort(found.partition, start_offset=found.start_offset)`` ends it.
     """

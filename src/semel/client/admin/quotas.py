@@ -53,7 +53,8 @@ class Quotas:
     async def describe(
         self, matching: QuotaEntity | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas of whoever matches; ``Quoted.ANY`` matches every name, and nothing at all matches all quotas.
+        """The quotas of the entities that match; ``Quoted.ANY`` matches every name, and nothing at all matches all
+        quotas.
 
         ``strict`` leaves out those that have more parts than were asked for.
 

@@ -19,8 +19,8 @@ class Results(Mapping[K, V]):
         results.failed               # {"gone": RetriableError("UNKNOWN_TOPIC_OR_PARTITION: ...")}
         results.succeeded            # {"orders": None}
 
-    So nothing that failed can be taken for something that did not, unless nobody looks: ``all()`` is how to look at
-    everything at once.
+    So nothing that failed can be taken for something that did not, unless the result is not looked at: ``all()`` is how
+    to look at everything at once.
     """
 
     __slots__ = ("_order", "failed", "succeeded")

@@ -73,7 +73,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """Who has a partition. ``leader`` is ``None`` while nobody leads it."""
+    """Who has a partition. ``leader`` is ``None`` while no broker leads it."""
 
     partition: int
     leader: int | None

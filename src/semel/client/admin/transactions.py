@@ -85,7 +85,7 @@ class Transactions:
         return await _listed(self._asker.begin(), request)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        """State, age and partitions of a transactional id; raises TRANSACTIONAL_ID_NOT_FOUND if nobody knows it.
+        """State, age and partitions of a transactional id; raises TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
 
         print((await admin.transactions.describe("billing-1")).state)
         """
@@ -105,7 +105,7 @@ class Transactions:
         broker_id: int | None = None,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     ) -> tuple[HangingTransaction, ...]:
-        """Open transactions that nobody will ever end, and that hold up readers of read_committed for ever.
+        """Open transactions that no coordinator will end, and that hold up readers of read_committed for ever.
 
         Looks at every partition, or at those of some topics, or at those that one broker leads. Give the brokers'
         ``transaction.max.timeout.ms``, if it is not the default: with less, live transactions could be among them.
@@ -135,7 +135,7 @@ class Transactions:
         transactions = await asking.many(_DESCRIBE, transactional_ids.values())
         for error in transactions.failed.values():
             if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise error  # Nobody is called hanging because a coordinator could not be asked.
+                raise error  # A transaction is not called hanging because its coordinator could not be asked.
         known_partitions = {name: transaction.partitions for name, transaction in transactions.succeeded.items()}
         return hanging(suspects, transactional_ids, known_partitions)
 

@@ -2,7 +2,7 @@
 
 ``encode`` cuts Arrow columns into the very batches that ``BatchBuilder`` would have made of the same records, and
 ``decode`` gives the very records that ``iterate_records`` would have given. Pure functions over buffers: who sends and
-fetches them is somebody else's business.
+fetches them is not decided here.
 """
 
 from semel.client.arrow.decoding import decode

@@ -143,7 +143,7 @@ class _Columns:
             raise ValueError("every record has a timestamp; the column holds nulls")
         self.timestamps: Int64s = rows.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
         self.is_of_one_time = bool((self.timestamps == self.timestamps[:1]).all())
-        """As it is where nobody gave a time: then no time has to be compared with that of its batch."""
+        """As it is where no time was given: then no time has to be compared with that of its batch."""
         self._tails = _headers(rows.column("headers")) if "headers" in rows.schema.names else None
         tails: Int64s | int = 1
         if self._tails is not None:

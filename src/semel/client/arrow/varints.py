@@ -98,8 +98,8 @@ def join_varints(*columns: Varints) -> pa.BinaryArray:
 def read_varints(data: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
     """The numbers that stand at these positions, and the positions behind them.
 
-    What lies behind the end of the data reads as its last byte, and a number of more than ten bytes ends there: whoever
-    calls this checks where it came out.
+    What lies behind the end of the data reads as its last byte, and a number of more than ten bytes ends there: the
+    caller checks where it came out.
     """
     first = data.take(positions, mode="clip")
     unsigned = (first & 0x7F).astype(np.uint64)

@@ -1,7 +1,7 @@
 """What an assignor is: who decides, in a group of the classic protocol, which member reads which partitions.
 
 Every member offers assignors, the coordinator picks one that all of them offer, and the member that it made the leader
-runs it. The law for ``assign``: every partition of a topic that somebody subscribes to goes to one member that
+runs it. The law for ``assign``: every partition of a subscribed topic goes to one member that
 subscribes to it. (A cooperative assignor may hold a partition back for one round.) An assignor of an application's own
 is any object with these attributes.
 """

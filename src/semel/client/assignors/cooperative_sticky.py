@@ -1,6 +1,6 @@
-"""Cooperative sticky: even, few partitions change hands, and nobody stops reading what it keeps.
+"""Cooperative sticky: even, few partitions change hands, and each member goes on reading what it keeps.
 
-A partition changes hands in two rounds. The law: it is assigned to nobody in the round in which another member still
+A partition changes hands in two rounds. The law: it is assigned to no member in the round in which another member still
 has it; that member gives it up, joins again, and in the next round it is free.
 """
 

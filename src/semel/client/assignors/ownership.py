@@ -1,7 +1,7 @@
 """Who had which partition, by what the members claim.
 
 Claims can contradict each other: a member that was away still claims what has since gone to another. The law: of those
-who claim a partition, the one that got it in the latest generation had it; if that is not one alone, nobody had.
+who claim a partition, the one that got it in the latest generation had it; if that is not one alone, none had.
 """
 
 from __future__ import annotations

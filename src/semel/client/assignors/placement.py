@@ -1,12 +1,12 @@
 """Partitions placed on members so that the load is even and as few as possible move.
 
-Topics that have the same subscribers are one pool: where a partition of it may go depends on nothing else. First
-everybody keeps what it had; then what nobody had goes to whoever has least; then, as long as somebody has at least two
-more than another one who could take one of them, the one that has most gives one up.
+Topics that have the same subscribers are one pool: where a partition of it may go depends on nothing else. First every
+member keeps what it had; then what no member had goes to the one with least; then, as long as one has at least two more
+than another one who could take one of them, the one that has most gives one up.
 
-The laws, Kafka's for its sticky assignors: at the end nobody has two more than somebody who could take one. Where all
-subscribe to the same topics that means even within one, and that no placement as even as this moves less: whoever has
-most gives to whoever has least, so no move can be spared.
+The laws, Kafka's for its sticky assignors: at the end no member has two more than another that could take one. Where
+all subscribe to the same topics that means even within one, and that no placement as even as this moves less: the one
+that has most gives to the one that has least, so no move can be spared.
 """
 
 from __future__ import annotations

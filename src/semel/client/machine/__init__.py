@@ -1,6 +1,6 @@
 """The client without I/O: machines that decide everything, and own no socket, no clock and no randomness.
 
-Whoever drives a machine tells it what happened (``connected``, ``received``, ``disconnected``, with the time), asks it
+The driver of a machine tells it what happened (``connected``, ``received``, ``disconnected``, with the time), asks it
 what to do (``poll(now_ms)`` gives actions), and comes back no later than ``next_deadline_ms``. Times are milliseconds
 of a clock that never goes back.
 

@@ -87,7 +87,7 @@ class Accumulator:
         self.active[queue] = None
 
     def settled(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The batch is out of the queue and nobody's any more: give back what it took."""
+        """The batch is out of the queue and settled: give back the memory it took."""
         self.buffered_bytes -= batch.size_bytes
         if queue.is_empty:
             self.active.pop(queue, None)

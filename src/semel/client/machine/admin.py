@@ -64,7 +64,7 @@ _WRONG_VIEW: Final = OUTDATED_METADATA | {ErrorCode.NOT_CONTROLLER, ErrorCode.BR
 _WRONG_COORDINATOR: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 _Found: TypeAlias = Route | Refusal | str
-"""Where to ask, or why there is nobody, or what to wait for."""
+"""The broker to ask, or why there is none, or what to wait for."""
 
 
 class AdminMachine(ConnectedMachine):
@@ -226,7 +226,7 @@ class AdminMachine(ConnectedMachine):
         return self._to(view.leader(topic_partition), f"the leader of {topic_partition}", now_ms)
 
     def _topics(self) -> list[str]:
-        """The topics whose leaders somebody waits for."""
+        """The topics whose leaders are waited for."""
         targets = (errand.ask.target(key) for errand in self._errands for key in errand.open)
         return [target.topic_partition.topic for target in targets if isinstance(target, Leader)]
 

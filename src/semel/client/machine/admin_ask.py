@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """Whoever has the least to do."""
+    """The broker with the fewest requests under way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,8 @@ class GroupOffsets:
             return OffsetCommitRequest(
                 self._coordinator.group_id,
                 _ABSENT if member.generation_id is None else member.generation_id,
-                # Whoever is no member of a generation commits as nobody, as for partitions it has assigned itself.
+                # A consumer that is in no generation commits without a member id, as for partitions it has assigned
+                # itself.
                 "" if member.generation_id is None else member.member_id,
                 None if member.generation_id is None else member.group_instance_id,
                 topics=list(topics.values()),
@@ -238,7 +239,7 @@ class GroupOffsets:
     # Fetching
 
     def _send_fetch(self, fetch: _Fetch, now_ms: float) -> None:
-        # Who has lost its membership may still ask, as nobody: what is committed is no secret of a member.
+        # A consumer that has lost its membership may still ask, without a member id: committed offsets are no secret.
         member = self._renewed(fetch.member) or GroupMetadata(self._coordinator.group_id)
         topics: dict[str, list[int]] = {}
         for topic, index in fetch.partitions:
@@ -289,7 +290,7 @@ class GroupOffsets:
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) != member:
-            self._fetch_later(fetch, now_ms)  # It is another member by now, or nobody: it asks again as that.
+            self._fetch_later(fetch, now_ms)  # It is another member by now, or none: it asks again as that.
             return
         if reaction in _REPEATED:
             self._fetch_later(fetch, now_ms)

@@ -163,5 +163,5 @@ def _ignore(*_: object) -> None:
     pass
 
 
-# Whoever owns the connections handles it themselves.
+# The owner of the connections handles it.
 _NEGOTIATION: Final = Call(ApiKey.API_VERSIONS, build=lambda version: None, answered=_ignore, lost=_ignore)

@@ -1,7 +1,8 @@
 """All connections of a client: who can be asked now, and what becomes of what was asked.
 
-Nobody connects ahead of need: asking whether a broker is ready is what makes this connect to it. A request that goes
-unanswered for too long takes its connection with it, because answers come in order; all that was asked on it is told.
+No connection is made ahead of need: asking whether a broker is ready is what makes this connect to it. A request that
+goes unanswered for too long takes its connection with it, because answers come in order; all that was asked on it is
+told.
 
 A broker may be connected to more than once, on different lanes: a fetch that waits for records holds back everything
 behind it on its connection, so what must not wait has a lane of its own.
@@ -96,7 +97,7 @@ class Connections:
         return self._can_send(connection, now_ms)
 
     def is_unreachable(self, route: Route) -> bool:
-        """Whether the last attempt to reach it failed, or nobody says any more where it is."""
+        """Whether the last attempt to reach it failed, or no metadata says any more where it is."""
         return route in self._failures or route.node_id not in self._addresses
 
     def least_loaded(self, now_ms: float, lane: int = DATA) -> Route | None:
@@ -175,7 +176,7 @@ class Connections:
         self._refusal = AuthorizationFailed(code, reason)
 
     def poll(self, now_ms: float) -> None:
-        """End what takes too long, and what nobody has used for long. Raises ``AuthorizationFailed``, once known."""
+        """End what takes too long, and what has not been used for long. Raises ``AuthorizationFailed``, once known."""
         if self._refusal is not None:
             raise self._refusal
         idle_ms = self._config.connections_max_idle_ms

@@ -157,9 +157,9 @@ class ConsumerMachine(ConnectedMachine):
     @property
     def has_lost_work(self) -> bool:
         """Whether partitions were taken away since records were handed out that are neither committed nor taken back,
-        or may have been somebody else's in between.
+        or may have been another member's in between.
 
-        Then what was handed out may be of these partitions, and what ``positions`` says of them is nobody's business.
+        Then what was handed out may be of these partitions, and what ``positions`` says of them means nothing.
         """
         before = self._tenure_before
         return self.group is not None and before is not None and before != self.group.tenure
@@ -181,7 +181,7 @@ class ConsumerMachine(ConnectedMachine):
     def position(self, topic_partition: TopicPartition) -> Promise[int]:
         position = self._positions[topic_partition]
         self._beginnings.require_way(position)
-        self._beginnings.release([topic_partition])  # Whoever asks has been told of it, or is just being told.
+        self._beginnings.release([topic_partition])  # The caller has been told of it, or is just being told.
         return position.known()
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
@@ -357,7 +357,7 @@ class ConsumerMachine(ConnectedMachine):
             return
         group = self.group
         if self._leaving is not None:
-            # Whoever waits now takes nothing more: woken for records, it would ask again and again, and for ever.
+            # A caller that waits now takes nothing more: woken for records, it would ask again for ever.
             if group is not None and group.is_callback_due:
                 self._release_readers()
             return
@@ -382,7 +382,7 @@ class ConsumerMachine(ConnectedMachine):
         for reader in self._readable:
             reader.fail(error)
         if self._leaving is not None:
-            self._leaving.fulfil(None)  # Nobody can be told any more.
+            self._leaving.fulfil(None)  # The coordinator cannot be told any more.
             self._leaving = None
         self._asked_topics.clear()
         self._readable.clear()

@@ -66,7 +66,7 @@ class Coordinators:
         if self._connections.ready(route, now_ms):
             return route
         if self._connections.is_unreachable(route):
-            # Another one may have taken over while nobody was asked, so that nobody noticed.
+            # Another broker may have become the coordinator meanwhile, and no answer has said so.
             self.forget(key)
             self._failed(key, now_ms)
         return None

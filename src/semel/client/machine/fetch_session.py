@@ -1,7 +1,7 @@
 """A fetch session with one broker (KIP-227): only what has changed is asked, and only news is answered.
 
 The broker remembers which partitions this consumer fetches from it, and from where. The requests of a session are
-numbered; whenever one fails or gets lost, or an answer does not fit, nobody can know what the broker remembers, and a
+numbered; whenever one fails or gets lost, or an answer does not fit, it is not known what the broker remembers, and a
 new session is begun with everything in it. So the law is: what the broker remembers is what ``_known`` says, or the
 next request is a full one.
 
@@ -74,7 +74,7 @@ class FetchSession:
         return Contents(self._id, self._epoch, _topics(changed), _forgotten(gone))
 
     def answered(self, response: FetchResponse) -> bool:
-        """Whether the answer is one: else nothing in it counts, and the next request begins anew."""
+        """Whether the answer is one: else nothing in it counts, and the next request begins a new session."""
         if response.error_code != ErrorCode.NONE:
             is_forgotten = response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._restart(_NO_SESSION if is_forgotten else self._id)

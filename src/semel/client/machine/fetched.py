@@ -16,7 +16,7 @@ from semel.wire.control import parse_marker
 from semel.wire.messages.fetch import AbortedTransaction
 from semel.wire.records import BatchHeader, RecordBlock, iterate_headers, verify_crc
 
-# Whoever takes records one by one does not have them decoded one by one.
+# Records that are taken one by one are still decoded many at a time.
 _RECORDS_AT_ONCE: Final = 64
 _NOTHING_TAKEN: Final = -1
 _NOBODY: Final[Sequence[AbortedTransaction]] = ()

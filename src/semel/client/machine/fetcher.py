@@ -291,7 +291,7 @@ class Fetcher:
                         refused.append(one)
         elif response.error_code in OUTDATED_METADATA:
             self._metadata.outdated()
-        # Within a session, what is not mentioned is as it was. One that has ended is begun anew at once.
+        # Within a session, what is not mentioned is as it was. One that has ended begins again at once.
         if not is_full and (is_sound or response.error_code in _SESSION_ENDED):
             for one in unanswered.values():
                 if one.position.generation == one.generation:

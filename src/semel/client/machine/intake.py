@@ -187,7 +187,7 @@ class Intake:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no record waits."""
         return self._room.is_empty
 
     @property
@@ -196,13 +196,13 @@ class Intake:
         return self._accumulator.buffered_bytes + self._room.reserved_bytes
 
     def join(self, flush: Flush) -> None:
-        """Whoever flushes waits for those who wait here, too."""
+        """A flush waits for the records that wait here, too."""
         for record in self._room.records():
             flush.wait_for_one_more()
             record.flushes.append(flush)
 
     def give_up(self, error: Exception) -> None:
-        """Refuse whoever waits for room or for a topic."""
+        """Refuse all records that wait for room or for a topic."""
         for record, _ in self._room.take_all():
             self._refuse(record, error)
 
@@ -233,7 +233,8 @@ class Intake:
         self._look_at_metadata(now_ms)
         self._leave_room(now_ms)
         if self._room.topics:
-            self._metadata.poll(now_ms)  # Who left the line may have found a topic that nobody has asked for yet.
+            # A record that left the queue may need a topic that has not been asked for yet.
+            self._metadata.poll(now_ms)
 
     def poll_again(self, now_ms: float) -> None:
         """Something was sent, or given up: there may be room now. More of a bulk is left for the next poll."""
@@ -311,7 +312,7 @@ class Intake:
         try:
             if not self._room.awaits(record.topic):
                 queue = self._queue_for(record.topic, record.key, record.value, record.partition, record.size_bytes)
-        except Exception as error:  # The partitioner is somebody else's code, and its caller has long gone on.
+        except Exception as error:  # The partitioner is user code, and the caller of send has returned.
             self._refuse(record, error)
             return
         if queue is None:
@@ -341,7 +342,7 @@ class Intake:
                 waiting.is_spread = True
                 self._accumulator.queues(waiting.topic, len(view.partitions))
             pieces = waiting.bulk.take(_BULK_PIECE_BYTES)
-        except Exception as error:  # As above: the partitioner, and the columns, are somebody else's.
+        except Exception as error:  # As above: the partitioner and the columns are the user's.
             self._refuse(waiting, error)
             waiting.records_left = 0
             return

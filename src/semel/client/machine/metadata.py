@@ -60,12 +60,12 @@ class Metadata:
         self._updated_ms = 0.0
         self._unanswered_since_ms: float | None = None
         self.updates = 0
-        """How many answers there were: whoever waits for one compares."""
+        """How many answers there were: a caller that waits for the next one compares."""
         self.view = ClusterView()
         self._bootstrap(0.0)
 
     def want(self, topic: str, now_ms: float) -> None:
-        """Somebody needs to know this topic."""
+        """Keep this topic known from now on."""
         if topic not in self._wanted:
             self.outdated()
             self._retry_ms = 0.0  # Nothing was asked about it yet, so nothing has failed.
@@ -87,7 +87,7 @@ class Metadata:
         self._wants_all = wanted
 
     def forget(self, topic: str) -> None:
-        """Nobody needs this topic any more."""
+        """This topic is no longer needed."""
         self._wanted.pop(topic, None)
         if not self._wants_all:
             self.view = self.view.without(topic)
@@ -117,7 +117,7 @@ class Metadata:
             self._connections.set_addresses(self.view.brokers, now_ms)
 
     def poll(self, now_ms: float) -> None:
-        """Ask, if it is time and somebody can be asked."""
+        """Ask, if it is time and a broker is ready."""
         if self._asking:
             return
         self._expire(now_ms)

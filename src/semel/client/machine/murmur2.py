@@ -1,4 +1,4 @@
-"""The hash that Kafka's Java client chooses a partition with, so that equal keys meet whoever wrote them."""
+"""The hash that Kafka's Java client chooses a partition with, so that equal keys meet in one partition."""
 
 from __future__ import annotations
 

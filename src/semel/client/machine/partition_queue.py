@@ -1,7 +1,7 @@
 """The batches of one partition, oldest first: those that were drained and are unsettled, then those that wait.
 
     drained    numbered and sent at least once; on the wire, or waiting to be sent again
-    returned   drained once, known to be in no log, to be numbered anew before anything that waits
+    returned   drained once, known to be in no log, to get new numbers before anything that waits
     waiting    never drained; the last one may still take records
 
 The law: batches leave in order. One that is sent again waits until those before it are settled, and nothing new is

@@ -91,7 +91,7 @@ class Position:
         return None if end is None or self.offset is None else max(0, end - self.offset)
 
     def fail(self, error: Exception) -> None:
-        """There is no way to a position: whoever waits for it is told."""
+        """No position can be found: the callers that wait for it are told."""
         waiting, self.waiting = self.waiting, []
         for promise in waiting:
             promise.fail(error)
@@ -111,7 +111,7 @@ class Position:
 
 
 class Positions:
-    """The partitions that a consumer reads. Whoever brought records last stands last."""
+    """The partitions that a consumer reads. The one that brought records last stands last."""
 
     def __init__(self) -> None:
         self._positions: dict[TopicPartition, Position] = {}

@@ -1,8 +1,8 @@
 """What to do with a batch that the broker answered, as one table of verdicts.
 
-The danger in every row is the same: to number a batch anew that is in the log already would write it twice, to give up
-its place would let a later batch overtake it. So a batch is in doubt as soon as one attempt ended with anything but a
-definite refusal, and what is in doubt is only ever sent again as it is.
+The danger in every row is the same: to give a batch that is in the log already new sequence numbers would write it
+twice, to give up its place would let a later batch overtake it. So a batch is in doubt as soon as one attempt ended
+with anything but a definite refusal, and what is in doubt is only ever sent again as it is.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def verdict_on(
             return Verdict.FAIL
         if not is_first:
             return Verdict.WAIT_FOR_PREDECESSOR
-        # Within a transaction nothing is numbered anew: the transaction is over, and the next one begins at 0.
+        # Within a transaction no batch gets new numbers: the transaction is over, and the next one begins at 0.
         return Verdict.FAIL if is_transactional or is_in_doubt else Verdict.NUMBER_ANEW
     if family_of(code) is Family.RETRIABLE and may_retry:
         return Verdict.RETRY

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Promise(Generic[T]):
-    """Settled once, with a value or an error. Whoever asks to be told is told then, or at once if it is settled."""
+    """Settled once, with a value or an error. Callbacks are called then, or at once if it is settled."""
 
     __slots__ = ("_listeners", "_value", "error", "settled")
 

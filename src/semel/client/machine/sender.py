@@ -1,8 +1,8 @@
 """Batches become Produce requests, and are sent until every one of them is settled.
 
-Drained fairly: a request takes one batch of each partition its broker leads, whoever was served last comes last, and up
-to five requests are under way at once. What to do with a batch that came back is decided in one place, ``_returned``;
-the rules about numbers behind it are those of ``sequences`` and ``partition_queue``.
+Drained fairly: a request takes one batch of each partition its broker leads, the partition that was served last comes
+last, and up to five requests are under way at once. What to do with a batch that came back is decided in one place,
+``_returned``; the rules about numbers behind it are those of ``sequences`` and ``partition_queue``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEVER: Final = float("inf")
 
 
 class Sender:
-    """``settled`` collects records that are over, for whoever tells their senders."""
+    """``settled`` collects records that are over, until their senders are told."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 The law: a batch gets its numbers when it is first drained, and keeps them for as long as a copy of it may be in the
 log or on its way there. Sending it again is then always safe: the broker recognises it. Only a batch of which every
-copy was answered with a refusal, so that none is anywhere, may be numbered anew, under a new epoch.
+copy was answered with a refusal, so that none is in a log, may get new numbers, under a new epoch.
 
 Sequences of one epoch have no gaps in the log. So when a numbered batch fails, what comes after it in this epoch cannot
 be written unless the failed one was after all; the partition is ``unresolved``, and nothing new is numbered until every
@@ -36,7 +36,7 @@ class Numbers(NamedTuple):
 
 
 class Numbering(Protocol):
-    """Whoever gives a producer its identity: the idempotent one, or the transactional one."""
+    """The source of a producer's identity: the idempotent one, or the transactional one."""
 
     @property
     def transaction_version(self) -> int | None:

@@ -1,7 +1,7 @@
 """A transactional producer's state: what may be called now, what the coordinator has to be asked next, what went wrong.
 
-It asks nobody itself: ``next_step`` says what to ask, ``coordination`` asks it and reports back. A step is derived from
-the state alone, so whatever is lost on the way is simply asked again.
+It sends nothing itself: ``next_step`` says what to ask, ``coordination`` asks it and reports back. A step is derived
+from the state alone, so whatever is lost on the way is simply asked again.
 
 The law: an outcome that was asked for is pursued until it is known. A commit that timed out for its caller goes on
 here; calling it again waits again, and an abort is refused until then.
@@ -57,14 +57,14 @@ class Transaction:
         return self._promise
 
     def bump_epoch(self) -> Promise[None]:
-        """Have whoever still writes under this producer's identity refused, or go on waiting for that."""
+        """Fence all that still write under this producer's identity, or go on waiting for that."""
         if not self._is_resuming:
             self._require("bump_epoch", _S.READY)
             self._move(_S.INITIALIZING)
         return self._promise
 
     def attach(self, identity: Identity, version: int, *, is_idle: bool) -> None:
-        """Write within a transaction that somebody else owns, from sequence 0 on."""
+        """Write within a transaction that another producer owns, from sequence 0 on."""
         if self.state is not _S.UNINITIALIZED and not self.is_attached:
             self._refuse("attach", "it has an identity of its own")
         if self.state is _S.FATAL_ERROR:
@@ -126,7 +126,7 @@ class Transaction:
         return ProducerIdentity(*self._identity, self._version)
 
     def hand_out_identity(self) -> ProducerIdentity:
-        """The identity, for somebody to attach to: from now on we cannot know that this transaction is empty."""
+        """The identity, for another producer to attach to: from now on this transaction may not be empty."""
         identity = self.producer_identity
         self._is_shared = not self.is_attached
         return identity
@@ -151,7 +151,7 @@ class Transaction:
         return self._version >= TRANSACTIONS_V2 or self._partitions.setdefault(topic_partition, False)
 
     def sent(self) -> None:
-        """Something of this transaction goes out: from now on somebody may have to end it."""
+        """Something of this transaction goes out: from now on it may have to be ended."""
         self._started = True
 
     def failed(self, error: Exception, *, was_numbered: bool) -> None:
@@ -219,7 +219,7 @@ class Transaction:
         self._finish()
 
     def nothing_to_end(self) -> bool:
-        """The coordinator knows of no transaction. Says whether that is so because nobody wrote anything."""
+        """The coordinator knows of no transaction. Says whether that is so because nothing was written."""
         if self._started or not self._is_shared:
             return False
         self.ended(None)
@@ -301,7 +301,7 @@ class Transaction:
 
     def _require(self, call: str, *states: TransactionState) -> None:
         if self.is_attached and call not in ("attach", "send"):
-            self._refuse(call, "it is attached to a transaction that somebody else owns, and only they can do that")
+            self._refuse(call, "it is attached to a transaction of another producer, and only that one can do this")
         if self.state in states:
             return
         if self.error is not None and self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR):

@@ -9,8 +9,8 @@
                                                +-- INITIALIZING <-+  where the epoch must be bumped by asking for it
 
 READY goes to INITIALIZING, too, where the application asks for that bump. From everywhere: FATAL_ERROR, which nothing
-leaves. A producer that is attached to somebody else's transaction goes from UNINITIALIZED to IN_TRANSACTION, and from
-there, or from an error, to the next transaction that it is attached to.
+leaves. A producer that is attached to another producer's transaction goes from UNINITIALIZED to IN_TRANSACTION, and
+from there, or from an error, to the next transaction that it is attached to.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ LEGAL_SOURCES_ATTACHED: Final[dict[TransactionState, frozenset[TransactionState]
     _S.ABORTABLE_ERROR: frozenset({_S.IN_TRANSACTION}),
     _S.FATAL_ERROR: frozenset(_S),
 }
-"""What is left of it for a producer within a transaction that somebody else owns."""
+"""What is left of it for a producer within a transaction that another producer owns."""

@@ -1,7 +1,8 @@
 """Records that cannot be put into a batch yet, because there is no room or because their topic is not known.
 
-They wait in the order they came, for max.block.ms at most. Whoever waits for room waits in one line; whoever has room
-and waits for a topic waits with others for that topic only, so that one misspelt name does not hold up the rest.
+They wait in the order they came, for max.block.ms at most. Records that wait for room wait in one queue; a record that
+has room and waits for a topic waits with others for that topic only, so that one misspelt name does not hold up the
+rest.
 
 The law: behind the first in line as much again as buffer.memory may wait for room, and not more. A sender that never
 pauses is told so. Only the first in line may be larger than that: a bulk, which leaves piece by piece.

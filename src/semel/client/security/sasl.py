@@ -65,7 +65,7 @@ class Scram:
 
 
 class OAuthBearer:
-    """RFC 7628: a token that somebody else has issued."""
+    """RFC 7628: a token that an authorization server has issued."""
 
     name = "OAUTHBEARER"
 

@@ -7,7 +7,7 @@
 
 To be prepared is to have given up what has to be given up before joining: in the eager protocol everything, in the
 cooperative one what is not wanted any more. The laws: nothing is assigned to us that we hear of under another
-generation than the one we are in; and JoinGroup is sent only while the application polls, because nobody else would
+generation than the one we are in; and JoinGroup is sent only while the application polls, because no other code would
 read what we get.
 """
 

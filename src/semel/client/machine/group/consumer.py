@@ -5,8 +5,8 @@
      +--- fenced, left, or the application stayed away -----+
 
 The broker answers a heartbeat with what this member is to own, and goes on when the member says that it does. The law
-is the broker's, and we keep our half: a partition is reported as owned until the application has given it up, so
-nobody else gets it before. Giving up comes first, and is acknowledged at once; only then is anything new taken over.
+is the broker's, and we keep our half: a partition is reported as owned until the application has given it up, so no
+other member gets it before. Giving up comes first, and is acknowledged at once; only then is anything new taken over.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ class ConsumerMembership(Membership):
         text = f"ConsumerGroupHeartbeat of {group} was answered {named(code).name}{why}"
         log.info("%s", text)
         if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_member:
-            # The group went on without us, and with nobody else who speaks this protocol: it is a classic one by now,
-            # or gone. Joining makes it one of ours again.
+            # The group went on without us, and without another member that speaks this protocol: it is a classic one by
+            # now, or gone. Joining makes it one of ours again.
             self._lost(text, now_ms)
             return
         match reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code):

@@ -1,4 +1,4 @@
-"""A consumer's group, put together: the membership, the offsets, and commits that nobody has to ask for.
+"""A consumer's group, put together: the membership, the offsets, and automatic commits.
 
 What was handed out counts as done when the application asks for more: so ``attend`` commits it, if it is time, before
 anything else is handed out. A commit at any other moment could cover records that are still being worked on.
@@ -69,7 +69,7 @@ class Group:
             config.client, connections, metadata, random, lane=COORDINATION, refused=self._no_coordinator
         )
         coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
-        # Whoever waits for us to give partitions up waits no longer than max.poll.interval.ms.
+        # The group waits for this member to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
         self._handover = Handover(self, commit_timeout_ms=patience_ms)
         parts = coordinator, metadata, self._handover, self._presence, random
@@ -125,7 +125,7 @@ class Group:
 
     @property
     def tenure(self) -> object:
-        """Whoever compares knows whether the partitions were this member's own all along."""
+        """Two equal values mean that the partitions were this member's own in between."""
         return self._handover.withdrawals, self._membership.tenure
 
     @property
@@ -143,15 +143,15 @@ class Group:
         if self._membership.is_subscribed and member.generation_id is None:
             promise: Promise[None] = Promise()
             text = (
-                f"this consumer is not a member of group {member.group_id!r} now, so it cannot commit; whoever has its "
-                "partitions reads again from the last commit. Poll to join"
+                f"this consumer is not a member of group {member.group_id!r} now, so it cannot commit; the next "
+                "owner of its partitions reads again from the last commit. Poll to join"
             )
             promise.fail(client_error(ErrorCode.ILLEGAL_GENERATION, text))
             return promise
         return self._offsets.commit(offsets, member, now_ms)
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are committed, whoever did it."""
+        """These offsets are committed, by this member or through a transaction."""
         self._committed.update(offsets)
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -271,7 +271,7 @@ class Group:
 
     def poll(self, now_ms: float) -> None:
         if self._error is not None:
-            return  # Nobody would answer: the application has to know, and its next poll tries again.
+            return  # No answer would come: the application has to know, and its next poll tries again.
         if self._presence.is_here:
             self._attend(now_ms)
         self._membership.poll(now_ms)

@@ -121,7 +121,7 @@ class Handover:
         if step.committing is not None and (step.committing.settled or now_ms >= step.deadline_ms):
             if not step.committing.settled:
                 log.warning(
-                    "offsets were not committed within %d ms; whoever gets %s now reads some records again",
+                    "offsets were not committed within %d ms; the next owner of %s reads some records again",
                     self._commit_timeout_ms,
                     ", ".join(map(str, step.callback.partitions)),
                 )
@@ -132,10 +132,10 @@ class Handover:
         return bool(self._steps) and self._steps[0].is_due
 
     def due(self, now_ms: float) -> Callback | None:
-        """What the application must be told before anything goes on. Whoever gets it must tell it, and say ``told``.
+        """What the application must be told before anything goes on. The caller must tell it, and then call ``told``.
 
         Partitions become ours here and not a moment before: else one could ask where they stand without having been
-        told of them, and nobody would find out before one is.
+        told of them, and the mistake would stay hidden until one is.
         """
         if not self.is_due:
             return None

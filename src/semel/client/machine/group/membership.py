@@ -49,7 +49,7 @@ class Membership(ABC):
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
         self.error: KafkaError | None = None
-        """Why this consumer is not a member. Whoever tells the application calls ``told_error``."""
+        """Why this consumer is not a member. The caller tells the application, then calls ``told_error``."""
         self._member_id = ""
         self._generation_id: int | None = None
         """The generation, or epoch, in which this is a member; ``None``: it is none."""
@@ -81,7 +81,7 @@ class Membership(ABC):
     @property
     @abstractmethod
     def tenure(self) -> object:
-        """Changes whenever somebody else may have had this member's partitions, without it being told that it lost
+        """Changes whenever another member may have had this member's partitions, without it being told that it lost
         them."""
 
     @property
@@ -101,7 +101,7 @@ class Membership(ABC):
         )
 
     def renewed(self, member: GroupMetadata) -> GroupMetadata | None:
-        """What that member has become, by generation or epoch; ``None`` if it is no more. Nobody stays nobody.
+        """What that member has become, by generation or epoch; ``None`` if it is no more, or was no member.
 
         It is asked about what this member has kept: what it has not, it does not ask for any more.
         """

@@ -1,7 +1,7 @@
 """Whether the application still asks for records.
 
-Heartbeats show that the process lives; only ``poll`` shows that somebody works on what it returns. A member whose
-application stays away for max.poll.interval.ms holds partitions that nobody reads, and has to give them back.
+Heartbeats show that the process lives; only ``poll`` shows that the application works on what it returns. A member
+whose application stays away for max.poll.interval.ms holds partitions that are not read, and has to give them back.
 """
 
 from __future__ import annotations

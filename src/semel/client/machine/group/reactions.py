@@ -47,7 +47,7 @@ REACTIONS: Final[Mapping[ApiKey, Mapping[ErrorCode, Reaction]]] = {
         **_COORDINATOR,
         ErrorCode.FENCED_MEMBER_EPOCH: Reaction.LOSE_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.LOSE_MEMBERSHIP,
-        # Whoever has the instance id still counts as there: it was killed, and its session has not ended yet.
+        # The previous member with this instance id was killed, and its session has not ended yet.
         ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.FATAL,
     },
     ApiKey.OFFSET_COMMIT: {
