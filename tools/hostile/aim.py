@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tools.hostile.stranger import CLOSED, SILENT, Stranger, told
+from tools.hostile.stranger import CLOSED, HOST, SILENT, Stranger, told
 
 SECONDS_MAX = 60.0
 
@@ -26,6 +26,7 @@ class Aim:
     """One broker, and how hard it is hit. ``scale`` 1.0 is the campaign's size."""
 
     port: int
+    metrics_port: int | None = None
     scale: float = 1.0
     random: Random = field(default_factory=lambda: Random(0))
     answers: Counter[str] = field(default_factory=Counter)
@@ -42,8 +43,11 @@ class Aim:
         """Whether the time of the attack is over, or the broker has stopped."""
         return time.monotonic() > self._until or self.stopped.is_set()
 
-    def stranger(self, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None) -> Stranger:
-        return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes)
+    def stranger(
+        self, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None, source: str = HOST
+    ) -> Stranger:
+        """A connection; ``source`` is another address of this machine, for limits that count by address."""
+        return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes, source=source)
 
     def noted(self, response: object) -> str:
         word = told(response)

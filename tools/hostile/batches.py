@@ -60,15 +60,18 @@ def sound_batch(*values: bytes, key: bytes | None = b"k", codec: Codec = Codec.N
 
 
 def tiny_records(count: int, *, numbered: bool) -> bytes:
-    """Records of seven or so bytes: with their own offset deltas, or all with the same, which compresses to nothing."""
+    """Records of seven or so bytes: with their own offset deltas, or all with the same, which compresses to nothing.
+
+    Their keys are empty, which is enough for a compacted topic.
+    """
     if not numbered:
-        return record(None, delta=0, key=None) * count
+        return record(None, delta=0, key=b"") * count
     return b"".join(_numbered(range(count)))
 
 
 def _numbered(deltas: Iterable[int]) -> Iterable[bytes]:
     for delta in deltas:
-        body = b"\0\0" + varint(delta) + b"\1\1\0"
+        body = b"\0\0" + varint(delta) + b"\0\1\0"
         yield varint(len(body)) + body
 
 

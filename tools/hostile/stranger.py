@@ -26,12 +26,16 @@ _DECODED_BYTES_MAX = 2 * 2**20
 
 
 class Stranger:
-    def __init__(self, port: int, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, port: int, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None, source: str = HOST
+    ) -> None:
         self.socket = socket.socket()
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(timeout_s)
         try:
+            if source != HOST:
+                self.socket.bind((source, 0))
             self.socket.connect((HOST, port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:

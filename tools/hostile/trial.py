@@ -145,7 +145,8 @@ def _canary(server: Server) -> Iterator[_CanaryProcess]:
 
 def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: int, scale: float) -> Result:
     canary.waits()
-    aim = Aim(server.launch.port, scale=scale, random=Random(f"{attack.name} {seed}"))
+    chance = Random(f"{attack.name} {seed}")
+    aim = Aim(server.launch.port, server.launch.metrics_port, scale=scale, random=chance)
     cpu_before, started = server.cpu_seconds(), time.monotonic()
     _forget_peak(server)
     try:

@@ -10,6 +10,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tools.frames import request_header
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.requests import frame_of
 from tools.hostile.stranger import HOST, Stranger
@@ -34,6 +35,45 @@ def a_flood_of_connections(aim: Aim) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+@attack
+def half_frames_from_two_addresses(aim: Aim) -> None:
+    """As many connections as there may be at all, each with 250 KB of a frame that is not finished."""
+    start = struct.pack(">i", 256_000) + request_header(ApiKey.PRODUCE, 9, 1) + bytes(250_000)
+    clients: list[Stranger] = []
+    try:
+        for number in range(aim.times(980, least=40)):
+            if aim.expired:
+                break
+            clients.append(aim.stranger(timeout_s=1, source=f"127.0.0.{2 + number % 4}"))
+            aim.answers["sent" if clients[-1].send(start) else "stopped"] += 1
+    finally:
+        for client in clients:
+            client.close()
+
+
+@attack
+def a_flood_of_scrapes(aim: Aim) -> None:
+    """The page of the metrics: connections without a request, heads without an end, answers that are not read."""
+    if aim.metrics_port is None:
+        return
+    heads = (b"", b"GET /metrics HTTP/1.1\r\n", b"x" * 8_000, b"x" * 100_000, b"GET /metrics HTTP/1.1\r\n\r\n")
+    scrapers: list[Stranger] = []
+    try:
+        for number in range(aim.times(3_000, least=50)):
+            if aim.expired:
+                break
+            try:
+                scraper = Stranger(aim.metrics_port, timeout_s=1, receive_buffer_bytes=4096)
+            except OSError:
+                aim.answers["refused"] += 1
+                continue
+            scrapers.append(scraper)
+            aim.answers["sent" if scraper.send(heads[number % len(heads)]) else "stopped"] += 1
+    finally:
+        for scraper in scrapers:
+            scraper.close()
 
 
 @attack
