@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from semel.broker.answer_cache import AnswerCache
@@ -54,8 +54,12 @@ logger = logging.getLogger("semel.broker")
 
 METADATA_FILE: Final = "metadata"
 
-# How long a stopping broker waits for its disk to make appended records safe, and for clients to read their answers.
-STOP_SECONDS_MAX: Final = 5.0
+# How long a stopping broker takes at most, and how much of that for what: requests that are being served, clients that
+# read their answers, the metadata. The rest is for the logs. The command ends its process two seconds later.
+STOP_SECONDS_MAX: Final = 8.0
+STOP_TASKS_SECONDS_MAX: Final = 2.0
+STOP_CONNECTIONS_SECONDS_MAX: Final = 2.0
+STOP_METADATA_SECONDS_MAX: Final = 1.0
 
 
 class Address(NamedTuple):
@@ -109,30 +113,63 @@ class Broker:
             self.kill()
             raise
 
-    async def stop(self) -> None:
-        """Answer what was asked, then end cleanly: the next start has nothing to recover."""
+    async def stop(self, *, timeout_s: float = STOP_SECONDS_MAX) -> bool:
+        """Answer what was asked, then end. Returns whether that was clean: the next start has nothing to recover.
+
+        It ends in time whatever clients and disks do. What the disk does not give until then is given up, as by
+        ``kill``, and the next start recovers it.
+        """
         running, self._running = self._running, None
         if running is None:
-            return
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                clean = await self._bring_to_rest(running)
+        except TimeoutError:
+            logger.error("the broker could not be brought to rest within %g s; the next start recovers", timeout_s)
+        except Exception as error:
+            if isinstance(error, OSError | StorageError):
+                logger.error("the broker could not be brought to rest: %s; the next start recovers", error)
+            else:
+                logger.exception("the broker could not be brought to rest; the next start recovers")
+        else:
+            self._closers.clear()
+            if not clean:
+                logger.error("not everything could be written; the next start recovers the rest")
+            return clean
+        self.kill()
+        return False
+
+    async def _bring_to_rest(self, running: _Running) -> bool:
+        node, coordinators = running.node, running.node.active_coordinators
         running.maintenance.stop()
-        running.server.stop_accepting()
-        await running.dispatcher.drain()
-        running.node.partitions.release_readers()
-        if running.node.active_coordinators is not None:
-            running.node.active_coordinators.release_members()
-        await running.server.finish_connections(timeout_s=STOP_SECONDS_MAX)
-        if running.node.active_coordinators is not None:
-            running.node.active_coordinators.stop()
+        # First of all: or clients that keep asking would keep a stopping broker busy for ever.
+        running.server.stop_reading()
+        if not await _in_time(running.dispatcher.drain(), STOP_TASKS_SECONDS_MAX):
+            running.dispatcher.cancel()
+        node.partitions.release_readers()
+        if coordinators is not None:
+            coordinators.release_members()
+        await running.server.finish_connections(timeout_s=STOP_CONNECTIONS_SECONDS_MAX)
+        if coordinators is not None:
+            coordinators.stop()
         if running.page is not None:
             running.page.close()
-        running.node.deadlines.close()
+        node.deadlines.close()
+        # A metadata store that hangs does not keep the logs from coming to rest.
+        clean = await _in_time(self._close_metadata(running), STOP_METADATA_SECONDS_MAX)
+        if not clean:
+            running.store_worker.kill()
+            running.store.abandon()
+        clean = await node.logs.close() and clean
+        node.partitions.close()
+        return clean
+
+    async def _close_metadata(self, running: _Running) -> None:
         await running.node.producer_ids.close()
         await running.node.cluster.close()
         await running.store.close()
         running.store_worker.stop()
-        await running.node.logs.close()
-        running.node.partitions.close()
-        self._closers.clear()
 
     def kill(self) -> None:
         """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, nobody is told."""
@@ -250,6 +287,15 @@ def _have_coordinators_to_do(node: Node) -> bool:
         partition.topic_partition.topic in INTERNAL_TOPICS or partition.log.producers.first_undecided_offset is not None
         for partition in node.partitions
     )
+
+
+async def _in_time(work: Coroutine[Any, Any, None], timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await work
+    except TimeoutError:
+        return False
+    return True
 
 
 class _Running(NamedTuple):

@@ -81,7 +81,7 @@ class Dispatcher:
     async def drain(self) -> None:
         """Wait for the requests that are being served in tasks of their own."""
         while self._tasks:
-            await next(iter(self._tasks))
+            await asyncio.shield(next(iter(self._tasks)))
 
     def cancel(self) -> None:
         for task in list(self._tasks):

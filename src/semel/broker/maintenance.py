@@ -8,6 +8,7 @@ fails is a line in the log, and the others get their turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -48,9 +49,11 @@ class Maintenance:
         """Begin nothing more. A pass of compaction that is under way is dropped; the next start does it again."""
         self._cancel()
         if self._node.cleaner is not None and self._compacting is not None:
-            self._node.cleaner.abort(self._compacting)
+            # What cannot be removed now is removed by the next start.
+            with contextlib.suppress(OSError):
+                self._node.cleaner.abort(self._compacting)
         if self._cleaner_worker is not None:
-            self._cleaner_worker.stop()
+            self._cleaner_worker.kill()
 
     def kill(self) -> None:
         self._cancel()

@@ -77,11 +77,15 @@ class Server:
             self._sweep.cancel()
             self._sweep = None
 
-    async def finish_connections(self, *, timeout_s: float) -> None:
-        """Answer what was asked, look at nothing more, and close; clients that do not read are cut off."""
+    def stop_reading(self) -> None:
+        """Look at no further request of any client. A connection closes when what it asked is answered."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.finish()
+
+    async def finish_connections(self, *, timeout_s: float) -> None:
+        """Answer what was asked, look at nothing more, and close; clients that do not read are cut off."""
+        self.stop_reading()
         if self.connections:
             self._emptied = self._loop.create_future()
             try:

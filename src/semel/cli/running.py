@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from semel.cli.stop_signals import take_stop_signals, watch_stop_signals
 from semel.memory import keep_freed_memory
 from semel.net.event_loop import new_event_loop
 
@@ -19,24 +19,21 @@ if TYPE_CHECKING:
 _KEPT_BYTES: Final = 48 * 1024 * 1024
 
 
-def run_broker(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], *, ready: Callable[[Broker], None]) -> None:
-    """Start the broker, say so, and serve until SIGTERM or SIGINT. A second signal ends the process at once."""
+def run_broker(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], *, ready: Callable[[Broker], None]) -> bool:
+    """Start the broker, say so, and serve until SIGTERM or SIGINT. Returns whether it came to rest.
+
+    Raises what ``Broker.start`` raises, and nothing once it serves.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    take_stop_signals()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(make_broker, ready))
+        return runner.run(_serve(make_broker, ready))
 
 
-async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], ready: Callable[[Broker], None]) -> None:
+async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], ready: Callable[[Broker], None]) -> bool:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
-
-    def stop() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        told_to_stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    watch_stop_signals(lambda: loop.call_soon_threadsafe(told_to_stop.set))
     broker = make_broker(loop)
     await broker.start()
     # What start-up has made lives as long as the process; the collector need not walk through it again and again.
@@ -45,4 +42,4 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
     ready(broker)
     keep_freed_memory(_KEPT_BYTES)
     await told_to_stop.wait()
-    await broker.stop()
+    return await broker.stop()

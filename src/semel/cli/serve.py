@@ -27,9 +27,10 @@ examples:
       other settings (docs/configuration.md lists them all), and numbers for Prometheus
 
 The broker says "semel ready on HOST:PORT" when it serves. SIGTERM or Ctrl-C stops it: what was asked is answered, and
-the next start has nothing to recover. After a crash or a power cut it recovers by itself.
+the next start has nothing to recover. It ends within ten seconds, whatever clients and disks do, and at once when it is
+told a second time. After that, a crash or a power cut it recovers by itself.
 
-exit codes: 0 stopped as asked, 1 failure at run time, 2 wrong usage
+exit codes: 0 stopped cleanly, 1 not started, or ended with something left for the next start to recover, 2 wrong usage
 """
 
 
@@ -71,10 +72,10 @@ def run(options: argparse.Namespace) -> int:
     except SettingError as error:
         raise UsageError(str(error)) from None
     try:
-        run_broker(make_broker, ready=_say_ready)
+        clean = run_broker(make_broker, ready=_say_ready)
     except OSError as error:
         raise SemelError(_sentence(error, options)) from None
-    return Exit.OK
+    return Exit.OK if clean else Exit.FAILED
 
 
 def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop], Broker]:

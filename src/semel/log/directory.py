@@ -30,7 +30,7 @@ from semel.log.loading import load_log
 from semel.log.partition_log import PartitionLog
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from semel.log.truncation import start_anew_at, truncate_to
-from semel.log.worker import Worker
+from semel.log.worker import Worker, done_by
 from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -351,24 +351,28 @@ class LogDirectory:
 
     # Closing
 
-    async def close(self) -> None:
-        """Bring everything to rest: nothing is left for the next start to read again."""
+    async def close(self) -> bool:
+        """Bring everything to rest. Returns whether nothing is left for the next start to read again.
+
+        It waits for the disk as long as that takes, and never holds up the loop: the caller has a deadline, and after
+        it calls ``kill``.
+        """
         if self._committer is not None:
-            idle: asyncio.Future[None] = self._loop.create_future()
-            self._committer.when_idle(lambda: idle.set_result(None))
-            await idle
-            finished: asyncio.Future[None] = self._loop.create_future()
-            self._checkpointer.close(lambda: finished.set_result(None))
-            await finished
+            await _told(self._loop, self._committer.when_idle)
+            await _told(self._loop, self._checkpointer.close)
+        clean = not self._checkpointer.failing
+        if self._journal is not None:
+            forget = all(log.recovery_point == log.log_end_offset for log in self.logs.values())
+            await done_by(self._commit_worker, self._loop, self._journal.forget if forget else _nothing)
+        await done_by(self._checkpoint_worker, self._loop, _nothing)
         self._commit_worker.stop()
         self._checkpoint_worker.stop()
         if self._journal is not None:
-            if all(log.recovery_point == log.log_end_offset for log in self.logs.values()):
-                self._journal.forget()
             self._journal.close()
         for log in self.logs.values():
             log.close()
         self._release_lock()
+        return clean
 
     def kill(self) -> None:
         """Drop everything where it stands, as the end of the process would. Files close when nobody holds them."""
@@ -414,3 +418,19 @@ def _parse_folder_name(name: str) -> TopicPartition | None:
 def _log_failure(outcome: object) -> None:
     if isinstance(outcome, BaseException):
         logger.error("a deleted partition's files could not be removed: %s", outcome)
+
+
+async def _told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], None]], None]) -> None:
+    """Wait until what was asked for calls back."""
+    told: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    ask(tell)
+    await told
+
+
+def _nothing() -> None:
+    """For a worker: that it comes to this says that it has done what was asked before."""

@@ -25,6 +25,9 @@ T = TypeVar("T")
 QUICK_S: Final = 0.00025
 """Brief work that takes less on the whole is not worth the way to a thread and back."""
 
+KILL_WAIT_S: Final = 0.25
+"""How long ``kill`` waits for what is running. A disk may hang for ever."""
+
 # How much one piece of work moves the average: a stall of 50 ms sends the next hundred to the thread.
 _WEIGHT: Final = 1 / 64
 _UNKNOWN_S: Final = 0.001
@@ -41,7 +44,26 @@ class Worker(Protocol):
         """Finish what was submitted and end. Nothing may be submitted afterwards."""
 
     def kill(self) -> None:
-        """Begin nothing more and report nothing more; return once what was running is over."""
+        """Begin nothing more and report nothing more; return once what was running is over, or hangs.
+
+        What hangs is left to a thread that does not keep the process alive.
+        """
+
+
+async def done_by(worker: Worker, loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
+    """The result of ``work``, after everything that was submitted before it. Raises what it raised."""
+    result: asyncio.Future[T] = loop.create_future()
+
+    def done(outcome: T | BaseException) -> None:
+        if result.done():
+            return
+        if isinstance(outcome, BaseException):
+            result.set_exception(outcome)
+        else:
+            result.set_result(outcome)
+
+    worker.run(work, done)
+    return await result
 
 
 class ThreadWorker:
@@ -94,14 +116,17 @@ class ThreadWorker:
                 self._brief_work_s += (self._monotonic_s() - began_s - self._brief_work_s) * _WEIGHT
 
     def stop(self) -> None:
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
-            self._thread = None
+        self._end(None)
 
     def kill(self) -> None:
         self._killed = True
-        self.stop()
+        self._end(KILL_WAIT_S)
+
+    def _end(self, timeout_s: float | None) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(timeout_s)
+            self._thread = None
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -1,0 +1,47 @@
+"""SIGTERM and SIGINT, which end a broker in bounded time.
+
+A thread of its own waits for them. The event loop may hang in a disk that does not answer, and would never come to hear
+of a signal; this thread does. The first signal tells the loop; the process ends at once with the second, or when the
+time is up. Ending it at once is what ``kill -9`` does: nothing acknowledged is lost, and the next start recovers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from semel.cli.exits import Exit
+
+SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+
+STOP_SECONDS_MAX: Final = 9.5
+"""From the first signal to the end of the process, however it ends."""
+
+
+def take_stop_signals() -> None:
+    """To be called before any other thread begins: a signal goes to a thread that has not blocked it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def watch_stop_signals(told: Callable[[], object], *, timeout_s: float = STOP_SECONDS_MAX) -> None:
+    """Call ``told``, from another thread, when the first signal comes."""
+
+    def watch() -> None:
+        signal.sigwait(SIGNALS)
+        timer = threading.Timer(timeout_s, _end, [f"not stopped within {timeout_s:g} s"])
+        timer.daemon = True
+        timer.start()
+        told()
+        signal.sigwait(SIGNALS)
+        _end("told to stop twice")
+
+    threading.Thread(target=watch, name="semel-signals", daemon=True).start()
+
+
+def _end(reason: str) -> None:
+    # Not through logging: its lock may be held by a thread that hangs.
+    os.write(2, f"semel: {reason}: ended as it was; the next start recovers\n".encode())
+    os._exit(Exit.FAILED)
