@@ -1,7 +1,7 @@
 """Time, as something that is handed in.
 
-Nothing below ``semel.broker`` asks the machine what time it is: decisions take ``now_ms`` as an argument, and whoever
-drives them holds a ``Clock``. So a test can run a day in a millisecond, and the same seed gives the same run.
+Nothing below ``semel.broker`` asks the machine what time it is: decisions take ``now_ms`` as an argument, and the code
+that drives them holds a ``Clock``. So a test can run a day in a millisecond, and the same seed gives the same run.
 """
 
 from __future__ import annotations

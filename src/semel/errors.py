@@ -211,7 +211,7 @@ class RetriableError(KafkaError):
 
 
 class TimedOut(RetriableError):
-    """Nobody answered in time."""
+    """No answer came in time."""
 
 
 class AbortableError(KafkaError):

@@ -1,4 +1,4 @@
-"""Names that a package has without importing them: each is imported when somebody asks for it."""
+"""Names that a package has without importing them: each is imported when it is first used."""
 
 from __future__ import annotations
 

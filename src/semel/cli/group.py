@@ -63,7 +63,7 @@ def add_parser(commands: Subcommands) -> None:
     to = reset.add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", action="store_true")
     to.add_argument("--to-latest", action="store_true")
-    to.add_argument("--to-current", action="store_true", help="where it is: shows it, or commits it anew")
+    to.add_argument("--to-current", action="store_true", help="where it is: shows it, or commits it again")
     to.add_argument("--to-offset", type=int, metavar="OFFSET")
     to.add_argument("--shift-by", type=int, metavar="N", help="forward, or back with a negative number")
     to.add_argument("--to-datetime", metavar="TIME", help="the first record that is as late as 2026-01-31T12:00:00Z")

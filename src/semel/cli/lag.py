@@ -1,7 +1,7 @@
 """How much a read_committed reader of a group could still read.
 
-The distance between two offsets is not it: markers and aborted records take offsets, and nobody is ever shown them. So
-the batches in between are looked at, by their headers alone.
+The distance between two offsets is not it: markers and aborted records take offsets, and no reader is ever shown them.
+So the batches in between are looked at, by their headers alone.
 """
 
 from __future__ import annotations

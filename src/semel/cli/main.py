@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.FAILED
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more when it flushes at exit.
+        # The reader of the output has closed it. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     return code

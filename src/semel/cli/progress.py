@@ -16,7 +16,7 @@ _WIDTH: Final = 30
 
 
 class Progress:
-    """``total`` of ``None`` means that nobody knows: then it counts, and says how fast."""
+    """``total`` of ``None`` means that it is not known: then it counts, and says how fast."""
 
     def __init__(self, what: str, total: int | None = None, *, stream: TextIO | None = None) -> None:
         self._what = what

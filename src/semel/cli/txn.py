@@ -58,8 +58,8 @@ def add_parser(commands: Subcommands) -> None:
     hanging = add_command(
         family,
         "find-hanging",
-        "find open transactions that nobody will ever end",
-        "  semel txn find-hanging || echo 'somebody must look'\n  semel txn find-hanging --topic orders",
+        "find open transactions that no coordinator will end",
+        "  semel txn find-hanging || echo 'look at these'\n  semel txn find-hanging --topic orders",
         _find_hanging,
     )
     hanging.add_argument("--topic", action="append", default=None, help="look only there; may be repeated")

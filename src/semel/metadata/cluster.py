@@ -2,8 +2,8 @@
 
 ``change`` is the one way to alter the cluster: decide on the image, commit what was decided, then replace the image.
 One change runs at a time, so each is decided on what the last one left; if another process was faster, the store says
-so (``VersionConflict``), the image is read anew, and the decision is taken again. A caller that goes away in the middle
-makes no difference: what the store has, the image gets.
+so (``VersionConflict``), the image is read again, and the decision is taken again. A caller that goes away in the
+middle makes no difference: what the store has, the image gets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from semel.metadata.store import Delete, MetadataStore, Operation, Put, VersionC
 Result = TypeVar("Result")
 Changed: TypeAlias = Callable[[ClusterImage, ClusterImage, Sequence[Change]], None]
 
-# Every conflict means that somebody else got through; this many in a row means that something is wrong.
+# Every conflict means that another commit got through; this many in a row means that something is wrong.
 _ATTEMPTS_MAX = 100
 
 
@@ -52,7 +52,7 @@ class ClusterMetadata:
             try:
                 await store.compare_and_set(paths.CLUSTER_ID, new_cluster_id().encode(), None)
             except VersionConflict:
-                continue  # Somebody else founded it meanwhile.
+                continue  # Another broker founded it meanwhile.
         image, versions = await _read(store, known.value.decode())
         return cls(store, image, versions)
 
@@ -71,7 +71,7 @@ class ClusterMetadata:
         return await asyncio.shield(running)
 
     async def refresh(self) -> None:
-        """Read the image anew, for a store that others write to."""
+        """Read the image again, for a store that others write to."""
         async with self._turn:
             await self._reread()
 
@@ -86,7 +86,7 @@ class ClusterMetadata:
         return stop
 
     async def close(self) -> None:
-        """Wait for the changes that are under way. The store belongs to whoever opened it."""
+        """Wait for the changes that are under way. The store belongs to the code that opened it."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
@@ -126,7 +126,7 @@ class ClusterMetadata:
     def _ended(self, task: asyncio.Task[object]) -> None:
         del self._running[task]
         if not task.cancelled():
-            task.exception()  # Its caller may be gone; nobody else wants to hear of it.
+            task.exception()  # Its caller may be gone, and no other code needs the error.
 
 
 def _operation(change: Change, versions: dict[str, int]) -> Operation:

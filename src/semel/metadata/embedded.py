@@ -135,7 +135,7 @@ class EmbeddedStore:
         while self._queue and not self._writing:
             operations, answer = self._queue.popleft()
             if answer.cancelled():
-                continue  # Nobody waits for it, and nothing was begun.
+                continue  # Its caller is gone, and nothing was begun.
             if self._failure is not None:
                 answer.set_exception(StorageError(self._failure))
                 continue

@@ -1,6 +1,6 @@
 """What a broker knows of the cluster: an immutable value that is replaced, never changed.
 
-Whoever holds an image can go on reading it while the next one is made. ``apply`` copies only the tables that are
+A caller that holds an image can go on reading it while the next one is made. ``apply`` copies only the tables that are
 written, once for all changes of a call. The tables of topics are plain dicts: to copy them takes 0.4 ms with 10,000
 topics, less than the sync of the same change, and every look-up stays that of a dict.
 """
@@ -28,7 +28,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition, and who may. ``leader`` is ``None`` while nobody can."""
+    """Who leads a partition, and who may. ``leader`` is ``None`` while no broker can."""
 
     leader: int | None
     leader_epoch: int
@@ -207,7 +207,9 @@ class _Draft:
 
 
 def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
-    """The changes that turn one image of a cluster into another. A topic whose id changed was deleted and made anew."""
+    """The changes that turn one image of a cluster into another. A topic whose id changed was deleted and created
+    again.
+    """
     changes: list[Change] = []
     for name, topic in before.topics.items():
         if name not in after.topics or after.topics[name].id != topic.id:

@@ -4,7 +4,7 @@
     /topics/<name>            id, partitions and configs of a topic
     /config/brokers/default   what was altered for all brokers while they run
     /config/brokers/<id>      what was altered for one
-    /producer_ids             the first producer id that nobody has claimed (see ``producer_id_blocks``)
+    /producer_ids             the first producer id that is not claimed yet (see ``producer_id_blocks``)
     /brokers/<id>             a broker that lives: ephemeral
 
 Values are JSON with sorted keys, so that the same state is the same bytes. A value that another version of Semel wrote

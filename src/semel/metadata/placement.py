@@ -35,8 +35,9 @@ def place(
 def assign(
     brokers: Mapping[int, Broker], assignments: Sequence[Sequence[int]], *, replication_factor: int | None
 ) -> tuple[PartitionState, ...]:
-    """New partitions on the brokers that somebody named. All have as many replicas as ``replication_factor``, or, when
-    there are no partitions before them, as the first."""
+    """New partitions on the brokers that the request names. All have as many replicas as ``replication_factor``, or,
+    when there are no partitions before them, as the first.
+    """
     partitions = []
     for replicas in assignments:
         _check_assignment(brokers, replicas, replication_factor=replication_factor)

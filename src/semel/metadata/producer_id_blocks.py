@@ -1,6 +1,6 @@
 """Blocks of producer ids, claimed in the metadata store.
 
-One value says which id is the first that nobody has claimed. A claim moves it by a block, by compare-and-set: of two
+One value says which id is the first that is not claimed yet. A claim moves it by a block, by compare-and-set: of two
 brokers that read the same value one gets the block, and the other reads again and gets the next.
 """
 
@@ -19,7 +19,7 @@ BLOCK_SIZE: Final = 1000
 async def claim_producer_ids(store: MetadataStore, *, node_id: int) -> range:
     """A block of ids that no other claim returns, before or after, on this broker or another.
 
-    If the store fails in the middle, the block may be claimed although nobody got it. Then it is never given out.
+    If the store fails in the middle, the block may be claimed although no broker got it. Then it is never given out.
     """
     while True:
         known = await store.get(PRODUCER_IDS)

@@ -56,7 +56,7 @@ Operation: TypeAlias = Put | Delete | Check
 
 
 class VersionConflict(SemelError):
-    """Somebody else changed a value first. Nothing was changed; read again and decide again."""
+    """Another commit changed a value first. Nothing was changed; read again and decide again."""
 
     def __init__(self, path: str, *, expected_version: int | None, version: int | None) -> None:
         super().__init__(f"{path} is {_said(version)}; expected it to be {_said(expected_version)}")

@@ -181,7 +181,7 @@ def _refuse_to_forget(disk: Disk, path: str) -> None:
         first, second = copies.paths_of(path)
         raise StorageError(
             f"{first} and {second} are missing, and {folder} holds logs ({trace}): without them every topic would be "
-            "forgotten. Restore one of the two files from a backup, or move the logs elsewhere to begin anew"
+            "forgotten. Restore one of the two files from a backup, or move the logs elsewhere to begin empty"
         )
 
 

@@ -1,6 +1,6 @@
 """One micro-batch, one transaction: decide, write, send offsets, commit; and again under a new epoch if it failed.
 
-The law: a second attempt never shares an epoch with the first, and nothing is tried again once somebody else has taken
+The law: a second attempt never shares an epoch with the first, and nothing is tried again once another driver has taken
 over the transactional id.
 """
 
@@ -170,7 +170,7 @@ class MicroBatches:
 
     def _give_up(self, identity: ProducerIdentity) -> None:
         self._owner.abort()
-        # A transaction that nobody wrote in ends without a new epoch; but somebody may still be about to write.
+        # A transaction without records ends without a new epoch; but a task may still be about to write.
         if self._owner.identity == identity:
             self._owner.bump_epoch()
 

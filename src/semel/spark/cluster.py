@@ -76,7 +76,7 @@ class Cluster:
         found = self._thread.run(self._admin.topics.describe_many(names))
         for error in found.failed.values():
             if isinstance(error, TimedOut):
-                raise error  # Nobody has said that it is missing.
+                raise error  # No broker has said that it is missing.
         counts = {name: len(topic.partitions) for name, topic in found.succeeded.items() if not topic.is_internal}
         return Topics(counts, tuple(found.failed))
 

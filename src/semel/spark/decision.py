@@ -39,7 +39,7 @@ class Note:
 
     @classmethod
     def parse(cls, text: str) -> Note | None:
-        """``None`` for what somebody else wrote there."""
+        """``None`` for a note that no pipeline wrote."""
         try:
             found = json.loads(text)
             begin = found.get("begin")
@@ -127,6 +127,6 @@ def _difference(batch: Batch, expected: Mapping[Place, int], at: Mapping[Place, 
     ]
     return (
         f"batch {batch.batch_id} begins where the group is not: {'; '.join(wrong[:5])}"
-        f"{f'; and {len(wrong) - 5} more' if len(wrong) > 5 else ''}. Somebody else commits to this group, its offsets "
-        "were deleted or expired, or the checkpoint is another query's. Nothing was written"
+        f"{f'; and {len(wrong) - 5} more' if len(wrong) > 5 else ''}. Another consumer commits to this group, its "
+        "offsets were deleted or expired, or the checkpoint is another query's. Nothing was written"
     )

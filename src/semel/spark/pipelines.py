@@ -132,10 +132,10 @@ class Pipeline:
 
 
 def _close_after(query: StreamingQuery, batches: MicroBatches) -> None:
-    """An open transaction is aborted when its query ends, so that nobody waits for its timeout."""
+    """An open transaction is aborted when its query ends, so that no reader waits for its timeout."""
     try:
         query.awaitTermination()
     except Exception:
-        pass  # Whoever started the query hears of it from the query.
+        pass  # The query itself tells the code that started it.
     finally:
         batches.close(timeout_ms=5_000)

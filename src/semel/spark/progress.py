@@ -1,6 +1,6 @@
 """How far a pipeline has come: what its groups have committed, and how much is stable behind that.
 
-It is asked of the brokers, so it is true whoever runs the query, also before its start and after its end.
+It is asked of the brokers, so it is true wherever the query runs, also before its start and after its end.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Neither has the driver's Java. What is read of the plan is therefore what the client itself says to the server, and the
 checkpoint is read as rows. The start is carried out in that process, too, when Spark hands it the function to call for
-every batch: that is before the query starts, and whoever takes over there is the one that commits.
+every batch: that is before the query starts, and the process that takes over there is the one that commits.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def split(ranges: list[Split], parts_min: int | None) -> list[Split]:
 
 
 def shares_of(ranges: list[Split], parts_min: int | None) -> list[list[Split]]:
-    """What each task of a micro-batch reads: one split, or all of them if they are few records and nobody asked."""
+    """What each task of a micro-batch reads: one split, or all of them if they are few records and ``minPartitions``
+    was not set.
+    """
     splits = split(ranges, parts_min)
     if parts_min is None and sum(one.end - one.start for one in splits) <= SMALL_OFFSETS_MAX:
         return [splits] if splits else []

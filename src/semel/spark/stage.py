@@ -51,7 +51,7 @@ def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
 
 
 def _is_one_task(df: DataFrame) -> bool:
-    """To the plan of a batch, the whole query is one leaf; whoever hands out another plan has its rows moved."""
+    """To the plan of a batch, the whole query is one leaf; with another plan its rows are moved."""
     if not hasattr(df, "_jdf"):
         return False  # Spark Connect does not tell.
     leaf = df._jdf.queryExecution().logical()
@@ -60,7 +60,7 @@ def _is_one_task(df: DataFrame) -> bool:
 
 @contextmanager
 def _as_one_job(spark: SparkSession) -> Iterator[None]:
-    """Adaptive execution would make a job of each stage, to plan the next one anew; here there is nothing to plan.
+    """Adaptive execution would make a job of each stage, to plan the next one again; here there is nothing to plan.
 
     The query's own plan is behind the DataFrame of a batch, and is not touched.
     """

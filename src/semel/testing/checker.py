@@ -6,12 +6,12 @@ not; it counts as committed once any of its values was seen, and then all of the
 
 | rule | anomaly | what is wrong |
 |---|---|---|
-| A0 | invented-read | a value was read that nobody sent |
+| A0 | invented-read | a value was read that was never sent |
 | A1 | inconsistent-offsets | an offset has two values |
 | A2 | aborted-read | a value was read whose operation failed |
-| A3 | lost-write | a committed value was read by nobody, though readers got beyond its offset |
+| A3 | lost-write | a committed value was never read, though readers got beyond its offset |
 | A4 | duplicate | a value is at two offsets |
-| A5 | unseen | a committed value was read by nobody |
+| A5 | unseen | a committed value was never read |
 | A6 | precommitted-read | an operation read what it had sent itself |
 | A7, A8 | poll-skip, nonmonotonic-poll within an operation | a reader left something out, or went back |
 | A9, A10 | the same, from one operation of a process to its next | |
@@ -36,7 +36,7 @@ from semel.types import TopicPartition
 
 
 class Outcome(StrEnum):
-    """How an operation ended: it happened, it did not and never will, or nobody knows."""
+    """How an operation ended: it happened, it did not and never will, or that is not known."""
 
     OK = "ok"
     FAIL = "fail"
@@ -175,7 +175,7 @@ def _reads_of_what_was_not_committed(facts: _Facts) -> Iterator[Anomaly]:
         writer = facts.writers.get((partition, value))
         names = sorted({reader.process for reader in readers})
         if writer is None:
-            yield Anomaly("A0", "invented-read", partition, f"{names} read {value!r}, which nobody sent")
+            yield Anomaly("A0", "invented-read", partition, f"{names} read {value!r}, which was never sent")
             continue
         if writer.outcome is Outcome.FAIL and facts.was_read(partition, value):
             yield Anomaly("A2", "aborted-read", partition, f"{names} read {value!r}, which {writer.process} took back")
@@ -203,7 +203,7 @@ def _committed_and_not_read(facts: _Facts) -> Iterator[Anomaly]:
             found = facts.indexes.get(partition, {}).get(value)
             is_passed = found is not None and found[-1] <= read_up_to[partition]
             rule, name = ("A3", "lost-write") if is_passed else ("A5", "unseen")
-            yield Anomaly(rule, name, partition, f"{value!r} of {writer.process} ({writer.outcome}) was read by nobody")
+            yield Anomaly(rule, name, partition, f"{value!r} of {writer.process} ({writer.outcome}) was never read")
 
 
 def _polls_out_of_order(facts: _Facts) -> Iterator[Anomaly]:

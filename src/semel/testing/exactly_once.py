@@ -5,9 +5,9 @@
 
     exactly_once.prove(run, given={"orders": [b"1", b"2"]}, expect={"totals": [b"3"]})
 
-Each fault gets a broker of its own. The application is started, and started again whenever it dies, as whoever operates
-it would, until one life ends by itself. Then every record that a read_committed reader sees is counted: one that is
-missing, or is there twice, is an ``AssertionError`` that names the fault and the record.
+Each fault gets a broker of its own. The application is started, and started again whenever it dies, as those who
+operate it would, until one life ends by itself. Then every record that a read_committed reader sees is counted: one
+that is missing, or is there twice, is an ``AssertionError`` that names the fault and the record.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class VirtualHost:
         self._die(power_cut=False)
 
     def cut_power(self) -> None:
-        """The machine is gone at once: nobody is told, and what was not synced may be lost."""
+        """The machine is gone at once: no peer is told, and what was not synced may be lost."""
         self._die(power_cut=True)
 
     def kill_in_disk_operation(self, changes: int) -> None:

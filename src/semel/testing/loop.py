@@ -10,8 +10,8 @@ takes milliseconds, and the order of events depends on nothing but the code and 
 
 An exception that reaches the loop, which asyncio would only log, fails the run.
 
-Whoever schedules something belongs to a ``Process`` (inherited through contextvars, as asyncio does it), and a process
-can be paused, or killed: from then on nothing of it runs, no ``finally`` and no timer, as after ``kill -9``.
+All code that schedules something belongs to a ``Process`` (inherited through contextvars, as asyncio does it), and a
+process can be paused, or killed: from then on nothing of it runs, no ``finally`` and no timer, as after ``kill -9``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ProcessState(Enum):
 
 
 class Process:
-    """Whoever schedules callbacks and tasks: the simulated counterpart of a process of the operating system."""
+    """The owner of callbacks and tasks: the simulated counterpart of a process of the operating system."""
 
     def __init__(self, name: str) -> None:
         self.name = name

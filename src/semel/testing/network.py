@@ -167,7 +167,7 @@ class VirtualNetwork:
         listener = self._listeners.get((destination, port))
         if listener is None or self._medium.link(source, destination).refuses:
             await self._cross(destination, source, deadline)
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {destination}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no listener on {destination}:{port}")
         number = next(self._numbers)
         client, server = (source, next(self._ports)), (destination, port)
         self._medium.record(f"connect {number} from {source}:{client[1]} to {destination}:{port}")

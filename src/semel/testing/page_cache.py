@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 class CachedFile:
-    """One file, whatever its name is, and as long as somebody has it open even if it has none."""
+    """One file, whatever its name is, and while it is open even if it has none."""
 
     __slots__ = ("content", "durable", "pending")
 
@@ -61,7 +61,7 @@ class CachedFile:
     def fail_to_sync(self, random: Random) -> None:
         """What Linux does after a failed sync: the pages count as clean, and no later sync will write them.
 
-        Some of them may have been written. Programs go on seeing all of it, until the pages are evicted and read anew.
+        Some of them may have been written. Programs go on seeing all of it, until the pages are evicted and read again.
         """
         self.durable = self._after_power_cut(random, Unsynced.ANY)
         self.pending.clear()

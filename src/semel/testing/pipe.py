@@ -169,7 +169,7 @@ class Pipe:
         self._giving_up = loop.call_later(self._medium.give_up_ms / 1000, self._give_up, context=self._medium.context)
 
     def _give_up(self) -> None:
-        if self.source in self._medium.paused:  # Whoever does not run does not count the time either.
+        if self.source in self._medium.paused:  # A paused process does not count the time either.
             self._give_up_later()
             return
         self._giving_up = None

@@ -112,7 +112,7 @@ class VirtualTransport(asyncio.Transport):
         self._closing = True
         self._send_rest()
         if any(isinstance(item, bytes) for item in self._unread):
-            # As a kernel does when it has to throw away what nobody read.
+            # As a kernel does when it has to throw away bytes that were not read.
             self._outgoing.send(Ending.RESET)
         elif not self._eof_written:
             self._outgoing.send(Ending.EOF)
@@ -127,7 +127,7 @@ class VirtualTransport(asyncio.Transport):
     def arrived(self, data: bytes) -> None:
         self._medium.record(f"{_name(self._address)} received {len(data)} bytes from {_name(self._peer)}")
         if self._gone:
-            # Nobody has this socket any more: the kernel answers for it.
+            # This socket is closed: the kernel answers for it.
             self._outgoing.send(Ending.RESET)
             self._incoming.consumed(len(data))
             return

@@ -73,7 +73,7 @@ class VirtualWorker:
             self._finish(self._waiting.popleft()())
 
     def kill(self) -> None:
-        """The process is dead: no work that waits is done, and nobody is told of what was done."""
+        """The process is dead: no work that waits is done, and no callback is called for what was done."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()

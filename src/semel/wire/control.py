@@ -24,7 +24,7 @@ _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
 _VERSION: Final = 0
 
-# A marker decompresses to a few dozen bytes; a control batch that holds more than this is nobody's.
+# A marker decompresses to a few dozen bytes; a control batch that holds more than this is not one.
 _SIZE_BYTES_MAX: Final = 2**20
 
 

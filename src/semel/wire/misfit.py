@@ -1,7 +1,7 @@
 """Finds the value that does not fit its declaration, after an encoder has failed on it.
 
-A message that cannot be encoded is a bug of whoever built it, and "'h' format requires -32768 <= number" helps nobody
-to find it. This runs only then, so it may be slow.
+A message that cannot be encoded is a bug of the code that built it, and "'h' format requires -32768 <= number" does not
+help to find it. This runs only then, so it may be slow.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def fields_of(struct_class: type[object]) -> list[Field]:
 
 
 def is_shared(default: object) -> bool:
-    """Whether all messages can hold this one default, because nobody can change it."""
+    """Whether all messages can hold this one default, because it cannot be changed."""
     parameters = getattr(default, "__dataclass_params__", None)
     if parameters is not None:
         return bool(parameters.frozen)

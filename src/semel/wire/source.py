@@ -35,7 +35,7 @@ class Source:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A variable nobody else uses; the stem is for whoever reads the generated code."""
+        """A variable with a name of its own; the stem is for the reader of the generated code."""
         self._names += 1
         return f"{stem}_{self._names}"
 

@@ -39,7 +39,7 @@ def continue_unsigned_varint(buffer: Buffer, position: int, first: int) -> tuple
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, count: int) -> int:
-    """The position after ``count`` tagged fields that nobody here knows."""
+    """The position after ``count`` tagged fields that are not known here."""
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size_bytes, position = read_unsigned_varint(buffer, position)

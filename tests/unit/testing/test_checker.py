@@ -42,7 +42,7 @@ def test_what_is_sent_once_and_read_in_order_has_no_anomaly_and_gaps_between_off
 
 def test_an_anomaly_carries_its_values() -> None:
     (anomaly,) = check([polls("reader", Polled(ORDERS, A, 7))])
-    assert str(anomaly) == "A0 invented-read in orders-0: ['reader'] read b'a', which nobody sent"
+    assert str(anomaly) == "A0 invented-read in orders-0: ['reader'] read b'a', which was never sent"
 
 
 def test_a1_an_offset_with_two_values() -> None:

@@ -37,7 +37,7 @@ class Member:
     subscribed_topic_regex: str | None = field(STRING, nullable=0, default=None)
     assignment: Assignment = field(Assignment)
     target_assignment: Assignment = field(Assignment)
-    # 0 speaks the classic protocol inside this group, 1 KIP-848's, -1 nobody knows.
+    # 0 speaks the classic protocol inside this group, 1 KIP-848's, -1 is unknown.
     member_type: int = field(INT8, since=1, default=-1)
 
 

@@ -1,7 +1,7 @@
 """Fetch: read record batches, as a consumer or as a follower.
 
 Version 7 brings incremental sessions, 12 the epoch that detects divergence, 13 topic ids in place of names, and 15
-moves the follower's identity into the tagged ``replica_state``. A consumer is whoever has replica id -1.
+moves the follower's identity into the tagged ``replica_state``. A consumer has replica id -1.
 """
 
 from __future__ import annotations

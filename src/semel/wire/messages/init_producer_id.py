@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and epoch, and for a transactional id the fencing of whoever had it before.
+"""InitProducerId: a producer id and epoch, and for a transactional id the fencing of its previous producer.
 
 From version 3 a producer that already has an id sends it along, to have its own epoch bumped.
 """

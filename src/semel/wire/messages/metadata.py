@@ -51,7 +51,7 @@ class MetadataResponseTopic:
     topic_id: UUID = field(UUID_, since=10)
     is_internal: bool = field(BOOL, since=1)
     partitions: list[MetadataResponsePartition] = field(array(MetadataResponsePartition))
-    # A bit for each operation; the lowest integer means that nobody asked.
+    # A bit for each operation; the lowest integer means that it was not asked for.
     topic_authorized_operations: int = field(INT32, since=8, default=-(2**31))
 
 

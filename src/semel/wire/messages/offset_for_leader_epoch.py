@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where the log of a leader epoch ends, so that whoever went astray knows where to cut.
+"""OffsetForLeaderEpoch: where the log of a leader epoch ends, so that a reader or follower that diverged knows where to
+cut.
 
 Replica id -2, the default, is a debugging client; a consumer sends -1.
 """

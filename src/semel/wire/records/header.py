@@ -323,7 +323,7 @@ def patch_log_append_time(buffer: bytearray | memoryview, position: int, timesta
 
 
 def patch_codec(batch: bytearray | memoryview, codec: Codec) -> None:
-    """Make the header true again after the records behind it were compressed anew: length, codec, CRC.
+    """Make the header true again after the records behind it were compressed again: length, codec, CRC.
 
     The batch is the whole buffer, from its header to its end.
     """
