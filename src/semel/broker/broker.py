@@ -314,5 +314,7 @@ def _limits(config: BrokerConfig) -> Limits:
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         idle_ms_max=config.connections_max_idle_ms if config.connections_max_idle_ms >= 0 else None,
+        stalled_ms_max=config.connections_max_stalled_ms,
         arriving_bytes_max=config.queued_max_request_bytes,
+        leaving_bytes_max=config.queued_max_response_bytes,
     )

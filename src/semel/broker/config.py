@@ -1,7 +1,8 @@
 """The settings of a broker.
 
 Names, types and defaults are Apache Kafka's (4.3) wherever Kafka has the setting; where a default differs, the sentence
-beside it says so. ``flush`` and ``max.partitions`` are Semel's own. The settings that are defaults of topics
+beside it says so. ``flush``, ``max.partitions``, ``queued.max.response.bytes`` and
+``connections.max.stalled.ms`` are Semel's own. The settings that are defaults of topics
 (``log.retention.hours`` and its like) stand in ``topic_defaults``; together they are ``config.log``.
 
 A value comes from four places, and the later one wins: the default, the file and the command line (static), what was
@@ -120,6 +121,14 @@ class BrokerConfig:
     connections_max_idle_ms: int = declare(
         "connections.max.idle.ms", LONG, 10 * MINUTE_MS, "After this time without a request a connection is closed."
     )
+    connections_max_stalled_ms: int = declare(
+        "connections.max.stalled.ms",
+        LONG,
+        30_000,
+        "After this time a connection is closed whose client reads nothing of a large answer, or sends nothing of a "
+        "request that it began. After one second, while other requests wait for the memory. Semel's own.",
+        rule=AtLeast(1),
+    )
     max_connections: int = declare(
         "max.connections",
         INT,
@@ -139,8 +148,17 @@ class BrokerConfig:
     queued_max_request_bytes: int = declare(
         "queued.max.request.bytes",
         LONG,
-        256 * 2**20,
-        "How many bytes of requests may wait for their answers before nothing more is read. Kafka sets no limit (-1).",
+        128 * 2**20,
+        "How many bytes of large requests may be arriving before nothing more of such requests is read. Kafka sets no "
+        "limit (-1).",
+        rule=AtLeast(1),
+    )
+    queued_max_response_bytes: int = declare(
+        "queued.max.response.bytes",
+        LONG,
+        128 * 2**20,
+        "How many bytes of answers may wait for clients to read them, over all connections, before requests with "
+        "large answers wait. An answer to Fetch may have a sixteenth of what is left. Semel's own.",
         rule=AtLeast(1),
     )
     fetch_max_bytes: int = declare(

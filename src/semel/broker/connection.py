@@ -3,7 +3,8 @@
 The law: a client is read only as fast as it is served. Requests of one connection are looked at one after the other;
 answered at once, or parked (a Produce that waits for the disk lets the ones behind it be looked at; a Fetch that waits
 for records, or an admin request, holds them back, as in Apache Kafka). When too many are waiting, or the client does
-not read its answers, nothing more is read from it, and TCP tells it so.
+not read its answers, nothing more is read from it, and TCP tells it so. Answers that were made and not yet taken by the
+operating system count in ``ResponseMemory``; when there is no room left, requests with large answers wait too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from semel.broker.inbox import Inbox
+from semel.broker.kernel_queue import unacknowledged_bytes
 from semel.broker.metrics import Counter
+from semel.broker.response_memory import COUNTED_BYTES_MIN, SMALL_ANSWERS, ResponseMemory
 from semel.clock import Clock
 from semel.errors import DecodeError
 from semel.types import Buffer
@@ -34,6 +37,7 @@ _NOT_READ: Final = 4
 _TOO_MANY_ANSWERS: Final = 8
 _CLOSED: Final = 16
 _STARVED: Final = 32
+_NO_ROOM: Final = 64
 
 
 class Slot(Protocol):
@@ -52,6 +56,7 @@ class Server(Protocol):
     clock: Clock
     received_bytes: Counter
     sent_bytes: Counter
+    responses: ResponseMemory
 
     def opened(self, connection: Connection) -> bool:
         """Whether this connection may stay."""
@@ -69,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answer_bytes",
         "_busy",
+        "_counted_bytes",
         "_flush_scheduled",
         "_held_by",
         "_inbox",
@@ -81,10 +87,14 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_stops",
         "_transport",
+        "_unread_bytes",
+        "_unread_since_ms",
         "active_at_ms",
         "host",
         "now_ms",
+        "paused_at_ms",
         "peer",
+        "responses",
     )
 
     def __init__(self, server: Server, inbox: Inbox, loop: asyncio.AbstractEventLoop) -> None:
@@ -98,12 +108,18 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_bytes = 0  # Of the answers in the line that are ready.
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._counted_bytes = 0  # Of the answers in ``_out`` and in the transport, as ``responses`` counts them.
         self._flush_scheduled = False
         self._busy = False  # While the requests of one read are looked at: their answers leave together.
         self._reading_paused = False
         self._resuming = False
+        self._unread_bytes = 0  # When it was looked at last (``unread_ms``).
+        self._unread_since_ms = 0.0
+        self.responses = server.responses
         self.now_ms = server.clock.monotonic_ms
         self.active_at_ms = 0.0
+        self.paused_at_ms: float | None = None
+        """Since when more than the high-water mark of the transport is unread; None if it is not."""
         self.host = "?"
         self.peer = "?"
 
@@ -177,6 +193,42 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is owed to this client."""
         return not self._line
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether it waits only for the client to read the last answers."""
+        return self._transport is not None and self._transport.is_closing()
+
+    @property
+    def awaits_bytes(self) -> bool:
+        """Whether part of a request has arrived and nothing but the client keeps the rest from arriving."""
+        return not self._reading_paused and self._inbox.waiting
+
+    @property
+    def large_frame(self) -> int | None:
+        """The number of the large request that is being received and holds memory, or None."""
+        inbox = self._inbox
+        return inbox.large_frames if inbox.is_receiving_large and not inbox.starved else None
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of this client's answers that count in ``responses``."""
+        return self._counted_bytes + self._answer_bytes
+
+    def unread_ms(self, now_ms: float) -> float:
+        """For how long the client has read nothing of what waits for it. 0 if nothing waits, or it reads.
+
+        Progress is seen from one call to the next, so this is called from time to time.
+        """
+        transport = self._transport
+        unread_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        if unread_bytes and transport is not None:
+            # What the client has acknowledged, not what the operating system has buffered: that moves in large steps.
+            unread_bytes += unacknowledged_bytes(transport)
+        if not 0 < self._unread_bytes <= unread_bytes:
+            self._unread_since_ms = now_ms
+        self._unread_bytes = unread_bytes
+        return now_ms - self._unread_since_ms
+
     def shrink(self) -> None:
         self._inbox.shrink()
 
@@ -197,6 +249,9 @@ class Connection(asyncio.BufferedProtocol):
         self._stops |= _CLOSED
         line, self._line = self._line, deque()
         self._out.clear()
+        self.responses.forget(self)
+        self.responses.remove(self._counted_bytes + self._answer_bytes)
+        self._counted_bytes = self._answer_bytes = 0
         self._inbox.close()
         for slot in line:
             if slot.parts is None:
@@ -217,21 +272,32 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._stops |= _NOT_READ
+        self.paused_at_ms = self.now_ms()
+        if not self._counted_bytes and self._transport is not None:  # Many small answers.
+            self._count(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._stops &= ~_NOT_READ
+        self.paused_at_ms = None
+        if not self._out:
+            self._uncount()
         self._resume_soon()
 
     # In: frames to requests, as long as nothing stops it.
 
     def _work(self) -> None:
-        inbox, line, serve = self._inbox, self._line, self._server.request
+        inbox, line, serve, responses = self._inbox, self._line, self._server.request, self.responses
         self._busy = True
+        must_wait = False
         left = TURN_REQUESTS_MAX
         try:
             while left and not self._stops and len(line) < WAITING_REQUESTS_MAX:
                 frame = inbox.next_frame()
                 if frame is None:
+                    break
+                if responses.is_full and _has_large_answer(frame):
+                    inbox.put_back(frame)
+                    must_wait = True
                     break
                 serve(self, frame)
                 left -= 1
@@ -246,6 +312,12 @@ class Connection(asyncio.BufferedProtocol):
             inbox.settle()
         if self._out:
             self._flush()
+        if must_wait:
+            if responses.is_full:
+                self._stops |= _NO_ROOM
+                responses.wait(self)
+            else:
+                left = 0  # Its own answers were all that was in the way.
         if inbox.starved and not self._stops & _STARVED:
             self._stops |= _STARVED
             inbox.feed(self._fed)
@@ -256,6 +328,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fed(self) -> None:
         self._stops &= ~_STARVED
+        self._resume_soon()
+
+    def room_made(self) -> None:
+        """What ``responses`` says when there is room again."""
+        self._stops &= ~_NO_ROOM
         self._resume_soon()
 
     def _is_stopped(self) -> bool:
@@ -287,6 +364,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answers_wait(self, more_bytes: int) -> None:
         self._answer_bytes += more_bytes
+        if more_bytes > 0:
+            self.responses.add(more_bytes)
+        else:
+            self.responses.remove(-more_bytes)
         if self._answer_bytes >= WAITING_ANSWER_BYTES_MAX:
             self._stops |= _TOO_MANY_ANSWERS
         else:
@@ -294,8 +375,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_soon(self, parts: list[Buffer]) -> None:
         self._out += parts
+        size_bytes = 0
         for part in parts:
-            self._out_bytes += len(part)
+            size_bytes += len(part)
+        self._out_bytes += size_bytes
+        if size_bytes >= COUNTED_BYTES_MIN:
+            self._count(size_bytes)
         if not self._busy and not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -312,8 +397,24 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(out[0])
             else:
                 transport.writelines(out)
+            if self._counted_bytes and not self._stops & _NOT_READ:
+                self._uncount()
         if self._stops & _FINISHING and not self._line:
             transport.close()
+
+    def _count(self, size_bytes: int) -> None:
+        if self._transport is not None:
+            self._counted_bytes += size_bytes
+            self.responses.add(size_bytes)
+
+    def _uncount(self) -> None:
+        size_bytes, self._counted_bytes = self._counted_bytes, 0
+        self.responses.remove(size_bytes)
+
+
+def _has_large_answer(frame: memoryview) -> bool:
+    """Whether a request may have a large answer, by its API key, the first 16 bits. One with less is refused anyway."""
+    return len(frame) > 1 and (frame[0] != 0 or frame[1] not in SMALL_ANSWERS)
 
 
 class _Ready:

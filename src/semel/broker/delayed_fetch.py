@@ -5,6 +5,7 @@ enough. Then everything is read once and answered. Only where a transaction hide
 read_committed fetch look for itself, and only when the last stable offset has moved.
 
 The law: it is answered once, when ``min_bytes`` have come, a partition has news that is not records, or its time is up.
+Should there be no memory for answers at that moment, it is read and answered when there is.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ class DelayedFetch:
 
     def abandoned(self) -> None:
         self._stop()
+        self._request.forget_room(self)
+
+    def room_made(self) -> None:
+        self._answer(None)
 
     def _came(self, size_bytes: int) -> None:
         self._available_bytes += size_bytes
@@ -96,6 +101,10 @@ class DelayedFetch:
 
     def _complete(self, reading: Reading | None = None) -> None:
         self._stop()
+        if not self._request.wait_for_room(self):
+            self._answer(reading)
+
+    def _answer(self, reading: Reading | None) -> None:
         self._request.answer_parked(lambda: self._respond(reading or self._read()))
 
     def _stop(self) -> None:

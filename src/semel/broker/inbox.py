@@ -38,6 +38,7 @@ class Inbox:
         "_start",
         "_view",
         "_wanted",
+        "large_frames",
         "starved",
     )
 
@@ -51,6 +52,8 @@ class Inbox:
         self._large: memoryview | None = None  # The buffer for frames that do not.
         self._large_size = 0  # Of the frame being received into it, size prefix included; 0: none.
         self._wanted = 0
+        self.large_frames = 0
+        """How many frames have begun that needed a buffer of their own."""
         self.starved = False
         """Nothing more may be received: there is no memory. ``feed`` asks for some."""
 
@@ -58,6 +61,11 @@ class Inbox:
     def waiting(self) -> bool:
         """Whether bytes are set aside that have not been handed out."""
         return bool(self._rest) or self._large_size > 0
+
+    @property
+    def is_receiving_large(self) -> bool:
+        """Whether a frame is in a buffer of its own, in part or waiting to be handed out."""
+        return self._large_size > 0
 
     def buffer(self) -> memoryview:
         """Where the next bytes go."""
@@ -99,6 +107,10 @@ class Inbox:
             return None
         self._start = start + size + _SIZE_BYTES
         return self._view[start + _SIZE_BYTES : self._start]
+
+    def put_back(self, frame: memoryview) -> None:
+        """The frame that was handed out last has to wait; it is handed out again."""
+        self._start -= _SIZE_BYTES + len(frame)
 
     def settle(self) -> None:
         """Set aside what was not handed out, so that the shared buffer is free again."""
@@ -144,6 +156,7 @@ class Inbox:
     def _start_large(self, needed: int) -> None:
         """The frame that has begun in ``_rest`` needs a buffer of its own."""
         self._large_size = needed
+        self.large_frames += 1
         self._start = self._end = 0
         self._reserve(min(len(self._rest) * 4, needed))
 

@@ -21,6 +21,9 @@ def measure(node: Node, server: Server) -> None:
     metrics.gauge(
         "semel_arriving_request_bytes", "Memory of large requests that arrive.", lambda: server.memory.used_bytes
     )
+    metrics.gauge(
+        "semel_unread_response_bytes", "Memory of answers that clients read.", lambda: server.responses.used_bytes
+    )
     metrics.gauge("semel_topics", "Topics that exist.", lambda: len(node.image.topics))
     metrics.gauge("semel_partitions", "Partitions that this broker serves.", lambda: len(node.partitions))
     metrics.gauge(

@@ -115,6 +115,9 @@ class Metrics:
         self.connections_refused = self.counter(
             "semel_connections_refused_total", "Connections closed at once because a limit was reached."
         )
+        self.connections_stalled = self.counter(
+            "semel_connections_stalled_total", "Connections closed because their clients read or sent nothing."
+        )
         self.malformed = self.counter(
             "semel_malformed_requests_total", "Connections closed because of what they sent: not a request we serve."
         )

@@ -39,8 +39,9 @@ class Reading:
     urgent: bool
 
 
-def read_targets(node: Node, targets: list[FetchTarget], parameters: FetchParameters) -> Reading:
-    remaining_bytes = parameters.max_bytes
+def read_targets(node: Node, targets: list[FetchTarget], parameters: FetchParameters, *, room_bytes: int) -> Reading:
+    """Read what was asked for, or as much of it as there is memory for."""
+    remaining_bytes = min(parameters.max_bytes, room_bytes)
     at_least_one = True
     size_bytes = 0
     urgent = False

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from semel.broker.answer_cache import AnswerCache
 from semel.broker.connection import Connection
 from semel.broker.metrics import Histogram
+from semel.broker.response_memory import Waiter
 from semel.types import Buffer
 from semel.wire.apis import Api
 from semel.wire.framing import encode_response_parts
@@ -67,6 +68,21 @@ class Request:
     @property
     def peer_host(self) -> str:
         return self._connection.host
+
+    def room_bytes(self) -> int:
+        """How many bytes of records the answer may have, by the memory that is left for answers."""
+        return self._connection.responses.room_bytes()
+
+    def wait_for_room(self, waiter: Waiter) -> bool:
+        """Whether there is no memory for a large answer; then ``waiter`` is told when there is."""
+        responses = self._connection.responses
+        if responses.is_full:
+            responses.wait(waiter)
+            return True
+        return False
+
+    def forget_room(self, waiter: Waiter) -> None:
+        self._connection.responses.forget(waiter)
 
     def answer(self, response: object) -> None:
         """Send ``response``, after the answers of the requests before this one."""

@@ -15,9 +15,15 @@ Holder: TypeAlias = object
 
 
 class RequestMemory:
-    def __init__(self, bytes_max: int, reclaim: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        bytes_max: int,
+        reclaim: Callable[[], None] = lambda: None,
+        scarce: Callable[[], None] = lambda: None,
+    ) -> None:
         self._bytes_max = bytes_max
         self._reclaim = reclaim  # Makes those give back who hold memory and need none.
+        self._scarce = scarce  # Told when the first begins to wait.
         self._holders: dict[Holder, int] = {}
         self._waiting: deque[tuple[Holder, int, Callable[[], None]]] = deque()
         self._favoured: Holder | None = None  # Who gets what it needs, because all are stuck.
@@ -43,6 +49,8 @@ class RequestMemory:
         """Have so much more as soon as it can be; ``given`` is called then, which may be at once."""
         self._waiting.append((holder, size_bytes, given))
         self._serve()
+        if len(self._waiting) == 1:
+            self._scarce()
 
     def give_back(self, holder: Holder) -> None:
         """All that ``holder`` has, and its place in the line."""

@@ -1,7 +1,8 @@
 """Who may connect, and for how long.
 
 The law: a stranger costs at most one connection's worth of memory and one log line. Connections over the limits are
-closed before a byte is read, silent ones after ``connections.max.idle.ms``, and all of them share one receive buffer.
+closed before a byte is read, silent ones after ``connections.max.idle.ms``, those that hold memory without progress
+after ``connections.max.stalled.ms`` (``stalled_connections``), and all of them share one receive buffer.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from semel.broker.inbox import SCRATCH_BYTES, Inbox
 from semel.broker.metrics import Metrics
 from semel.broker.rate_limited_log import RateLimitedLog
 from semel.broker.request_memory import RequestMemory
+from semel.broker.response_memory import ResponseMemory
+from semel.broker.stalled_connections import StalledConnections
 from semel.clock import Clock
 from semel.net.network import Listener, Network
 
 logger = logging.getLogger("semel.broker")
 
-# How often idle connections are looked for, as a part of the time they may be idle.
+# How often idle and stalled connections are looked for, as a part of the time that they have.
 _SWEEPS_PER_IDLE_TIME: Final = 10
+# How often stalled ones are looked for while requests wait for the memory that they hold.
+_SCARCE_SWEEP_MS: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,9 @@ class Limits:
     connections_max: int
     connections_per_ip_max: int
     idle_ms_max: int | None
+    stalled_ms_max: int
     arriving_bytes_max: int
+    leaving_bytes_max: int
 
 
 class Server:
@@ -58,9 +65,12 @@ class Server:
         self._log = RateLimitedLog(logger, clock)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._per_ip: dict[str, int] = {}
-        self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all)
+        self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all, self._memory_is_scarce)
+        self.responses = ResponseMemory(limits().leaving_bytes_max, self._memory_is_scarce)
+        self._stalled = StalledConnections(self.memory, self.responses)
         self._listener: Listener | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._scarce_sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
     async def listen(self, network: Network, host: str, port: int) -> int:
@@ -73,9 +83,10 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        for timer in (self._sweep, self._scarce_sweep):
+            if timer is not None:
+                timer.cancel()
+        self._sweep = self._scarce_sweep = None
 
     def stop_reading(self) -> None:
         """Look at no further request of any client. A connection closes when what it asked is answered."""
@@ -142,19 +153,48 @@ class Server:
             connection.shrink()
 
     def _sweep_later(self) -> None:
+        limits = self._limits()
+        time_ms = (
+            limits.stalled_ms_max if limits.idle_ms_max is None else min(limits.idle_ms_max, limits.stalled_ms_max)
+        )
+        self._sweep = self._loop.call_later(max(time_ms // _SWEEPS_PER_IDLE_TIME, 10) / 1000, self._swept)
+
+    def _swept(self) -> None:
+        self._close_stalled()
         idle_ms_max = self._limits().idle_ms_max
         if idle_ms_max is not None:
-            interval_ms = max(idle_ms_max // _SWEEPS_PER_IDLE_TIME, 10)
-            self._sweep = self._loop.call_later(interval_ms / 1000, self._close_idle)
+            self._close_idle(idle_ms_max)
+        self._sweep_later()
 
-    def _close_idle(self) -> None:
-        idle_ms_max = self._limits().idle_ms_max
-        assert idle_ms_max is not None
+    def _close_idle(self, idle_ms_max: int) -> None:
         now_ms = self.clock.monotonic_ms()
         for connection in list(self.connections):
             idle_ms = now_ms - connection.active_at_ms
             if connection.idle and idle_ms >= idle_ms_max:
-                connection.close()
+                if connection.paused_at_ms is None:
+                    connection.close()
+                elif connection.unread_ms(now_ms) >= idle_ms_max:
+                    connection.abort()  # To close it would be to wait until the client reads.
             elif idle_ms >= idle_ms_max / _SWEEPS_PER_IDLE_TIME:
                 connection.shrink()
-        self._sweep_later()
+
+    def _memory_is_scarce(self) -> None:
+        if self._scarce_sweep is None and self._listener is not None:
+            self._scarce_sweep = self._loop.call_later(_SCARCE_SWEEP_MS / 1000, self._swept_scarce)
+
+    def _swept_scarce(self) -> None:
+        self._scarce_sweep = None
+        self._close_stalled()
+        if self._stalled.is_memory_scarce:
+            self._memory_is_scarce()
+
+    def _close_stalled(self) -> None:
+        found = self._stalled.find(
+            list(self.connections),
+            now_ms=self.clock.monotonic_ms(),
+            stalled_ms_max=self._limits().stalled_ms_max,
+        )
+        for connection, reason in found:
+            self._metrics.connections_stalled.value += 1
+            self._log.warning("connection from %s closed: %s", connection.peer, reason)
+            connection.abort()

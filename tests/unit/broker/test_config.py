@@ -101,7 +101,14 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "unclean.leader.election.enable": ("false", True),
 }
 
-OUR_OWN = {"flush", "group.version", "max.partitions", "transaction.version"}
+OUR_OWN = {
+    "connections.max.stalled.ms",
+    "flush",
+    "group.version",
+    "max.partitions",
+    "queued.max.response.bytes",
+    "transaction.version",
+}
 OTHER_DEFAULT = {"log.dirs", "max.connections", "max.connections.per.ip", "node.id", "queued.max.request.bytes"}
 
 

@@ -17,7 +17,14 @@ from tools.server import running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 
-OUR_OWN = {"flush", "group.version", "max.partitions", "transaction.version"}
+OUR_OWN = {
+    "connections.max.stalled.ms",
+    "flush",
+    "group.version",
+    "max.partitions",
+    "queued.max.response.bytes",
+    "transaction.version",
+}
 OTHER_DEFAULT = {"max.connections", "max.connections.per.ip", "queued.max.request.bytes"}
 INTERNAL_TO_KAFKA = {"internal.segment.bytes", "producer.id.expiration.check.interval.ms"}
 

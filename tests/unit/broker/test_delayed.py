@@ -41,6 +41,12 @@ class Request:
     def answer_parked(self, make_response: Callable[[], object]) -> None:
         self.answers.append(make_response())
 
+    def wait_for_room(self, waiter: object) -> bool:
+        return False
+
+    def forget_room(self, waiter: object) -> None:
+        """It waits for none."""
+
 
 class Scene:
     """One partition with a real log, a disk that takes its time, and the waiting rooms."""

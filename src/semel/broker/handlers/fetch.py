@@ -24,7 +24,7 @@ REPLICA_STATE_SINCE: Final = 15
 
 
 def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse | None:
-    parameters = _parameters(node, request.version, message)
+    parameters = _parameters(node, request, message)
     session: FetchSession | None = None
     new_session = False
     if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -49,7 +49,7 @@ def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse 
         return _answer(reading.results, NO_SESSION)
 
     def read() -> Reading:
-        return read_targets(node, targets, parameters)
+        return read_targets(node, targets, parameters, room_bytes=request.room_bytes())
 
     reading = read()
     if not targets or message.max_wait_ms <= 0 or reading.urgent or reading.size_bytes >= parameters.min_bytes:
@@ -68,9 +68,11 @@ def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse 
     return None
 
 
-def _parameters(node: Node, version: int, message: FetchRequest) -> FetchParameters:
+def _parameters(node: Node, request: Request, message: FetchRequest) -> FetchParameters:
+    version = request.version
     replica_id = message.replica_state.replica_id if version >= REPLICA_STATE_SINCE else message.replica_id
-    max_bytes = min(message.max_bytes, node.config.fetch_max_bytes)
+    # No more is waited for than there is memory to send.
+    max_bytes = min(message.max_bytes, node.config.fetch_max_bytes, request.room_bytes())
     return FetchParameters(
         isolation=Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED,
         min_bytes=min(message.min_bytes, max_bytes),

@@ -1,0 +1,100 @@
+"""The memory of answers that clients have not read yet, over all connections (``queued.max.response.bytes``).
+
+An answer counts from the moment it is made until the operating system has taken it, so a client that asks and does not
+read makes it grow. Two things keep it within its limit. Every answer to Fetch may have a part of what is left, never
+all of it (``room_bytes``), so that many clients that do not read leave something for one that does. And when nothing is
+left, requests with large answers wait in line until something is (``wait``); the server meanwhile closes the
+connections that read nothing (``Server``).
+
+The law: what is counted exceeds the limit by one answer at most. That answer may be large: the first batch of a Fetch
+is always sent whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from semel.wire.apis import ApiKey
+
+# An answer to Fetch has at most one of so many parts of what is left: forty clients that do not read, each with a batch
+# of 1 MB, leave room for others within the default limit.
+PARTS: Final = 16
+# Below this an answer would cost more requests than it saves memory.
+ROOM_BYTES_MIN: Final = 64 * 1024
+# Answers that are smaller are not counted. A connection has few of them: its requests wait while it does not read.
+COUNTED_BYTES_MIN: Final = 4096
+
+# Requests with answers no larger than themselves; these never wait for room.
+SMALL_ANSWERS: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.API_VERSIONS,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
+
+
+class Waiter(Protocol):
+    def room_made(self) -> None:
+        """There is room again: go on."""
+
+
+class ResponseMemory:
+    __slots__ = ("_bytes_max", "_waiting", "is_full", "scarce", "used_bytes")
+
+    def __init__(self, bytes_max: int, scarce: Callable[[], None] = lambda: None) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: dict[Waiter, None] = {}
+        self.scarce = scarce
+        """Called when the first request begins to wait."""
+        self.used_bytes = 0
+        self.is_full = False
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether a request waits for room."""
+        return bool(self._waiting)
+
+    def room_bytes(self) -> int:
+        """How many bytes of records one answer may have."""
+        return max((self._bytes_max - self.used_bytes) // PARTS, ROOM_BYTES_MIN)
+
+    def add(self, size_bytes: int) -> None:
+        """An answer was made."""
+        self.used_bytes += size_bytes
+        self.is_full = self.used_bytes >= self._bytes_max
+
+    def remove(self, size_bytes: int) -> None:
+        """An answer has left, or never will."""
+        self.used_bytes -= size_bytes
+        self.is_full = self.used_bytes >= self._bytes_max
+        if self._waiting and not self.is_full:
+            self._serve()
+
+    def wait(self, waiter: Waiter) -> None:
+        """Have ``room_made`` called once there is room; in the order of asking."""
+        self._waiting[waiter] = None
+        if len(self._waiting) == 1:
+            self.scarce()
+
+    def forget(self, waiter: Waiter) -> None:
+        self._waiting.pop(waiter, None)
+
+    def _serve(self) -> None:
+        while self._waiting and not self.is_full:
+            waiter = next(iter(self._waiting))
+            del self._waiting[waiter]
+            waiter.room_made()
