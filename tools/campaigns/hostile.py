@@ -31,6 +31,7 @@ def run(seed: int) -> dict[str, Any]:
             "memory_peak_mb": result.memory_peak_mb,
             "cpu_seconds": result.cpu_seconds,
             "attack_seconds": result.seconds,
+            "longest_turn_ms": result.longest_turn_ms,
             "longest_wait_ms": result.canary.broker_ms,
             "longest_wait_at": result.canary.broker_at,
             "longest_wait_by_the_clock_ms": result.canary.longest_ms,

@@ -93,6 +93,12 @@ def bombs(unpacked_bytes: int) -> dict[str, tuple[Codec, Callable[[], bytes]]]:
         "lz4": (Codec.LZ4, lambda: compress(Codec.LZ4, bytes(min(unpacked_bytes, 240 * 2**20)))),
         "zstd": (Codec.ZSTD, lambda: _zstd_of_zeros(unpacked_bytes)),
         "snappy-that-claims-4-gigabytes": (Codec.SNAPPY, lambda: b"\xff\xff\xff\xff\x0f" + b"\xfe\x01\0" * 1000),
+        "zstd-with-a-window-of-terabytes": (Codec.ZSTD, lambda: _zstd_of_zeros(2**20, window=0xF8)),
+        "zstd-that-claims-exabytes": (Codec.ZSTD, lambda: b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 7 + b"\x7f" + bytes(20)),
+        "lz4-that-claims-exabytes": (
+            Codec.LZ4,
+            lambda: b"\x04\x22\x4d\x18\x68\x40" + b"\xff" * 7 + b"\x7f" + bytes(20),
+        ),
     }
 
 
@@ -105,13 +111,14 @@ def _gzip_of_zeros(unpacked_bytes: int) -> bytes:
     return bytes(packed + packer.flush())
 
 
-def _zstd_of_zeros(unpacked_bytes: int) -> bytes:
-    """A frame of RLE blocks, four bytes for each 128 KB, with no content size and a window of 128 KB."""
+def _zstd_of_zeros(unpacked_bytes: int, *, window: int = 7 << 3) -> bytes:
+    """A frame of RLE blocks, four bytes for each 128 KB, with no content size and, if nothing else is said, a window
+    of 128 KB."""
     blocks = min(max(1, unpacked_bytes // 2**17), 240_000)
     rle = (2**17 << 3) | (1 << 1)
     last = rle | 1
     body = (rle.to_bytes(3, "little") + b"\0") * (blocks - 1) + last.to_bytes(3, "little") + b"\0"
-    return b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([7 << 3]) + body
+    return b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([window]) + body
 
 
 def _bytes(value: bytes | None) -> bytes:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from tools.hostile.aim import Aim, Attack
 from tools.hostile.canary import Waits, read_back
-from tools.hostile.stranger import Stranger, told
+from tools.hostile.stranger import HOST, Stranger, told
 from tools.server import NotReady, Server
 
 WAIT_MS_MAX = 250
@@ -31,6 +32,8 @@ STOP_SECONDS_MAX = 10.0
 LOG_BYTES_MAX = 2 * 2**20
 FORGED = "FORGED-LINE"
 """Attacks put it behind a newline into every text that may be logged. No line of the log may begin with it."""
+
+LONGEST_TURN = "semel_loop_longest_turn_seconds"
 
 # So that the canary's group is there at once.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -46,6 +49,8 @@ class Result:
     findings: list[str]
     memory_peak_mb: int
     cpu_seconds: float
+    longest_turn_ms: int
+    """Of the broker's event loop, by its own account; a busy machine makes it longer."""
     canary: Waits
 
     @property
@@ -145,6 +150,7 @@ def _canary(server: Server) -> Iterator[_CanaryProcess]:
 
 def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: int, scale: float) -> Result:
     canary.waits()
+    _metrics(server)  # What the longest turn is counted from.
     chance = Random(f"{attack.name} {seed}")
     aim = Aim(server.launch.port, server.launch.metrics_port, scale=scale, random=chance)
     cpu_before, started = server.cpu_seconds(), time.monotonic()
@@ -167,6 +173,7 @@ def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: i
         findings=aim.findings,
         memory_peak_mb=peak_mb,
         cpu_seconds=round(server.cpu_seconds() - cpu_before, 2),
+        longest_turn_ms=int(_metrics(server).get(LONGEST_TURN, 0.0) * 1000),
         canary=waits,
     )
 
@@ -222,6 +229,19 @@ def _in_the_log(output: Path) -> list[str]:
     if len(text) > LOG_BYTES_MAX:
         found.append(f"{len(text)} bytes of log")
     return found
+
+
+def _metrics(server: Server) -> dict[str, float]:
+    """The broker's own numbers, those with labels left out; none where there is no page for them."""
+    if server.launch.metrics_port is None:
+        return {}
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{server.launch.metrics_port}/metrics", timeout=30) as page:
+            lines = page.read().decode().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split(" ") for line in lines if line and line[0] != "#" and "{" not in line)
+    return {name: float(value) for name, value in pairs}
 
 
 def _peak_bytes(server: Server) -> int:

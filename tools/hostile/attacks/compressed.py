@@ -5,7 +5,8 @@ from __future__ import annotations
 from semel.wire.compression import Codec, compress
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import check_topic, on_every_way, produce
-from tools.hostile.batches import bombs, raw_batch, tiny_records, varint
+from tools.hostile.attacks.requests import produce_frame
+from tools.hostile.batches import bombs, raw_batch, record, tiny_records, varint
 
 _BATCH_BYTES_MAX = 1_000_000
 
@@ -45,8 +46,6 @@ def bombs_side_by_side(aim: Aim) -> None:
     topic = aim.new_topic(cleanup_policy="compact")
     codec, build = bombs(aim.times(1000 * 2**20, least=2**20))["zstd"]
     batch = raw_batch(build()[:_BATCH_BYTES_MAX], count=1, attributes=codec)
-    from tools.hostile.attacks.requests import produce_frame
-
     frame = produce_frame(topic, batch)
     clients = [aim.stranger() for _ in range(16)]
     try:
@@ -86,6 +85,20 @@ def a_million_tiny_records_to_a_topic_with_a_time_limit(aim: Aim) -> None:
     """The lowest timestamp of a batch has to be known there."""
     hour = str(3_600_000)
     _tiny(aim, aim.times(1_000_000, least=1000), numbered=True, message_timestamp_before_max_ms=hour)
+
+
+@attack
+def records_with_ten_million_headers(aim: Aim) -> None:
+    """One record whose headers take two bytes each."""
+    count = aim.times(10_000_000, least=1000)
+    block = record(tail=varint(count) + b"\0\1" * count)
+    for configs in ({}, {"cleanup_policy": "compact"}):
+        topic = aim.new_topic(partitions=1, max_message_bytes=str(30 * 2**20), **configs)
+        for codec in (Codec.ZSTD, Codec.LZ4, Codec.NONE):
+            with aim.stranger(timeout_s=40) as client:
+                aim.noted(
+                    produce(client, topic, raw_batch(compress(codec, block), count=1, attributes=codec), version=7)
+                )
 
 
 def _bombs(aim: Aim, **configs: str) -> None:

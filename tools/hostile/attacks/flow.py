@@ -8,12 +8,14 @@ import time
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.metadata import MetadataRequest
 from tools.frames import request_header
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import fetch_frame, frame_of, produce_frame
 from tools.hostile.batches import sound_batch
+from tools.hostile.canary import TOPIC as CANARY
 from tools.hostile.stranger import Stranger
 
 _MEGABYTE = 2**20
@@ -67,6 +69,31 @@ def fetches_that_wait_by_the_thousand(aim: Aim) -> None:
     """Long polls on every connection that one address may have."""
     frame = fetch_frame(aim.new_topic(), max_wait_ms=30_000)
     _unread(aim, frame * 300, clients=aim.times(400, least=20))
+
+
+@attack
+def watchers_of_the_canarys_topic(aim: Aim) -> None:
+    """Long polls that wait for more bytes than will ever come: no record of the canary may cost a look at each."""
+    topics = [FetchTopic(CANARY, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=2**31 - 1)])]
+    request = FetchRequest(max_wait_ms=20_000, min_bytes=2**31 - 1, max_bytes=2**31 - 1, topics=topics)
+    frame = frame_of(ApiKey.FETCH, 11, request)
+    clients = [aim.stranger(timeout_s=1) for _ in range(aim.times(450, least=20))]
+    for client in clients:
+        aim.answers["sent" if client.send(frame) else "stopped"] += 1
+    time.sleep(max(0.5, 5.0 * aim.scale))
+    for client in clients:
+        client.close()
+
+
+@attack
+def requests_without_answers(aim: Aim) -> None:
+    """acks=0 by the thousand: nothing that leaves tells the client to wait."""
+    frame = produce_frame(aim.new_topic(), sound_batch(b"x" * 100), acks=0)
+    clients = [aim.stranger(timeout_s=1) for _ in range(10)]
+    for client in clients:
+        aim.answers["sent" if client.send(frame * aim.times(10_000, least=200)) else "stopped"] += 1
+    for client in clients:
+        client.close()
 
 
 @attack

@@ -6,15 +6,24 @@ import time
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.list_groups import ListGroupsRequest
+from semel.wire.messages.list_transactions import ListTransactionsRequest
+from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from semel.wire.messages.offset_fetch import OffsetFetchRequest
+from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tools.hostile.aim import Aim, attack
+from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import frame_of
+from tools.hostile.batches import sound_batch
 from tools.hostile.stranger import Stranger
 
 _MEGABYTE = 2**20
@@ -145,6 +154,72 @@ def subscriptions_to_100000_names(aim: Aim) -> None:
         )
         with aim.stranger() as client:
             aim.noted(client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
+
+
+@attack
+def assignments_of_50_megabytes(aim: Aim) -> None:
+    """A leader hands out more than a record of the group's log can hold."""
+    _ready(aim)
+    assignment = bytes(aim.times(50 * _MEGABYTE, least=2 * _MEGABYTE))
+    for number in range(5):
+        group = f"heavy-assignment-{number}"
+        with aim.stranger(timeout_s=20) as client:
+            joined = client.ask(ApiKey.JOIN_GROUP, 3, _join(group, ms=10_000))
+            if isinstance(joined, str) or joined.error_code:
+                aim.noted(joined)
+                continue
+            shares = [SyncGroupRequestAssignment(joined.member_id, assignment)]
+            request = SyncGroupRequest(group, joined.generation_id, joined.member_id, assignments=shares)
+            aim.noted(client.ask(ApiKey.SYNC_GROUP, 3, request))
+
+
+@attack
+def a_group_with_2000_offsets_read_again_and_again(aim: Aim) -> None:
+    topic = aim.new_topic(partitions=aim.times(2_000, least=20))
+    _ready(aim)
+    partitions = [
+        OffsetCommitRequestPartition(number, 1, committed_metadata="m" * 1000)
+        for number in range(aim.times(2_000, least=20))
+    ]
+    topics = [OffsetCommitRequestTopic(topic, partitions=partitions)]
+    everything = frame_of(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("full", topics=None))
+    with aim.stranger(timeout_s=30) as client:
+        aim.noted(client.ask(ApiKey.OFFSET_COMMIT, 7, OffsetCommitRequest("full", topics=topics)))
+        for _ in range(aim.times(200, least=5)):
+            if aim.expired:
+                break
+            aim.noted(client.ask_frame(ApiKey.OFFSET_FETCH, 5, everything))
+
+
+@attack
+def lists_of_everything(aim: Aim) -> None:
+    """First many groups and partitions, then every request that lists all of them, again and again."""
+    aim.new_topic(partitions=aim.times(2_000, least=20))
+    commits_for_100000_groups(aim)
+    frames = (
+        (ApiKey.LIST_GROUPS, 4, ListGroupsRequest()),
+        (ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest()),
+        (ApiKey.METADATA, 9, MetadataRequest(topics=None)),
+        (ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None)),
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest()),
+    )
+    for _ in range(aim.times(50, least=2)):
+        for key, version, message in frames:
+            if aim.expired:
+                return
+            with aim.stranger(timeout_s=30) as client:
+                aim.must_answer(key.name, client.ask(key, version, message))
+
+
+@attack
+def records_for_the_internal_topics(aim: Aim) -> None:
+    """What stands there is the coordinators' state; a client must not write it."""
+    _ready(aim)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        for partition in range(5):
+            with aim.stranger() as client:
+                batch = sound_batch(b"junk", key=b"\0\1junk")
+                aim.must_refuse(f"a record for {topic}", produce(client, topic, batch, partition=partition))
 
 
 @attack
