@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "producer",
     "config",
     "cluster",
+    "log",
     "pipeline",
     "bench",
     "completion",

@@ -1,0 +1,201 @@
+"""``semel log``: verify, repair and dump the files of a data directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.cli.exits import Exit, UsageError
+from semel.cli.output import print_json, shown
+from semel.cli.parsing import Subcommands, add_command, add_family, add_json
+from semel.cli.progress import Progress
+from semel.errors import SemelError
+
+if TYPE_CHECKING:  # A command imports what it needs when it runs.
+    from semel.log.disk import Disk
+    from semel.log.verification.findings import Report
+
+
+def add_parser(commands: Subcommands) -> None:
+    family = add_family(
+        commands,
+        "log",
+        "verify, repair and show the files of a data directory",
+        "  semel log verify /var/lib/semel\n"
+        "  semel log verify /var/lib/semel --deep\n"
+        "  semel log repair /var/lib/semel\n"
+        "  semel log dump /var/lib/semel/orders-0",
+    )
+    verify = add_command(
+        family,
+        "verify",
+        "say what is damaged in a data directory, what would be lost, and what the next start would do",
+        "  semel log verify /var/lib/semel\n"
+        "  semel log verify /var/lib/semel --deep || echo 'somebody must look'\n"
+        "  semel log verify /var/lib/semel --json | jq '.findings[].path'\n\n"
+        "Nothing is changed. The broker may run: then what it has synced is verified. Without --deep the\n"
+        "headers of batches are read; with it every byte, and what follows from the log is compared with it.",
+        _verify,
+    )
+    verify.add_argument("directory", metavar="DIR")
+    verify.add_argument("--deep", action="store_true", help="read every byte: checksums, records, producer state")
+    dump = add_command(
+        family,
+        "dump",
+        "show what is in a file of a data directory",
+        "  semel log dump /var/lib/semel/orders-0\n"
+        "  semel log dump /var/lib/semel/orders-0/00000000000000000000.log --offsets 10..20 --records\n"
+        "  semel log dump /var/lib/semel/metadata\n\n"
+        "Segments, indexes, snapshots, checkpoints, the journal and the metadata; of a partition's folder\n"
+        "all segments. Records of the brokers' own topics are decoded.",
+        _dump,
+    )
+    dump.add_argument("path", metavar="FILE|DIR")
+    dump.add_argument("--offsets", metavar="FIRST..LAST", help="only batches with these offsets, both included")
+    dump.add_argument("--records", action="store_true", help="the records of each batch, too")
+    add_json(verify)
+    dump.add_argument("--json", action="store_true", help="one JSON document for each line")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    folder = _directory(options.directory)
+    running = _is_in_use(folder)
+    report = verify(_reading_disk(), folder, deep=options.deep, running=running)
+    if options.json:
+        print_json({**_facts(report), "directory": folder, "running": running, "deep": options.deep})
+    else:
+        _print_report(report, folder, deep=options.deep, running=running)
+    return Exit.OK if report.is_sound else Exit.FOUND
+
+
+def _dump(options: argparse.Namespace) -> int:
+    from semel.cli.log_dump import UNSOUND, dump, offset_range
+
+    path = options.path.rstrip("/")
+    if not os.path.exists(path):
+        raise UsageError(f"{path} does not exist")
+    code = Exit.OK
+    for line in dump(_reading_disk(), path, offsets=offset_range(options.offsets), records=options.records):
+        if UNSOUND in line:
+            code = Exit.FOUND
+        if options.json:
+            print_json(line)
+        else:
+            print("  ".join(f"{name}={shown(value)}" for name, value in line.items() if value is not None))
+    return code
+
+
+def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> Report:
+    """Everything that can be verified in a data directory. Raises ``SemelError`` if it is none of Semel's."""
+    from semel.log.verification.directory import verify_directory
+    from semel.metadata.verification import verify_metadata
+
+    try:
+        report, topics = verify_metadata(disk, folder)
+        with Progress("verifying, bytes", _size_of_segments(folder)) as progress:
+            report.add(verify_directory(disk, folder, topics, deep=deep, running=running, advance=progress.advance))
+    except OSError as error:
+        raise SemelError(f"{folder} cannot be read: {error}") from None
+    return report
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    return {
+        "sound": report.is_sound,
+        "partitions": report.partitions,
+        "files": report.files,
+        "bytes": report.bytes,
+        "batches": report.batches,
+        "records": report.records,
+        "findings": [
+            {
+                "path": finding.path,
+                "severity": finding.severity.value,
+                "partition": None if finding.partition is None else str(finding.partition),
+                "problem": finding.problem,
+                "lost": finding.lost,
+                "next_start": finding.next_start,
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _print_report(report: Report, folder: str, *, deep: bool, running: bool) -> None:
+    from semel.log.verification.findings import Severity
+
+    titles: Mapping[Severity, str] = {
+        Severity.LOSS: "DAMAGED",
+        Severity.DERIVED: "damaged, nothing is lost",
+        Severity.NOTE: "note",
+    }
+    for severity, title in titles.items():
+        for finding in (finding for finding in report.findings if finding.severity is severity):
+            print(f"{title}: {finding.path}\n  {finding.problem}")
+            if finding.lost is not None:
+                print(f"  lost: {finding.lost}")
+            print(f"  the next start {finding.next_start}")
+    how = "every byte was read" if deep else "headers were read; --deep reads every byte"
+    if running:
+        how += "; a broker runs here, so what it has not synced yet was left out"
+    damaged = sum(finding.is_damage for finding in report.findings)
+    verdict = "sound" if not damaged else f"{damaged} damaged; see semel log repair --help"
+    print(
+        f"{report.partitions} partitions, {report.files} files, {report.bytes} bytes, {report.batches} batches, "
+        f"{report.records} records: {verdict} ({how})"
+    )
+
+
+def _directory(path: str) -> str:
+    folder = os.path.abspath(path)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{path} is no directory")
+    if not any(
+        os.path.exists(f"{folder}/{name}") for name in ("meta.properties", "metadata", "metadata.copy", "journal.0")
+    ):
+        raise UsageError(f"{path} is no data directory of Semel: it has neither meta.properties nor metadata")
+    return folder
+
+
+def _is_in_use(folder: str) -> bool:
+    """Whether a broker has the directory. Its lock is tried, shared and for a moment."""
+    import fcntl
+
+    try:
+        descriptor = os.open(f"{folder}/.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _reading_disk() -> Disk:
+    from semel.log.disk import SystemDisk, SystemFile
+
+    class ReadingDisk(SystemDisk):
+        """For a directory that is only looked at, perhaps by a user who may not write there."""
+
+        def open(self, path: str, *, create: bool = False) -> SystemFile:
+            assert not create, f"{path} is only read"
+            return SystemFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    return ReadingDisk()
+
+
+def _size_of_segments(folder: str) -> int:
+    size_bytes = 0
+    for below, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".log"):
+                try:
+                    size_bytes += os.stat(f"{below}/{name}").st_size
+                except FileNotFoundError:
+                    continue  # A segment that was removed meanwhile.
+    return size_bytes

@@ -1,0 +1,166 @@
+"""A whole data directory: its checkpoints, its journal, and every partition.
+
+On a directory whose broker runs, the recovery points are read first and only what lies below them is looked at, since
+the files grow and move meanwhile. What is found there is looked at once more, and counts only if it is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from semel.errors import DecodeError
+from semel.log import checkpoints
+from semel.log.disk import Disk
+from semel.log.verification.findings import Finding, Report, Severity
+from semel.log.verification.journal import JournalCheck, check_journal
+from semel.log.verification.partition import ExpectedTopic, PartitionCheck
+from semel.types import TopicPartition
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+
+_WITHOUT: Final = {
+    RECOVERY_POINT_FILE: "reads every log from end to end",
+    LOG_START_FILE: "finds the log starts elsewhere, or lets the logs begin with their first segment",
+    HIGH_WATERMARK_FILE: "does not need it, and writes it again",
+    CLEANER_FILE: "lets compaction begin at the start of each log",
+}
+
+
+def verify_directory(
+    disk: Disk,
+    folder: str,
+    topics: Mapping[str, ExpectedTopic] | None,
+    *,
+    deep: bool,
+    running: bool,
+    advance: Callable[[int], object] = lambda size_bytes: None,
+) -> Report:
+    """Everything but the metadata, which is handed in as ``topics``; ``None`` if it could not be read."""
+    report = Report()
+    offsets = {name: _offsets_in(disk, f"{folder}/{name}", report) for name in _WITHOUT}
+    journal = JournalCheck() if running else check_journal(disk, folder)
+    report.findings += journal.findings
+    report.files += journal.files
+    report.bytes += journal.bytes
+
+    def check(partition: TopicPartition, counted: Callable[[int], object]) -> Report:
+        expected = None if topics is None else topics.get(partition.topic)
+        recovery_points = (
+            _offsets_in(disk, f"{folder}/{RECOVERY_POINT_FILE}", Report()) if running else offsets[RECOVERY_POINT_FILE]
+        )
+        return PartitionCheck(
+            disk=disk,
+            folder=f"{folder}/{partition}",
+            partition=partition,
+            topic=expected,
+            is_compacted=expected is None or expected.is_compacted or partition in offsets[CLEANER_FILE],
+            recovery_point=recovery_points.get(partition, 0),
+            log_start=offsets[LOG_START_FILE].get(partition, 0),
+            journal=journal,
+            deep=deep,
+            running=running,
+            advance=counted,
+        ).run()
+
+    present = partitions_in(disk, folder)
+    for partition in present:
+        if topics is not None and not _has(topics, partition):
+            problem = "the metadata has no such partition"
+            report.findings.append(
+                Finding(f"{folder}/{partition}", Severity.NOTE, problem, "sets the folder aside", None, partition)
+            )
+        report.add(_checked_while_files_move(check, partition, advance) if running else check(partition, advance))
+    if topics is not None and not running:
+        _report_missing(folder, topics, set(present), offsets[RECOVERY_POINT_FILE], journal, report)
+    return report
+
+
+def partitions_in(disk: Disk, folder: str) -> list[TopicPartition]:
+    """The partitions that have a folder."""
+    found = []
+    for name in disk.list(folder):
+        topic, dash, number = name.rpartition("-")
+        if dash and topic and number.isascii() and number.isdigit():
+            try:
+                disk.list(f"{folder}/{name}")
+            except NotADirectoryError:
+                continue
+            found.append(TopicPartition(topic, int(number)))
+    return found
+
+
+def _checked_while_files_move(
+    check: Callable[[TopicPartition, Callable[[int], object]], Report],
+    partition: TopicPartition,
+    advance: Callable[[int], object],
+) -> Report:
+    known: set[tuple[str, str]] | None = None
+    report = Report()
+    for counted in (advance, _uncounted, _uncounted):
+        try:
+            report = check(partition, counted)
+        except FileNotFoundError:
+            known = None  # A segment was removed or replaced meanwhile: once more.
+            continue
+        found = {(finding.path, finding.problem) for finding in report.findings}
+        report.findings = [
+            finding for finding in report.findings if known is None or (finding.path, finding.problem) in known
+        ]
+        if not report.findings:
+            return report
+        known = found if known is None else known & found
+    return report
+
+
+def _uncounted(size_bytes: int) -> None:
+    """For a file that was counted before."""
+
+
+def _offsets_in(disk: Disk, path: str, report: Report) -> dict[TopicPartition, int]:
+    if not disk.exists(path):
+        return {}
+    report.files += 1
+    try:
+        return checkpoints.read_offsets(disk, path)
+    except DecodeError as error:
+        name = path.rpartition("/")[2]
+        problem = str(error).removeprefix(f"{path}: ")
+        report.findings.append(Finding(path, Severity.DERIVED, problem, _WITHOUT[name]))
+        return {}
+
+
+def _has(topics: Mapping[str, ExpectedTopic], partition: TopicPartition) -> bool:
+    topic = topics.get(partition.topic)
+    return topic is not None and partition.partition < topic.partitions
+
+
+def _report_missing(
+    folder: str,
+    topics: Mapping[str, ExpectedTopic],
+    present: set[TopicPartition],
+    recovery_points: Mapping[TopicPartition, int],
+    journal: JournalCheck,
+    report: Report,
+) -> None:
+    for name, topic in topics.items():
+        for number in range(topic.partitions):
+            partition = TopicPartition(name, number)
+            if partition in present:
+                continue
+            promised = recovery_points.get(partition, 0)
+            reached = journal.end_after((topic.topic_id, number), 0)
+            is_lost = promised > reached
+            report.findings.append(
+                Finding(
+                    f"{folder}/{partition}",
+                    Severity.LOSS if is_lost else Severity.NOTE,
+                    "the folder is missing",
+                    "does not serve the partition" if is_lost else "makes it again",
+                    f"offsets {reached} to {promised - 1}" if is_lost else None,
+                    partition,
+                )
+            )

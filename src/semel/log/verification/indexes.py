@@ -1,0 +1,122 @@
+"""One segment's index files, held against the batches of its log.
+
+The offset index and the time index may leave entries out, since they are sparse; every entry they have must be true.
+The index of aborted transactions must have every abort that the log shows: a reader of committed records would get the
+records of one that it leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.errors import DecodeError
+from semel.log.disk import Disk, read_file
+from semel.log.offset_index import OffsetIndex
+from semel.log.producer_state import CompletedTransaction
+from semel.log.time_index import TimeIndex
+from semel.log.transaction_index import TransactionIndex
+from semel.log.verification.findings import Finding, Severity
+from semel.log.verification.walk import WalkedBatch
+from semel.types import TopicPartition
+
+_MADE_AGAIN = "makes it again from the log"
+
+
+class SegmentIndexes:
+    """The index files of one segment. ``batch`` is shown every batch, in order; ``findings`` is asked at the end."""
+
+    def __init__(self, disk: Disk, stem: str, base_offset: int, partition: TopicPartition, end_offset: int) -> None:
+        """``stem`` is the path without its suffix; entries at or behind ``end_offset`` are not looked at."""
+        self._disk = disk
+        self._stem = stem
+        self._partition = partition
+        self._end_offset = end_offset
+        self._findings: list[Finding] = []
+        self._largest_timestamp = -1
+        self._last_offset = base_offset - 1
+        self._positions: dict[int, int] = {}
+        self._times: dict[int, int] = {}
+        self._aborted: dict[tuple[int, int], int] = {}
+        self.files = 0
+        self._load(base_offset)
+
+    def _load(self, base_offset: int) -> None:
+        end = self._end_offset
+        try:
+            if (data := self._read(".index")) is not None:
+                index = OffsetIndex.load(data, base_offset, end_offset=end)
+                self._positions = {position: offset for offset, position in index}
+        except DecodeError as error:
+            self._damaged(".index", str(error))
+        try:
+            if (data := self._read(".timeindex")) is not None:
+                times = TimeIndex.load(data, base_offset, end_offset=end)
+                self._times = {offset: timestamp for timestamp, offset in times}
+        except DecodeError as error:
+            self._damaged(".timeindex", str(error))
+        try:
+            if (data := self._read(".txnindex")) is not None:
+                aborted = TransactionIndex.load(data, base_offset, end_offset=end)
+                self._aborted = {(entry.producer_id, entry.last_offset): entry.first_offset for entry in aborted}
+        except DecodeError as error:
+            self._damaged(".txnindex", str(error))
+
+    def batch(self, batch: WalkedBatch) -> None:
+        header = batch.header
+        self._largest_timestamp = max(self._largest_timestamp, header.max_timestamp)
+        self._last_offset = header.last_offset
+        offset = self._positions.pop(batch.position, None)
+        if offset is not None and offset != header.last_offset:
+            self._damaged(
+                ".index", f"it has offset {offset} at position {batch.position}; the log has {header.last_offset}"
+            )
+        timestamp = self._times.pop(header.last_offset, None)
+        if timestamp is not None and timestamp != self._largest_timestamp:
+            self._damaged(
+                ".timeindex",
+                f"it has {timestamp} as the largest timestamp up to offset {header.last_offset}; "
+                f"the log has {self._largest_timestamp}",
+            )
+
+    def completed(self, ended: Sequence[CompletedTransaction], *, known_from: int) -> None:
+        """The transactions whose markers are in this segment; those that began below ``known_from`` are not certain."""
+        for transaction in ended:
+            first_offset = self._aborted.get((transaction.producer_id, transaction.last_offset))
+            said = f"the transaction of producer {transaction.producer_id} that ended at {transaction.last_offset}"
+            if transaction.committed:
+                if first_offset is not None:
+                    self._damaged(".txnindex", f"it has {said}, which was committed")
+            elif first_offset is None:
+                self._damaged(
+                    ".txnindex",
+                    f"it has not {said}, which was aborted",
+                    lost=f"readers of committed records would get offsets {transaction.first_offset} to "
+                    f"{transaction.last_offset} of an aborted transaction",
+                )
+            elif first_offset != transaction.first_offset and transaction.first_offset >= known_from:
+                self._damaged(
+                    ".txnindex", f"it has {said} from {first_offset} on; it began at {transaction.first_offset}"
+                )
+
+    def findings(self) -> list[Finding]:
+        """All of them. Entries that no batch has claimed point nowhere."""
+        below = [(position, offset) for position, offset in self._positions.items() if offset <= self._last_offset]
+        if below:
+            self._damaged(".index", f"it has offset {below[0][1]} at position {below[0][0]}, where no batch begins")
+        offsets = [offset for offset in self._times if offset <= self._last_offset]
+        if offsets:
+            self._damaged(".timeindex", f"it has offset {offsets[0]}, with which no batch ends")
+        return self._findings
+
+    def _read(self, suffix: str) -> bytes | None:
+        path = self._stem + suffix
+        if not self._disk.exists(path):
+            return None
+        self.files += 1
+        return read_file(self._disk, path)
+
+    def _damaged(self, suffix: str, problem: str, *, lost: str | None = None) -> None:
+        path = self._stem + suffix
+        if any(finding.path == path for finding in self._findings):
+            return  # One line for a file is enough.
+        self._findings.append(Finding(path, Severity.DERIVED, problem, _MADE_AGAIN, lost, self._partition))

@@ -1,0 +1,218 @@
+"""One partition's folder: its segments one after the other, and every derived file beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from semel.errors import DecodeError
+from semel.log import checkpoints
+from semel.log.disk import Disk
+from semel.log.verification.findings import Finding, Report, Severity
+from semel.log.verification.indexes import SegmentIndexes
+from semel.log.verification.journal import JournalCheck
+from semel.log.verification.producers import ReplayedProducers, SeenEpochs
+from semel.log.verification.walk import Walk, walk
+from semel.types import INT64_MAX, TopicPartition, kafka_uuid
+
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+
+_INTERRUPTED: Final = (".deleted", ".cleaned", ".swap", ".tmp")
+_OFFLINE: Final = "does not serve the partition and leaves its files as they are"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTopic:
+    """What the metadata says about a topic."""
+
+    topic_id: UUID
+    is_compacted: bool
+    partitions: int
+
+
+@dataclass(slots=True)
+class PartitionCheck:
+    """One pass over a folder. Nothing is changed."""
+
+    disk: Disk
+    folder: str
+    partition: TopicPartition
+    topic: ExpectedTopic | None
+    """``None`` if the metadata could not be read or does not have the topic."""
+    is_compacted: bool
+    """Whether compaction is known to have been here, and may have left holes."""
+    recovery_point: int
+    log_start: int
+    journal: JournalCheck
+    deep: bool
+    running: bool
+    """Whether a broker writes here meanwhile: then only what lies below the recovery point is looked at."""
+    advance: Callable[[int], object] = lambda size_bytes: None
+    report: Report = field(default_factory=Report)
+    _end_offset: int = 0
+    _unsound: Walk | None = None
+    _replays: bool = True
+    """Whether every batch so far could be shown to the producer state."""
+
+    def run(self) -> Report:
+        names = self.disk.list(self.folder)
+        self.report.partitions = 1
+        self._check_identity(names)
+        base_offsets = self._base_offsets(names)
+        if base_offsets:
+            self._check_segments(names, base_offsets)
+        self._check_end()
+        return self.report
+
+    def _found(self, name: str, severity: Severity, problem: str, next_start: str, lost: str | None = None) -> None:
+        path = name if name.startswith("/") else f"{self.folder}/{name}"
+        self.report.findings.append(Finding(path, severity, problem, next_start, lost, self.partition))
+
+    def _check_identity(self, names: list[str]) -> None:
+        path = f"{self.folder}/{PARTITION_METADATA_FILE}"
+        self.report.files += PARTITION_METADATA_FILE in names
+        try:
+            topic_id = checkpoints.read_topic_id(self.disk, path)
+        except DecodeError as error:
+            problem = str(error).removeprefix(f"{path}: ")
+            self._found(PARTITION_METADATA_FILE, Severity.DERIVED, problem, "writes it again from the metadata")
+            return
+        if topic_id is None:
+            self._found(PARTITION_METADATA_FILE, Severity.DERIVED, "is missing", "writes it again from the metadata")
+        elif self.topic is not None and topic_id != self.topic.topic_id:
+            self._found(
+                PARTITION_METADATA_FILE,
+                Severity.LOSS,
+                f"it has topic id {kafka_uuid(topic_id)}; the metadata has {kafka_uuid(self.topic.topic_id)}",
+                "sets the folder aside, because it is of another topic with this name",
+            )
+        for name in names:
+            if name.endswith(_INTERRUPTED) and not self.running:
+                self._found(name, Severity.NOTE, "is left from work that was interrupted", "finishes it or removes it")
+
+    def _base_offsets(self, names: list[str]) -> list[int]:
+        base_offsets = []
+        for name in names:
+            stem, dot, suffix = name.partition(".")
+            if dot and suffix == "log":
+                if len(stem) == 20 and stem.isascii() and stem.isdigit():
+                    base_offsets.append(int(stem))
+                else:
+                    self._found(
+                        name, Severity.LOSS, "is no name of a segment: it has twenty digits", "does not read it"
+                    )
+        return base_offsets
+
+    def _check_segments(self, names: list[str], base_offsets: list[int]) -> None:
+        limit = self.recovery_point if self.running else None
+        producers = ReplayedProducers(
+            self.disk, self.folder, names, self.partition, base_offsets[0], is_compacted=self.is_compacted
+        )
+        epochs = SeenEpochs(self.disk, self.folder, self.partition)
+        self._end_offset = base_offsets[0]
+        for base_offset in base_offsets:
+            if limit is not None and base_offset >= limit:
+                break
+            self._check_chain(base_offset)
+            stem = f"{self.folder}/{base_offset:020d}"
+            # Behind the recovery point index files are not believed anyway.
+            indexes = SegmentIndexes(self.disk, stem, base_offset, self.partition, self.recovery_point)
+            walked = Walk(f"{stem}.log", base_offset)
+            already_ended = len(producers.ended)
+            for batch in walk(
+                self.disk, walked.path, walked, deep=self.deep, trusted_until=self.recovery_point, until=limit
+            ):
+                if batch.header.base_offset < self.recovery_point:
+                    indexes.batch(batch)
+                epochs.batch(batch)
+                self._replays = self._replays and self.deep and not walked.corrupt
+                if self._replays:
+                    producers.batch(batch)
+            self._replays = self._replays and self.deep and not walked.corrupt and walked.trouble is None
+            if self._replays:
+                ended = [done for done in producers.ended[already_ended:] if done.last_offset < self.recovery_point]
+                indexes.completed(ended, known_from=base_offsets[0])
+            self._note(walked, indexes)
+        self.report.files += producers.files + epochs.exists
+        self.report.findings += producers.findings(min(self._end_offset, self.recovery_point) if self._replays else -1)
+        self.report.findings += epochs.findings(self.recovery_point)
+
+    def _check_chain(self, base_offset: int) -> None:
+        if self._unsound is not None or base_offset == self._end_offset:
+            return
+        name = f"{base_offset:020d}.log"
+        if base_offset < self._end_offset:
+            problem = f"it begins at offset {base_offset}; the segment before it ends at {self._end_offset}"
+            self._found(name, Severity.LOSS, problem, _OFFLINE)
+        elif not self.is_compacted and base_offset <= self.recovery_point:
+            self._found(
+                name,
+                Severity.LOSS,
+                f"it begins at offset {base_offset}; the segment before it ends at {self._end_offset}",
+                _OFFLINE,
+                _offsets(self._end_offset, base_offset),
+            )
+
+    def _note(self, walked: Walk, indexes: SegmentIndexes) -> None:
+        report = self.report
+        report.files += 1 + indexes.files
+        report.bytes += walked.size_bytes
+        report.batches += walked.batches
+        report.records += walked.records
+        for corrupt in walked.corrupt:
+            self._found(
+                walked.path,
+                Severity.LOSS,
+                f"position {corrupt.position}: {corrupt.problem}",
+                "serves the partition, and clients refuse this batch",
+                _offsets(corrupt.header.base_offset, corrupt.header.next_offset),
+            )
+        if walked.trouble is None and not walked.corrupt:
+            report.findings += indexes.findings()
+        self.advance(walked.size_bytes)
+        if self._unsound is None:
+            self._end_offset = walked.end_offset
+            if walked.trouble is not None:
+                self._unsound = walked
+        elif walked.batches:
+            self._unsound.resumes_at = self._unsound.resumes_at or walked.end_offset
+            self._unsound.last_offset_seen = walked.end_offset - 1
+
+    def _check_end(self) -> None:
+        """Whether everything that was promised is there: up to the recovery point, in the log or the journal."""
+        if self.running and self._unsound is None and self._end_offset >= self.recovery_point:
+            return
+        key = (self.topic.topic_id if self.topic is not None else UUID(int=0), self.partition.partition)
+        end = self._end_offset
+        reached = self.journal.end_after(key, end)
+        walked = self._unsound
+        seen = 0 if walked is None or walked.last_offset_seen is None else walked.last_offset_seen + 1
+        promised = max(self.recovery_point, seen)
+        if walked is not None:
+            path, problem = walked.path, f"{walked.trouble}; {walked.size_bytes - walked.position} bytes are not sound"
+        else:
+            path, problem = self.folder, f"the log ends at offset {end}; it was synced up to {self.recovery_point}"
+        if reached >= promised:
+            if walked is not None:
+                self._found(
+                    path, Severity.NOTE, problem, "cuts it there and takes what was acknowledged from the journal"
+                )
+        else:
+            self._found(path, Severity.LOSS, problem, _OFFLINE, _offsets(reached, promised))
+        gap = self.journal.gap_after(key, end)
+        if gap is not None and reached >= promised:
+            problem = f"the journal continues at offset {gap}; the log ends at {end}"
+            self._found(self.folder, Severity.LOSS, problem, _OFFLINE, _offsets(end, gap))
+        if (unreached := self.journal.unreached_after(key, reached)) is not None:
+            path, last = unreached
+            problem = "an entry is not sound, and sound ones of the same generation follow"
+            self._found(path, Severity.LOSS, problem, "does not replay what follows", _offsets(reached, last))
+        if self.log_start > max(reached, end) and self.log_start < INT64_MAX:
+            problem = f"the log starts at offset {self.log_start} according to its checkpoint, and ends at {reached}"
+            self._found(self.folder, Severity.NOTE, problem, "lets it start anew there")
+
+
+def _offsets(first: int, end: int) -> str:
+    return f"offset {first}" if end - first == 1 else f"offsets {first} to {end - 1} ({end - first} records at most)"

@@ -1,0 +1,151 @@
+"""The metadata's own files, for ``semel log verify`` and ``repair``: are they sound, and which topics do they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from semel.errors import DecodeError, SemelError, StorageError
+from semel.log import checkpoints
+from semel.log.disk import Disk, replace_file
+from semel.log.identity import META_PROPERTIES_FILE, METADATA_FILES, refuse_kafka, trace_of_logs
+from semel.log.verification.findings import Finding, Report, Severity
+from semel.log.verification.partition import ExpectedTopic
+from semel.metadata import change_file, copies, paths
+from semel.metadata.change_file import Contents
+from semel.metadata.image import Topic
+from semel.types import INTERNAL_TOPICS
+
+# A broker that runs may be writing one of the files just now.
+_LOOKS_MAX: Final = 5
+
+
+def verify_metadata(disk: Disk, folder: str) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
+    """What is wrong with ``meta.properties`` and the two files of the store, and the topics, if they can be known.
+
+    Raises ``StorageError`` for a directory that is none of Semel's.
+    """
+    refuse_kafka(disk, folder)
+    report = Report()
+    contents = _verify_store(disk, folder, report)
+    _verify_identity(disk, folder, contents, report)
+    return report, None if contents is None else {topic.name: _expected(topic) for topic in topics_in(contents)}
+
+
+def topics_in(contents: Contents) -> list[Topic]:
+    prefix = paths.TOPICS + "/"
+    return [
+        paths.decode_topic(path[len(prefix) :], known.value)
+        for path, known in contents.values.items()
+        if path.startswith(prefix)
+    ]
+
+
+def restore_metadata(disk: Disk, folder: str, *, accept_loss: bool) -> str | None:
+    """Make both files say what the right one says, or, with ``accept_loss``, the one that is sound furthest.
+
+    Returns what was done, or ``None`` if nothing had to be. The folder must be locked. Files that are replaced although
+    they were not whole are kept beside the new ones.
+    """
+    path = f"{folder}/{METADATA_FILES[0]}"
+    found = copies.look(disk, path)
+    try:
+        right = copies.choose(found)
+    except StorageError:
+        best = copies.longest_sound(found)
+        if not accept_loss or best is None:
+            raise
+        right = best
+    assert right.data is not None, "what was chosen could be read"
+    assert right.contents is not None, "what was chosen could be read"
+    data = change_file.HEADER + right.data[len(change_file.HEADER) : right.contents.size_bytes]
+    replaced = []
+    for file in reversed(found):
+        if file.data == data:
+            continue
+        if file.data is not None and not file.is_whole:
+            replace_file(disk, f"{file.path}.damaged", file.data)
+        replace_file(disk, file.path, data)
+        replaced.append(os.path.basename(file.path))
+    if not replaced:
+        return None
+    return f"{' and '.join(reversed(replaced))} made again from {right.path} as of change {right.contents.sequence}"
+
+
+def _verify_store(disk: Disk, folder: str, report: Report) -> Contents | None:
+    path = f"{folder}/{METADATA_FILES[0]}"
+    for _ in range(_LOOKS_MAX):
+        found = copies.look(disk, path)
+        if all(file.is_whole for file in found) and found[0].sequence_seen == found[1].sequence_seen:
+            break
+    report.files += sum(file.data is not None for file in found)
+    report.bytes += sum(len(file.data or b"") for file in found)
+    if all(file.is_missing for file in found):
+        if (trace := trace_of_logs(disk, folder)) is not None:
+            problem = f"it is missing, and so is {METADATA_FILES[1]}, but there are logs ({trace})"
+            report.findings.append(
+                Finding(path, Severity.LOSS, problem, "refuses the directory", "all topics and their settings")
+            )
+        return None
+    contents = found[0].contents
+    is_of_one_file = contents is not None and contents.version == change_file.VERSION_OF_ONE_FILE
+    if is_of_one_file and found[0].is_whole and found[1].is_missing:
+        return contents  # It gets its second file at the next start.
+    try:
+        right = copies.choose(found)
+    except StorageError as error:
+        best = copies.longest_sound(found)
+        changes = (
+            "all topics and settings" if best is None else f"changes after {best.contents and best.contents.sequence}"
+        )
+        report.findings.append(Finding(path, Severity.LOSS, str(error), "refuses the directory", changes))
+        return None if best is None else best.contents
+    for file in found:
+        ends_early = (
+            file.contents is not None
+            and right.contents is not None
+            and file.contents.sequence < right.contents.sequence
+        )
+        if file.trouble is not None or ends_early:
+            problem = file.trouble or f"ends with change {file.sequence_seen}; {right.path} is further"
+            next_start = f"makes it again from {right.path}"
+            report.findings.append(Finding(file.path, Severity.DERIVED, f"it {problem}", next_start))
+    return right.contents
+
+
+def _verify_identity(disk: Disk, folder: str, contents: Contents | None, report: Report) -> None:
+    path = f"{folder}/{META_PROPERTIES_FILE}"
+    cluster = None if contents is None else contents.values.get(paths.CLUSTER_ID)
+    again = "makes it again from the metadata" if cluster is not None else "refuses the directory"
+    severity = Severity.DERIVED if cluster is not None else Severity.LOSS
+    try:
+        properties = checkpoints.read_meta_properties(disk, path)
+    except DecodeError as error:
+        report.findings.append(Finding(path, severity, str(error).removeprefix(f"{path}: "), again))
+        return
+    except SemelError as error:
+        report.findings.append(
+            Finding(path, Severity.LOSS, str(error).removeprefix(f"{path}: "), "refuses the directory")
+        )
+        return
+    if properties is None:
+        report.findings.append(Finding(path, severity, "it is missing", again))
+        return
+    report.files += 1
+    if cluster is not None and cluster.value.decode() != properties.cluster_id:
+        problem = f"it has cluster id {properties.cluster_id}; the metadata has {cluster.value.decode()}"
+        report.findings.append(Finding(path, Severity.DERIVED, problem, "refuses the directory"))
+    nodes = set() if contents is None else _nodes(contents)
+    if nodes and properties.node_id not in nodes:
+        problem = f"it has node id {properties.node_id}; the topics are on node {', '.join(map(str, sorted(nodes)))}"
+        report.findings.append(Finding(path, Severity.DERIVED, problem, "refuses the directory"))
+
+
+def _nodes(contents: Contents) -> set[int]:
+    return {replica for topic in topics_in(contents) for state in topic.partitions for replica in state.replicas}
+
+
+def _expected(topic: Topic) -> ExpectedTopic:
+    is_compacted = topic.name in INTERNAL_TOPICS or "compact" in topic.configs.get("cleanup.policy", "")
+    return ExpectedTopic(topic.id, is_compacted, len(topic.partitions))
