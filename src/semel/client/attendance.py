@@ -58,6 +58,9 @@ class Attendance:
             if group is not None:
                 group.attend(self._clock.monotonic_ms())
             readable = self._machine.readable()
+            if group is not None:
+                # Then it is the application's turn. While its loop is blocked it stays away, although it still waits.
+                readable.then(lambda _: group.depart(self._clock.monotonic_ms()))
         try:
             await driver.wait(readable, timeout_ms=None if timeout_ms == _NEVER else timeout_ms)
         except TimeoutError:

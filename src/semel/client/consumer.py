@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -57,7 +58,8 @@ class Consumer:
     Settings are Kafka's, as keywords with underscores, with Kafka's defaults. A partition begins where its group has
     committed, or else at ``auto_offset_reset`` (latest, unless set), or where ``seek`` says. ``assignors`` are objects
     to be offered instead of those that ``partition_assignment_strategy`` names. Keys and values are bytes, or what
-    ``key_deserializer`` and ``value_deserializer`` make of these. A consumer belongs to one event loop.
+    ``key_deserializer`` and ``value_deserializer`` make of these. A consumer belongs to one event loop. With a group it
+    has a thread for its connections: it stays a member while the application blocks the loop.
     """
 
     def __init__(
@@ -86,8 +88,12 @@ class Consumer:
             network=network or network_for(self._config.client.security),
             clock=clock or SystemClock(),
             guard=guard,
+            # A member has to be heard while the application blocks its loop. Where time and network are handed in,
+            # they belong to one loop; a guard says that the consumer is in a thread of its own already.
+            own_thread=self._config.group_id is not None and network is None and clock is None and guard is None,
         )
-        self._clock, self._guard = self._engine.clock, self._engine.guard
+        weakref.finalize(self, self._engine.abandon).atexit = False
+        self._clock = self._engine.clock
         # Both are for the blocking twin, too: it waits, and calls its listener, in its own way.
         self.attendance = Attendance(self._engine)
         self.taking = Taking(
@@ -99,7 +105,7 @@ class Consumer:
         self._closing = False
 
     async def start(self) -> None:
-        """Start in the loop that this is called from. ``async with`` does it, and so does the first call that waits.
+        """Start, for the loop that this is called from. ``async with`` does it, and so does the first call that waits.
 
         await consumer.start()
         """
@@ -117,7 +123,7 @@ class Consumer:
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
         state = "closed" if self._engine.is_closed else "open"
-        return f"<Consumer {servers} {state} {len(self._machine.assignment)} partitions>"
+        return f"<Consumer {servers} {state} {len(self.assignment)} partitions>"
 
     def metrics(self) -> dict[str, float]:
         """What this consumer has done since it was made, under Kafka's names: see docs/client.md.
@@ -172,7 +178,8 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        return self._machine.assignment
+        with self._guard:
+            return self._machine.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
         """Read on from this offset.
@@ -305,12 +312,7 @@ class Consumer:
         consumer.commit_async().add_done_callback(told)
         """
         driver = self._engine.running()
-        future: asyncio.Future[None] = driver.create_future()
-        promise = self.begin_commit(offsets)
-        with self._guard:
-            promise.then(lambda settled: settle_future(future, settled))
-        driver.wake()
-        return future
+        return driver.future_of(self.begin_commit(offsets))
 
     def begin_commit(self, offsets: OffsetsLike | None) -> Promise[None]:
         """What both are made of, for those who wait in their own way."""
@@ -332,7 +334,8 @@ class Consumer:
 
         await producer.send_offsets(offsets, consumer.group_metadata())
         """
-        return self._machine.the_group("group_metadata").metadata()
+        with self._guard:
+            return self._machine.the_group("group_metadata").metadata()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """How far each partition was read: what ``commit`` would commit now.
@@ -451,7 +454,14 @@ class Consumer:
 
     # Inside
 
+    @property
+    def _guard(self) -> AbstractContextManager[Any]:
+        """Raises after a fork: the thread that may have held the lock stayed behind, and would never release it."""
+        self._engine.check_process()
+        return self._engine.guard
+
     async def _leave(self, reason: str, timeout_ms: float) -> None:
+        self._engine.check_process()
         left = self.attendance.begin_leaving(reason)
         expires_ms = self._clock.monotonic_ms() + timeout_ms
         error: Exception | None = None
@@ -498,7 +508,7 @@ class Consumer:
             ) from None
 
 
-def settle_future(future: asyncio.Future[None] | Future[None], promise: Promise[None]) -> None:
+def settle_future(future: Future[None], promise: Promise[None]) -> None:
     if future.done():
         return
     if promise.error is None:

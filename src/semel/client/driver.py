@@ -7,6 +7,7 @@ machine too there is a lock, the ``guard``, that is held whenever anybody does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -73,10 +74,17 @@ class Driver:
 
     async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
         """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
-        self.check_process()
-        future: asyncio.Future[T] = self.create_future()
+        future = self.future_of(promise)
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            return await future
 
-        def told(settled: Promise[T]) -> None:
+    def future_of(self, promise: Promise[T]) -> asyncio.Future[T]:
+        """A future of the loop that this is called from, which may be another one than the machine's."""
+        self.check_process()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(settled: Promise[T]) -> None:
             if future.done():
                 return
             if settled.error is None:
@@ -84,11 +92,14 @@ class Driver:
             else:
                 future.set_exception(settled.error)
 
+        def settle_there(settled: Promise[T]) -> None:
+            with contextlib.suppress(RuntimeError):  # That loop is closed: nobody waits there any more.
+                loop.call_soon_threadsafe(settle, settled)
+
         with self._guard:
-            promise.then(told)
+            promise.then(settle if loop is self._loop else settle_there)
         self.wake()
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-            return await future
+        return future
 
     async def close(self) -> None:
         """End every connection. The machine is not told: it knows."""

@@ -61,6 +61,15 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_STOP_TIMEOUT_S)
 
+    def abandon(self, last: Coroutine[Any, Any, None]) -> None:
+        """Stop once the coroutine is done, and wait for neither."""
+        if self._stopped:
+            last.close()
+            return
+        self._stopped = True
+        done = asyncio.run_coroutine_threadsafe(last, self._loop)
+        done.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
