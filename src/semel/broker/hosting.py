@@ -60,6 +60,7 @@ class Hosting:
         self._opening: asyncio.Handle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         node.settled = self.settled
+        node.open_unavailable = self.open_unavailable
 
     def open_all(self) -> None:
         """After the logs were loaded: make those that are missing, and serve them all."""
@@ -85,6 +86,15 @@ class Hosting:
                     pass
                 case _:
                     assert_never(change)
+
+    def open_unavailable(self) -> None:
+        """Called now and then: the disk may have room again for the logs that could not be made."""
+        for name, index in list(self._node.partitions.unavailable):
+            topic = self._node.image.topics.get(name)
+            if topic is None or index >= len(topic.partitions):
+                del self._node.partitions.unavailable[name, index]
+            else:
+                self._open(topic, index)
 
     async def settled(self) -> None:
         if self._to_open:
@@ -129,7 +139,8 @@ class Hosting:
         try:
             log = node.logs.get(topic_partition) or node.logs.create(topic_partition, topic_logs(topic, node.config))
         except (OSError, StorageError) as error:
-            logger.error("the log of %s could not be made: %s", topic_partition, error)
+            if topic_partition not in node.partitions.unavailable:
+                logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
             node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
             return
         log.set_leader_epoch(state.leader_epoch)

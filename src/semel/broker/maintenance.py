@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.errors import KafkaError
 from semel.log.worker import Worker
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ logger = logging.getLogger("semel.broker")
 
 # Looking costs nothing; what is due is decided by the log directory, by bytes written and time.
 CHECKPOINT_LOOK_INTERVAL_MS: Final = 1000
+# How many of these looks pass until a log that could not be made is tried again.
+UNAVAILABLE_LOOKS: Final = 5
 # Between two slices of compaction, which are as long: it takes at most half of the loop's time.
 COMPACTION_PAUSE_MS: Final = 4
 
@@ -35,6 +38,7 @@ class Maintenance:
         self._loop = loop
         self._make_worker = make_worker
         self._timers: dict[str, asyncio.Handle] = {}
+        self._ticks = 0
         self._compacting: PartitionLog | None = None
         self._cleaner_worker: Worker | None = None
 
@@ -70,7 +74,11 @@ class Maintenance:
 
     def _checkpoint(self) -> None:
         self._later("checkpoint", CHECKPOINT_LOOK_INTERVAL_MS, self._checkpoint)
+        self._node.logs.tidy()
         self._node.logs.checkpoint_if_due()
+        self._ticks += 1
+        if self._node.partitions.unavailable and self._ticks % UNAVAILABLE_LOOKS == 0:
+            self._node.open_unavailable()
 
     def _retention(self) -> None:
         def one(partition: Partition) -> None:
@@ -95,9 +103,13 @@ class Maintenance:
         self._round("producers", iter(self._node.partitions), one, again)
 
     def _compaction(self) -> None:
-        cleaner = self._cleaner()
         now_ms = self._node.clock.now_ms()
-        log = self._compacting = cleaner.choose(now_ms)
+        try:
+            cleaner = self._cleaner()
+            log = self._compacting = cleaner.choose(now_ms)
+        except OSError as error:
+            logger.error("compaction is tried again later: %s", error)
+            log = None
         if log is None:
             self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
         else:
@@ -139,6 +151,8 @@ class Maintenance:
         if partition.log.offline is None:
             try:
                 one(partition)
+            except (OSError, KafkaError) as error:
+                logger.error("%s of %s failed and is tried again later: %s", name, partition.topic_partition, error)
             except Exception:
                 logger.exception("%s of %s failed", name, partition.topic_partition)
         self._timers[name] = self._loop.call_soon(self._round, name, partitions, one, again)

@@ -37,6 +37,10 @@ async def _at_once() -> None:
     """Until somebody hosts logs, there is nothing to wait for."""
 
 
+def _nothing_is_unavailable() -> None:
+    """Until logs are hosted."""
+
+
 def _nobody_coordinates() -> Coordinators:
     raise AssertionError("a node without coordinators")
 
@@ -62,6 +66,8 @@ class Node:
     """Compaction, once it has been looked for."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)
     """Waits until the logs have caught up with the image."""
+    open_unavailable: Callable[[], None] = field(default=_nothing_is_unavailable)
+    """Tries again to make the logs that could not be made."""
 
     @property
     def coordinators(self) -> Coordinators:

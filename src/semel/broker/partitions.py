@@ -175,6 +175,7 @@ class Partitions:
     def add(self, log: PartitionLog, *, leader_epoch: int) -> Partition:
         partition = Partition(self, log, leader_epoch)
         self._partitions[log.topic_partition] = partition
+        self.unavailable.pop(log.topic_partition, None)
         self.generation += 1
         log.on_durable = partition.durable
         # After a restart what is on disk is all there is: it may be read.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from semel.log.partition_log import PartitionLog
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from semel.log.truncation import start_anew_at, truncate_to
 from semel.log.worker import Worker, done_by
+from semel.log.write_refusals import WriteRefusals
 from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,8 @@ class LogDirectory:
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
+        self._refusals = WriteRefusals(path, clock)
+        self._is_gone = False  # whether the folder itself is not where it should be
         self._to_delete: dict[str, str] = {}  # folders of deleted logs, and what they are renamed to
         self._checkpointer = Checkpointer(
             path,
@@ -252,6 +256,7 @@ class LogDirectory:
 
     def _attach(self, log: PartitionLog, synced: bool) -> None:
         log.on_write = self._require_committer().wrote if synced else None
+        log.on_refused = self._refusals.refused
 
     # Partitions
 
@@ -276,6 +281,9 @@ class LogDirectory:
     def _make(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
         """Raises ``OSError`` where the disk refuses, and then nothing is there that was not there before."""
         folder = self._folder(topic_partition)
+        if self._lock is not None and not self._disk.exists(f"{self.path}/{LOCK_FILE}"):
+            # Or a directory that was moved away would be begun anew, and could not be put back.
+            raise FileNotFoundError(errno.ENOENT, "the data directory is gone", self.path)
         self._clear_away(folder)
         existed = self._disk.exists(folder)
         try:
@@ -315,10 +323,23 @@ class LogDirectory:
             logger.error("the files of %s, which was deleted, stay for now: %s", topic_partition, error)
 
     def tidy(self) -> None:
-        """Called now and then: what the disk refused to take away is taken away."""
+        """Called now and then: see whether the directory is there, and take away what the disk refused to take away."""
+        self._look_for_own_folder()
         for folder in list(self._to_delete):
             with contextlib.suppress(OSError):
                 self._clear_away(folder)
+
+    def _look_for_own_folder(self) -> None:
+        """While the directory is gone, nothing is appended: files that are open can be written, but not found again."""
+        gone = not self._disk.exists(f"{self.path}/{LOCK_FILE}")
+        if gone != self._is_gone:
+            self._is_gone = gone
+            if gone:
+                logger.error("%s is gone: nothing is appended until it is back", self.path)
+            else:
+                logger.warning("%s is back", self.path)
+            for log in self.logs.values():
+                log.suspended = f"the data directory {self.path} is gone" if gone else None
 
     def _clear_away(self, folder: str) -> None:
         """Take a deleted log's folder out of the way of a log that is made under its name."""

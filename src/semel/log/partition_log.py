@@ -138,6 +138,8 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.appended_bytes = 0
         self.on_durable: Callable[[PartitionLog], None] = _nobody
+        self.on_refused: Callable[[TopicPartition, OSError], None] = _not_told
+        self.suspended: str | None = None  # why nothing is appended for now; what is there can be read
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, where acknowledged means synced
         self._is_unawaited = False  # whether the last of what was written is left for the next sync
         self._disk = disk
@@ -199,7 +201,7 @@ class PartitionLog:
         The buffer is patched in place (offset, leader epoch). It is on disk, and may be acknowledged, once
         ``high_watermark`` has passed the last offset.
         """
-        if self.offline is not None:
+        if self.offline is not None or self.suspended is not None:
             raise self._is_offline()
         if origin is Origin.CLIENT:
             records, header = self._admit(records, now_ms)
@@ -228,7 +230,7 @@ class PartitionLog:
 
         Raises like ``append``. What is not ``awaited`` is synced with what is written next, or by ``sync_unawaited``.
         """
-        if self.offline is not None:
+        if self.offline is not None or self.suspended is not None:
             raise self._is_offline()
         header = BatchHeader.read(batch)
         assert header.base_offset == self.log_end_offset, f"a batch for {header.base_offset} is appended to {self}"
@@ -252,7 +254,7 @@ class PartitionLog:
         Where the transaction has no records, the marker is appended all the same: it moves the producer's epoch, and so
         fences what comes late.
         """
-        if self.offline is not None:
+        if self.offline is not None or self.suspended is not None:
             raise self._is_offline()
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version=transaction_version)
         batch = build_marker_batch(
@@ -328,6 +330,7 @@ class PartitionLog:
             segment.append(batch, header, index_interval_bytes=config.index_interval_bytes)
         except OSError as error:
             self._undo_write(segment, size_before, error)
+            self.on_refused(self.topic_partition, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
         self.appended_bytes += len(batch)
         self._replay(batch, header, now_ms, marker)
@@ -378,6 +381,7 @@ class PartitionLog:
             self._write_snapshot()
             segment = Segment(self._disk, self.folder, self.log_end_offset, created_ms=now_ms, create=True)
         except OSError as error:
+            self.on_refused(self.topic_partition, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: a new segment could not be made: {error}"
             ) from error
@@ -447,7 +451,8 @@ class PartitionLog:
         return max(stable, self.log_start_offset)
 
     def _is_offline(self) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline}")
+        state = f"is offline: {self.offline}" if self.offline is not None else f"takes no records: {self.suspended}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} {state}")
 
     def prepare_checkpoint(self, *, closing: bool = False) -> Checkpoint | None:
         """Everything up to the log end, for the recovery point to move there. ``None`` if it is there already.
@@ -669,3 +674,7 @@ def note_producer(
 
 def _nobody(log: PartitionLog) -> None:
     """Until a broker listens."""
+
+
+def _not_told(topic_partition: TopicPartition, error: OSError) -> None:
+    """Until a directory listens."""

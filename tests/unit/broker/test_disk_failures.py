@@ -86,6 +86,17 @@ def test_a_topic_that_the_store_could_not_keep_is_refused_and_so_is_every_change
     assert client.produce(topic, batch(b"still served")).error_code == 0
 
 
+def test_a_log_that_could_not_be_made_is_made_when_there_is_room(broker: Broker, client: RawClient) -> None:
+    fail(broker, Operation.CREATE, "*/late-0/*", error=errno.ENOSPC, times=None)
+    client.create_topic("late", partitions=1)
+    assert client.produce("late", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert isinstance(broker.disk, VirtualDisk)
+    broker.disk.repair()
+    for _ in range(10):
+        broker.clock.advance(seconds=1.1)
+    assert client.produce("late", batch(b"y")).error_code == ErrorCode.NONE
+
+
 def test_a_log_that_cannot_be_made_leaves_its_partition_unavailable_until_the_next_start(
     broker: Broker, client: RawClient
 ) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from semel.errors import StorageError
+from semel.errors import KafkaError, StorageError
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory, TopicLogs
@@ -388,3 +388,34 @@ def test_a_data_directory_that_was_moved_away_and_back_is_found_again() -> None:
     machine.a_second_passes()
     assert machine.points() == [2, 2, 2]
     assert [log.offline for log in machine.logs] == [None] * 3
+
+
+def test_nothing_is_appended_while_the_data_directory_is_gone() -> None:
+    """What is written to files that are open could not be found again."""
+    machine = Machine()
+    machine.produce("before")
+    machine.disk.rename("/data", "/elsewhere")
+    machine.directory.tidy()
+    with pytest.raises(KafkaError, match="the data directory /data is gone"):
+        append(machine.logs[0], batch("lost"))
+    with pytest.raises(FileNotFoundError):
+        machine.directory.create(TopicPartition("new", 0), TopicLogs(UUID(int=9), machine.config, synced=True))
+    assert values(machine.logs[0]) == [(0, b"before")]
+    machine.disk.rename("/elsewhere", "/data")
+    machine.directory.tidy()
+    machine.produce("after")
+    assert values(machine.logs[0]) == [(0, b"before"), (1, b"after")]
+
+
+def test_refused_writes_are_one_line_a_minute_that_counts_them(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    machine.disk.fail(DiskFault(Operation.WRITE, "*.log", errno.ENOSPC, times=None))
+    for second in range(121):
+        for log in machine.logs:
+            with pytest.raises(KafkaError):
+                append(log, batch("x"))
+        machine.clock.advance(1000)
+        lines = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+        assert len(lines) == 1 + second // 60
+    assert "/data: a write to orders-0 was refused: [Errno 28] No space left on device" in lines[0]
+    assert "(179 more since the last line like this)" in lines[1]
