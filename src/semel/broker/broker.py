@@ -19,6 +19,7 @@ from uuid import UUID
 from semel.broker.answer_cache import AnswerCache
 from semel.broker.config import BrokerConfig
 from semel.broker.deadlines import Deadlines
+from semel.broker.descriptors import Descriptors
 from semel.broker.dispatch import Dispatcher
 from semel.broker.features import Features
 from semel.broker.fetch_sessions import FetchSessions
@@ -85,8 +86,10 @@ class Broker:
         clock: Clock,
         random: Random,
         make_worker: Callable[[str], Worker],
+        descriptors: Descriptors | None = None,
     ) -> None:
         self.config = config
+        self._descriptors = descriptors or Descriptors()
         self.metrics = Metrics()
         self.cluster_id = ""
         self.address = listen
@@ -215,6 +218,7 @@ class Broker:
             )
         altered = cluster.image.broker_configs
         config = config.altered(dynamic_default=altered.get(None, {}), dynamic=altered.get(config.node_id, {}))
+        self._descriptors.check(cluster.image.partition_count)
         logs.load({topic.name: topic_logs(topic, config) for topic in cluster.image.topics.values()})
 
         node = Node(
@@ -231,6 +235,7 @@ class Broker:
             partitions=Partitions(loop),
             deadlines=Deadlines(loop),
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
+            descriptors=self._descriptors,
             producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
         )
         self._closers += [node.partitions.close, node.deadlines.close]
@@ -244,7 +249,7 @@ class Broker:
 
         dispatcher = Dispatcher(node)
         server = Server(
-            limits=lambda: _limits(node.config),
+            limits=lambda: _limits(node),
             serve=dispatcher.request,
             metrics=self.metrics,
             clock=self._clock,
@@ -308,10 +313,16 @@ class _Running(NamedTuple):
     page: MetricsPage | None
 
 
-def _limits(config: BrokerConfig) -> Limits:
+def _limits(node: Node) -> Limits:
+    config = node.config
+    connections_max, rule = config.max_connections, "max.connections"
+    by_files = node.descriptors.connections_max(len(node.partitions))
+    if by_files is not None and by_files < connections_max:
+        connections_max, rule = by_files, "what partitions leave of the limit of open files (ulimit -n, LimitNOFILE)"
     return Limits(
         frame_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
+        connections_max=connections_max,
+        connections_rule=rule,
         connections_per_ip_max=config.max_connections_per_ip,
         idle_ms_max=config.connections_max_idle_ms if config.connections_max_idle_ms >= 0 else None,
         stalled_ms_max=config.connections_max_stalled_ms,

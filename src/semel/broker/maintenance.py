@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
@@ -28,6 +29,8 @@ logger = logging.getLogger("semel.broker")
 CHECKPOINT_LOOK_INTERVAL_MS: Final = 1000
 # How many of these looks pass until a log that could not be made is tried again.
 UNAVAILABLE_LOOKS: Final = 5
+# Producers that are looked at in one turn of the loop: about a millisecond.
+EXPIRY_SLICE: Final = 5000
 # Between two slices of compaction, which are as long: it takes at most half of the loop's time.
 COMPACTION_PAUSE_MS: Final = 4
 
@@ -89,18 +92,24 @@ class Maintenance:
         def again() -> None:
             self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
 
-        self._round("retention", iter(self._node.partitions), one, again)
+        self._round("retention", ((each, partial(one, each)) for each in self._node.partitions), again)
 
     def _producers(self) -> None:
-        def one(partition: Partition) -> None:
-            producers = partition.log.producers
-            producers.producer_id_expiration_ms = self._node.config.producer_id_expiration_ms
-            producers.expire(self._node.clock.now_ms())
+        now_ms = self._node.clock.now_ms()
+
+        def slices() -> Iterator[tuple[Partition, Callable[[], object]]]:
+            for partition in self._node.partitions:
+                producers = partition.log.producers
+                producers.producer_id_expiration_ms = self._node.config.producer_id_expiration_ms
+                producer_ids = producers.producer_ids()
+                for first in range(0, len(producer_ids), EXPIRY_SLICE):
+                    some = producer_ids[first : first + EXPIRY_SLICE]
+                    yield partition, partial(producers.expire, now_ms, some)
 
         def again() -> None:
             self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
 
-        self._round("producers", iter(self._node.partitions), one, again)
+        self._round("producers", slices(), again)
 
     def _compaction(self) -> None:
         now_ms = self._node.clock.now_ms()
@@ -142,17 +151,19 @@ class Maintenance:
         return self._node.cleaner
 
     def _round(
-        self, name: str, partitions: Iterator[Partition], one: Callable[[Partition], None], again: Callable[[], None]
+        self, name: str, slices: Iterator[tuple[Partition, Callable[[], object]]], again: Callable[[], None]
     ) -> None:
-        partition = next(partitions, None)
-        if partition is None:
+        """One slice of work per turn of the loop."""
+        found = next(slices, None)
+        if found is None:
             again()
             return
+        partition, work = found
         if partition.log.offline is None:
             try:
-                one(partition)
+                work()
             except (OSError, KafkaError) as error:
                 logger.error("%s of %s failed and is tried again later: %s", name, partition.topic_partition, error)
             except Exception:
                 logger.exception("%s of %s failed", name, partition.topic_partition)
-        self._timers[name] = self._loop.call_soon(self._round, name, partitions, one, again)
+        self._timers[name] = self._loop.call_soon(self._round, name, slices, again)

@@ -34,7 +34,7 @@ def measure(node: Node, server: Server) -> None:
     metrics.gauge(
         "semel_producers",
         "Idempotent producers remembered, summed over partitions.",
-        lambda: sum(len(partition.log.describe_producers()) for partition in node.partitions),
+        lambda: sum(partition.log.producers.producer_count for partition in node.partitions),
     )
 
     def of_transactions(read: Callable[[MeasuredTransactions], float]) -> Callable[[], float]:

@@ -12,6 +12,7 @@ from uuid import UUID
 from semel.broker.answer_cache import AnswerCache
 from semel.broker.config import BrokerConfig
 from semel.broker.deadlines import Deadlines
+from semel.broker.descriptors import Descriptors
 from semel.broker.features import Features
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metrics import Metrics
@@ -59,6 +60,7 @@ class Node:
     deadlines: Deadlines
     sessions: FetchSessions
     producer_ids: ProducerIds
+    descriptors: Descriptors = field(default_factory=Descriptors)
     make_coordinators: Callable[[], Coordinators] = field(default=_nobody_coordinates)
     active_coordinators: Coordinators | None = None
     """Those of transactions and groups, once somebody has needed them."""
@@ -130,10 +132,18 @@ class Node:
 
     def topic_policy(self) -> TopicPolicy:
         config = self.config
+        partitions_max, rule = config.max_partitions, "max.partitions"
+        by_files = self.descriptors.partitions_max()
+        if by_files is not None and by_files < partitions_max:
+            partitions_max = by_files
+            rule = (
+                f"what the limit of open files (ulimit -n, LimitNOFILE), {self.descriptors.limit}, leaves to partitions"
+            )
         return TopicPolicy(
             num_partitions=config.num_partitions,
             default_replication_factor=config.default_replication_factor,
-            partitions_max=config.max_partitions,
+            partitions_max=partitions_max,
+            partitions_rule=rule,
             delete_topic_enable=config.delete_topic_enable,
             log_defaults=config.log,
         )

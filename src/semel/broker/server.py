@@ -40,6 +40,7 @@ class Limits:
     stalled_ms_max: int
     arriving_bytes_max: int
     leaving_bytes_max: int
+    connections_rule: str = "max.connections"  # what sets connections_max
 
 
 class Server:
@@ -120,7 +121,7 @@ class Server:
         if self._listener is None:
             return False
         for count, maximum, setting in (
-            (len(self.connections), limits.connections_max, "max.connections"),
+            (len(self.connections), limits.connections_max, limits.connections_rule),
             (on_host, limits.connections_per_ip_max, "max.connections.per.ip"),
         ):
             if count > maximum:

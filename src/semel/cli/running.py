@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.stop_signals import take_stop_signals, watch_stop_signals
 from semel.memory import keep_freed_memory
@@ -14,6 +15,8 @@ from semel.net.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+
+logger = logging.getLogger("semel.broker")
 
 # Four partitions of librdkafka's 1 MB, with room; a tenth of what a small JVM keeps.
 _KEPT_BYTES: Final = 48 * 1024 * 1024
@@ -32,6 +35,7 @@ def run_broker(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], *, re
 
 async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], ready: Callable[[Broker], None]) -> bool:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_Unhandled())
     told_to_stop = asyncio.Event()
     watch_stop_signals(lambda: loop.call_soon_threadsafe(told_to_stop.set))
     broker = make_broker(loop)
@@ -43,3 +47,18 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
     keep_freed_memory(_KEPT_BYTES)
     await told_to_stop.wait()
     return await broker.stop()
+
+
+class _Unhandled:
+    """What the event loop could not hand to anybody. A connection that cannot be accepted is one line a minute."""
+
+    def __init__(self) -> None:
+        self._silent_until_s = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until_s:
+            self._silent_until_s = loop.time() + 60
+            logger.error("no connection can be accepted for now: %s", error)

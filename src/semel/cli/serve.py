@@ -84,6 +84,7 @@ def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop],
 
     from semel.broker.broker import Broker
     from semel.broker.config import BrokerConfig
+    from semel.broker.descriptors import raised_descriptors
     from semel.clock import SystemClock
     from semel.log.disk import SystemDisk
     from semel.log.worker import ThreadWorker
@@ -110,6 +111,7 @@ def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop],
         clock=SystemClock(),
         random=SystemRandom(),
         make_worker=lambda name: ThreadWorker(loop, name),
+        descriptors=raised_descriptors(),
     )
 
 

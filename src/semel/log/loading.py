@@ -203,7 +203,13 @@ def _open_segments(disk: Disk, folder: str, names: list[str], log_start_offset: 
     base_offsets = [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
     if not base_offsets:
         return Segments([Segment(disk, folder, log_start_offset, created_ms=now_ms, create=True)])
-    return Segments([Segment(disk, folder, base_offset, created_ms=now_ms) for base_offset in base_offsets])
+    active = max(base_offsets)
+    return Segments(
+        [
+            Segment(disk, folder, base_offset, created_ms=now_ms, on_demand=base_offset != active)
+            for base_offset in base_offsets
+        ]
+    )
 
 
 def _load_indexes(disk: Disk, segments: Segments, recovery_point: int) -> int:

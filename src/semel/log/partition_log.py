@@ -498,6 +498,9 @@ class PartitionLog:
         previous = self.recovery_point
         self.recovery_point = max(previous, checkpoint.offset)
         self.own_files_synced(self.recovery_point, checkpoint.new_names)
+        for segment in checkpoint.segments:
+            if segment is not self.segments.active:
+                segment.open_on_demand()
         if previous < self.recovery_point and all(segment.base_offset != previous for segment in self.segments):
             # One that stays does no harm, and goes with the next start.
             with contextlib.suppress(OSError):

@@ -288,20 +288,23 @@ class ProducerStates:
 
     # Time
 
-    def expire(self, now_ms: int) -> list[int]:
-        """Forget the producers that were idle for ``producer_id_expiration_ms``, and say which.
+    def expire(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> list[int]:
+        """Forget those of the producers that were idle for ``producer_id_expiration_ms``, and say which.
 
         One with an open transaction stays, however long: nothing else knows where the transaction began.
         """
         idle_since_ms = now_ms - self.producer_id_expiration_ms
-        expired = [
-            producer_id
-            for producer_id, producer in self._producers.items()
-            if producer.active_ms <= idle_since_ms and producer.transaction_first_offset is None
-        ]
-        for producer_id in expired:
+        expired = []
+        for producer_id in self.producer_ids() if producer_ids is None else producer_ids:
+            producer = self._producers.get(producer_id)
+            if producer is None or producer.active_ms > idle_since_ms or producer.transaction_first_offset is not None:
+                continue
             del self._producers[producer_id]
+            expired.append(producer_id)
         return expired
+
+    def producer_ids(self) -> list[int]:
+        return list(self._producers)
 
     def late_transactions(self, now_ms: int, transaction_timeout_max_ms: int) -> list[OpenTransaction]:
         """Open transactions whose producer has been silent for longer than any coordinator lets it be."""

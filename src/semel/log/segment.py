@@ -17,6 +17,7 @@ from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
 from semel.log.index_tail import IndexTail
 from semel.log.offset_index import OffsetIndex
+from semel.log.on_demand_file import OnDemandFile
 from semel.log.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import TransactionIndex
@@ -72,14 +73,22 @@ class IndexWrite(NamedTuple):
 
 class Segment:
     def __init__(
-        self, disk: Disk, folder: str, base_offset: int, *, created_ms: int, create: bool = False, ending: str = ""
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        create: bool = False,
+        ending: str = "",
+        on_demand: bool = False,
     ) -> None:
         self._disk = disk
         self.folder = folder
         self.base_offset = base_offset
         self.ending = ending  # what the names of the files end with while the segment is not part of the log yet
         self.created_ms = created_ms
-        self.file: File = disk.open(self.path(".log"), create=create)
+        self.file: File = self._on_demand() if on_demand else disk.open(self.path(".log"), create=create)
         self.size_bytes = 0 if create else self.file.size()
         self.offset_index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)
@@ -187,6 +196,23 @@ class Segment:
             if write.segment is self:
                 write.source.written(write.tail)
         self.index_files_are_stale = False
+
+    def open_on_demand(self) -> None:
+        """Nothing more will be appended and all of it is synced: keep no descriptor.
+
+        A sync that runs on another thread has the file in its hand. It closes when the last holder lets go.
+        """
+        self.file = self._on_demand()
+
+    def keep_open(self) -> None:
+        """It is appended to again."""
+        if isinstance(self.file, OnDemandFile):
+            # Without a descriptor to spare it works as well, only not as fast.
+            with contextlib.suppress(OSError):
+                self.file = self._disk.open(self.path(".log"))
+
+    def _on_demand(self) -> File:
+        return OnDemandFile(self._disk, lambda: self.path(".log"))
 
     def close(self) -> None:
         self.file.close()

@@ -58,3 +58,4 @@ class Segments:
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least one segment"
         self.active = self._segments[-1]
+        self.active.keep_open()

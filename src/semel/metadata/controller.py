@@ -33,6 +33,7 @@ class TopicPolicy:
     num_partitions: int = 1
     default_replication_factor: int = 1
     partitions_max: int = 100_000
+    partitions_rule: str = "max.partitions"  # what sets that limit
     delete_topic_enable: bool = True
     log_defaults: LogConfig = DEFAULTS
 
@@ -193,7 +194,7 @@ class _Draft:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Too many partitions: with {self._partition_count} in the cluster, {added} more would exceed "
-                f"max.partitions ({policy.partitions_max}).",
+                f"{policy.partitions_rule} ({policy.partitions_max}).",
             )
 
 

@@ -30,6 +30,7 @@ def swap_segments(disk: Disk, log: PartitionLog, old: Sequence[Segment], new: Se
         log.replace_segments(old, new)
         covered = [segment.base_offset for segment in old[1:]]
         finish_swap(disk, log.folder, new.base_offset, covered)
+        new.open_on_demand()
         for base_offset in covered:
             if base_offset != log.recovery_point:
                 disk.remove(f"{log.folder}/{file_name(base_offset, '.snapshot')}")

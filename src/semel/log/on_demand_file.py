@@ -1,0 +1,56 @@
+"""The file of a closed segment: it is open only while it is read.
+
+A broker with a long history has many times more closed segments than files it may have open. Nothing is appended to
+them, and all that is in them was synced, so no descriptor has to be kept for a sync that is still to come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from semel.log.disk import Disk, File
+from semel.types import Buffer
+
+
+class OnDemandFile:
+    """Keeps the contract of ``File``; every call may also raise what ``Disk.open`` raises.
+
+    ``path`` is asked every time: compaction gives a new segment its final name at the end.
+    """
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: Disk, path: Callable[[], str]) -> None:
+        self._disk = disk
+        self._path = path
+
+    def size(self) -> int:
+        with self._opened() as file:
+            return file.size()
+
+    def read(self, position: int, size: int) -> bytes:
+        with self._opened() as file:
+            return file.read(position, size)
+
+    def write(self, position: int, data: Buffer) -> None:
+        with self._opened() as file:
+            file.write(position, data)
+
+    def write_many(self, position: int, data: Sequence[Buffer], *, sync: bool = False) -> None:
+        with self._opened() as file:
+            file.write_many(position, data, sync=sync)
+
+    def truncate(self, size: int) -> None:
+        with self._opened() as file:
+            file.truncate(size)
+
+    def sync(self) -> None:
+        with self._opened() as file:
+            file.sync()
+
+    def close(self) -> None:
+        """There is nothing open."""
+
+    def _opened(self) -> contextlib.closing[File]:
+        return contextlib.closing(self._disk.open(self._path()))
