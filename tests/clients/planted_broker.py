@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from semel.broker import dispatch
+from semel.broker.response_memory import ResponseMemory
 from semel.cli.main import main
 from semel.errors import DecodeError
 from semel.log import admission, partition_log
-from semel.types import Buffer
+from semel.types import INT32_MAX, Buffer
 
 
 def believes_every_header() -> None:
@@ -47,8 +48,21 @@ def stumbles_over_garbage() -> None:
     dispatch.decode_request_header = undecided
 
 
+def has_no_budget_for_answers() -> None:
+    """What clients do not read is kept for them, however much it is."""
+    ResponseMemory.room_bytes = lambda self: INT32_MAX  # type: ignore[method-assign]
+    ResponseMemory.add = lambda self, size_bytes: None  # type: ignore[method-assign]
+    ResponseMemory.remove = lambda self, size_bytes: None  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
-    plant.__name__: plant for plant in (believes_every_header, takes_records_without_keys, stumbles_over_garbage)
+    plant.__name__: plant
+    for plant in (
+        believes_every_header,
+        takes_records_without_keys,
+        stumbles_over_garbage,
+        has_no_budget_for_answers,
+    )
 }
 
 if __name__ == "__main__":

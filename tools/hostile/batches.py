@@ -16,7 +16,6 @@ from semel.wire.compression import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
 _START = struct.Struct(">qiibI")
-_HEADER_AFTER_LENGTH = 49
 
 
 def raw_batch(
