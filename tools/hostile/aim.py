@@ -90,11 +90,15 @@ AttackRun: TypeAlias = Callable[[Aim], None]
 
 @dataclass(frozen=True)
 class Attack:
-    """``while_stopping`` runs in a thread beside SIGTERM, until ``Aim.expired`` or the broker is gone."""
+    """``while_stopping`` runs in a thread beside SIGTERM, until ``Aim.expired`` or the broker is gone.
+
+    ``descriptors_max`` is how many files and sockets the broker may have open, where the attack is about that.
+    """
 
     name: str
     run: AttackRun
     while_stopping: AttackRun | None = None
+    descriptors_max: int | None = None
 
 
 ATTACKS: dict[str, Attack] = {}

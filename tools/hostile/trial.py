@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,6 +85,7 @@ class Trial:
 def withstand(server: Server, attacks: Sequence[Attack], *, seed: int = 0, scale: float = 1.0) -> Trial:
     """The verdict on a server that is not running yet; it does not run any more when this returns."""
     trial = Trial()
+    server = _limited(server, attacks)
     server.start()
     try:
         with _canary(server) as canary:
@@ -101,6 +102,15 @@ def withstand(server: Server, attacks: Sequence[Attack], *, seed: int = 0, scale
         server.kill()
     trial.findings += _in_the_log(server.launch.output)
     return trial
+
+
+def _limited(server: Server, attacks: Sequence[Attack]) -> Server:
+    """The server with as few descriptors as an attack is about. The process keeps its id through ``exec``."""
+    limits = [attack.descriptors_max for attack in attacks if attack.descriptors_max is not None]
+    if not limits:
+        return server
+    shell = ["/bin/sh", "-c", f'ulimit -n {min(limits)}; exec "$0" "$@"']
+    return Server(replace(server.launch, command=[*shell, *server.launch.command]))
 
 
 class CanaryGone(Exception):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import time
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tools.frames import request_header
-from tools.hostile.aim import Aim, attack
+from tools.hostile.aim import Aim, Attack, add, attack
+from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import frame_of
-from tools.hostile.stranger import HOST, Stranger
+from tools.hostile.batches import sound_batch
+from tools.hostile.stranger import HOST, Stranger, told
 
 
 @attack
@@ -35,6 +39,36 @@ def a_flood_of_connections(aim: Aim) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def _use_up_the_descriptors(aim: Aim) -> None:
+    """Connections until no more are accepted; topics are asked for meanwhile, and made when they are gone."""
+    clients: list[Stranger] = []
+    try:
+        with aim.stranger(timeout_s=20) as early:
+            for number in range(aim.times(900, least=600)):
+                if aim.expired:
+                    break
+                try:
+                    clients.append(aim.stranger(timeout_s=2, source=f"127.0.0.{2 + number % 4}"))
+                except OSError:
+                    aim.answers["refused"] += 1
+            aim.answers["opened"] += len(clients)
+            for number in range(20):
+                topics = [CreatableTopic(f"squeezed-{number}", 10, 1)]
+                aim.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
+    finally:
+        for client in clients:
+            client.close()
+    for _ in range(100):
+        with aim.stranger() as client:
+            if told(produce(client, aim.new_topic(), sound_batch(b"room again"))) == "NONE":
+                return
+        time.sleep(0.1)
+    aim.finding("no topic can be used although descriptors are free again")
+
+
+add(Attack("connections-where-descriptors-are-few", _use_up_the_descriptors, descriptors_max=600))
 
 
 @attack
@@ -74,6 +108,29 @@ def a_flood_of_scrapes(aim: Aim) -> None:
     finally:
         for scraper in scrapers:
             scraper.close()
+
+
+def _scrape_the_descriptors_away(aim: Aim) -> None:
+    """Connections to the page of the metrics count too; and what is asked for meanwhile is answered."""
+    if aim.metrics_port is None:
+        return
+    idle: list[Stranger] = []
+    try:
+        with aim.stranger(timeout_s=20) as early:
+            for _ in range(1000):
+                try:
+                    idle.append(Stranger(aim.metrics_port, timeout_s=1))
+                except OSError:
+                    aim.answers["refused"] += 1
+            for number in range(20):
+                topics = [CreatableTopic(f"scraped-{number}", 10, 1)]
+                aim.noted(early.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, timeout_ms=5_000)))
+    finally:
+        for one in idle:
+            one.close()
+
+
+add(Attack("scrapes-where-descriptors-are-few", _scrape_the_descriptors_away, descriptors_max=600))
 
 
 @attack
