@@ -1,11 +1,11 @@
 """Long runs of what ``make test`` runs short: ``python -m tools.campaign [NAME]``; without a name, all of them in turn.
 
 A campaign is a module ``tools/campaigns/NAME.py`` with ``COUNT`` and ``run(seed) -> dict`` whose ``passed`` is the
-verdict; with ``SOURCES`` if it rests on more than the product and these tools, and with ``AT_ONCE`` if so many of its
-seeds may run side by side, each in a process of its own. Every result is one line of
-``.cache/campaigns/NAME.jsonl``, written before the next run starts, with the hash of the source it is true of: an
-interrupted campaign goes on where it was, and a changed source starts it again. A campaign that is through leaves its
-verdict in ``benchmarks/results/campaign-NAME.json``.
+verdict; with ``SOURCES`` if it rests on more than the product and these tools, with ``AT_ONCE`` if so many of its
+seeds may run side by side, each in a process of its own, and with ``RESULTS_KEPT_MAX`` if its verdict names each of
+more than twenty runs. Every result is one line of ``.cache/campaigns/NAME.jsonl``, written before the next run starts,
+with the hash of the source it is true of: an interrupted campaign goes on where it was, and a changed source starts it
+again. A campaign that is through leaves its verdict in ``benchmarks/results/campaign-NAME.json``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def run_all(campaign: Campaign, name: str, count: int, source: str, results: Pat
     print(f"campaign {name}: {passed} of {count} passed")
     if count >= campaign.COUNT:
         latest = {line["seed"]: line for line in read(results) if line["source"] == source and line["seed"] < count}
-        write_verdict(name, source, list(latest.values()))
+        kept_max: int = getattr(campaign, "RESULTS_KEPT_MAX", _RESULTS_KEPT_MAX)
+        write_verdict(name, source, list(latest.values()), kept_max)
     return passed == count
 
 
@@ -111,7 +112,7 @@ def noted(name: str, source: str, results: Path, result: dict[str, Any]) -> bool
     return bool(result["passed"])
 
 
-def write_verdict(name: str, source: str, lines: list[dict[str, Any]]) -> None:
+def write_verdict(name: str, source: str, lines: list[dict[str, Any]], kept_max: int) -> None:
     """What is kept of a campaign: how many passed, which did not, and its counts added up; and each run, if few."""
     verdict = {
         "campaign": name,
@@ -121,7 +122,7 @@ def write_verdict(name: str, source: str, lines: list[dict[str, Any]]) -> None:
         "seconds": round(sum(line["seconds"] for line in lines)),
         "source": source,
         "totals": dict(sorted(totals(lines).items())),
-        "results": [_in_short(line) for line in lines] if len(lines) <= _RESULTS_KEPT_MAX else [],
+        "results": [_in_short(line) for line in lines] if len(lines) <= kept_max else [],
     }
     file = ROOT / "benchmarks" / "results" / f"campaign-{name}.json"
     file.write_text(json.dumps(verdict, indent=2) + "\n")
@@ -134,14 +135,14 @@ def _in_short(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def totals(lines: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Whole numbers are counts and are added up, also one level down; of times, the longest counts."""
+    """Whole numbers are counts and are added up, also one level down; of times and of memory, the most counts."""
     added: Counter[str] = Counter()
     for line in lines:
         for name, value in line.items():
             inner = value.items() if isinstance(value, dict) else [(name, value)]
             for key, count in inner:
                 if type(count) is int and key != "seed":
-                    added[key] = max(added[key], count) if key.endswith("_ms") else added[key] + count
+                    added[key] = max(added[key], count) if key.endswith(("_ms", "_mb")) else added[key] + count
     return added
 
 

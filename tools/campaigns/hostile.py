@@ -15,6 +15,7 @@ _NAMES = list(ATTACKS)
 _AGAIN = [name for name in _NAMES if name.startswith("fuzz-")]
 _FURTHER_FUZZ = 10
 
+RESULTS_KEPT_MAX = 1000
 COUNT = len(_NAMES) + _FURTHER_FUZZ * len(_AGAIN)
 
 

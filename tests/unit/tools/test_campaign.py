@@ -74,21 +74,30 @@ def test_seeds_that_run_side_by_side_are_told_in_their_order_and_fail_alone() ->
     assert os.getpid() not in {result["process"] for result in results}
 
 
-def test_counts_are_added_up_also_one_level_down_and_of_times_the_longest_counts() -> None:
+def test_counts_are_added_up_also_one_level_down_and_of_times_and_memory_the_most_counts() -> None:
     lines = [
-        {"seed": 0, "passed": True, "seconds": 1.5, "records": 3, "oldest_ms": 20, "faults": {"answer lost": 2}},
+        {
+            "seed": 0,
+            "passed": True,
+            "seconds": 1.5,
+            "records": 3,
+            "oldest_ms": 20,
+            "peak_mb": 40,
+            "faults": {"answer lost": 2},
+        },
         {
             "seed": 7,
             "passed": True,
             "seconds": 2.5,
             "records": 4,
             "oldest_ms": 10,
+            "peak_mb": 50,
             "faults": {"answer lost": 1, "killed": 1},
         },
     ]
-    assert totals(lines) == {"records": 7, "oldest_ms": 20, "answer lost": 3, "killed": 1}
+    assert totals(lines) == {"records": 7, "oldest_ms": 20, "peak_mb": 50, "answer lost": 3, "killed": 1}
     assert json.dumps(totals(lines))
 
 
 def test_the_campaigns_that_the_makefile_names_are_there() -> None:
-    assert set(names()) >= {"copy", "kill", "simulation", "transactions"}
+    assert set(names()) >= {"copy", "hostile", "kill", "simulation", "transactions"}
