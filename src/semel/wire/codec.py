@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from semel.types import Buffer
-from semel.wire.decoding import compile_decoder
-from semel.wire.encoding import Encoder, compile_encoder
+from semel.wire.decoding import SlicedDecoder, compile_decoder, compile_sliced_decoder
+from semel.wire.encoding import Encoder, SlicedEncoder, compile_encoder, compile_sliced_encoder
 from semel.wire.schema import versions_of
 
 T = TypeVar("T")
 
 _encoders: dict[tuple[type[Any], int], Encoder] = {}
 _decoders: dict[tuple[type[Any], int], Callable[..., Any]] = {}
+_sliced_encoders: dict[tuple[type[Any], int], SlicedEncoder] = {}
+_sliced_decoders: dict[tuple[type[Any], int], SlicedDecoder] = {}
 
 
 def encode(message: object, version: int) -> bytearray:
@@ -55,6 +57,24 @@ def decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
     if found is None:
         _require(message_class, version)
         found = _decoders[message_class, version] = compile_decoder(message_class, version)
+    return found
+
+
+def sliced_encoder(message_class: type[Any], version: int) -> SlicedEncoder:
+    """For a large message: see ``semel.wire.encoding.compile_sliced_encoder``."""
+    found = _sliced_encoders.get((message_class, version))
+    if found is None:
+        _require(message_class, version)
+        found = _sliced_encoders[message_class, version] = compile_sliced_encoder(message_class, version)
+    return found
+
+
+def sliced_decoder(message_class: type[Any], version: int) -> SlicedDecoder:
+    """For a large message, or one that a stranger sent: see ``semel.wire.decoding.compile_sliced_decoder``."""
+    found = _sliced_decoders.get((message_class, version))
+    if found is None:
+        _require(message_class, version)
+        found = _sliced_decoders[message_class, version] = compile_sliced_decoder(message_class, version)
     return found
 
 

@@ -9,18 +9,23 @@ and nothing asks at run time which type comes next. Laws that it keeps for every
 - every byte is consumed: what trails is an error, unless the decoder was compiled ``open_ended``.
 
 There is no recursion: a struct can only contain structs that were declared before it.
+
+A large message is decoded in slices: the same source, compiled as a generator that yields after every
+``SLICE_ELEMENTS`` elements, so that its caller can do other work meanwhile, and that refuses a message of more elements
+than it was allowed. Elements are those of all arrays, and unknown tagged fields; numbers in an array count as well.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 from semel.errors import DecodeError
+from semel.types import Buffer
 from semel.wire.schema import (
     STRING_SIZE_BYTES_MAX,
     Array,
@@ -40,6 +45,10 @@ from semel.wire.source import Source
 from semel.wire.varint import continue_unsigned_varint, read_unsigned_varint, skip_tagged_fields
 
 Decoder = Callable[..., Any]
+SlicedDecoder = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
+
+# Some milliseconds of work, also where each element is a struct of ten fields.
+SLICE_ELEMENTS: Final = 2000
 
 TOO_LONG: Final = f"a string has at most {STRING_SIZE_BYTES_MAX} bytes"
 
@@ -52,11 +61,18 @@ def compile_decoder(message_class: type[object], version: int, *, open_ended: bo
     return _DecoderSource(message_class, version, open_ended).compile()
 
 
+def compile_sliced_decoder(message_class: type[object], version: int) -> SlicedDecoder:
+    """``decode(buffer, position, elements_max)``: a generator that returns the message and its number of elements."""
+    decoder: SlicedDecoder = _DecoderSource(message_class, version, open_ended=False, sliced=True).compile()
+    return decoder
+
+
 class _DecoderSource:
-    def __init__(self, message_class: type[object], version: int, open_ended: bool) -> None:
+    def __init__(self, message_class: type[object], version: int, open_ended: bool, *, sliced: bool = False) -> None:
         self._message_class = message_class
         self._open_ended = open_ended
-        self._title = f"decode {message_class.__name__} v{version}"
+        self._sliced = sliced
+        self._title = f"decode {message_class.__name__} v{version}{' in slices' if sliced else ''}"
         self._version = version
         self._flexible = versions_of(message_class).flexible_in(version)
         self._run: list[tuple[str, str]] = []
@@ -74,7 +90,11 @@ class _DecoderSource:
 
     def compile(self) -> Decoder:
         source = self._source
-        with source.block("def decode(b, p=0)"):
+        with source.block("def decode(b, p, elements_max)" if self._sliced else "def decode(b, p=0)"):
+            if self._sliced:
+                source.line("left = elements_max")
+                source.line(f"turn = {SLICE_ELEMENTS}")
+                source.line("if False: yield")
             source.line("if type(b) is not memoryview: b = memoryview(b)")
             source.line("end = len(b)")
             with source.block("try"):
@@ -82,7 +102,7 @@ class _DecoderSource:
             source.line("except malformed as error: raise refuse(p, error) from None")
             if not self._open_ended:
                 source.line("if p != end: raise refuse(p, f'the message is over and {end - p} bytes are left')")
-            source.line("return message")
+            source.line("return message, elements_max - left" if self._sliced else "return message")
         decoder: Decoder = source.function("decode", self._title)
         return decoder
 
@@ -119,6 +139,7 @@ class _DecoderSource:
             source.line(f"{values[field.name]} = {self._default(field)}")
         with source.block(f"if {count}"):
             source.line(f"if {count} > 127: {count}, p = continue_varint(b, p, {count})")
+            self._spend(count, f"{path}tagged fields")
             if not tagged:
                 source.line(f"p = skip_tagged(b, p, {count})")
                 return
@@ -187,15 +208,26 @@ class _DecoderSource:
             needed = count if least == 1 else f"{count} * {least}"
             refuse = self._refuse(path, f"count {{{count}}}")
             source.line(f"if {count} < 0 or {needed} > end - p: {refuse}")
+            self._spend(count, path)
             if isinstance(array.element, Fixed):
                 source.line(f"{value} = list(unpack_from(f'>{{{count}}}{array.element.code}', b, p))")
                 source.line(f"p += {needed}")
                 return
             source.line(f"{value} = []")
             with source.block(f"for _ in range({count})"):
+                if self._sliced:
+                    source.line("turn -= 1")
+                    source.line(f"if turn < 0: yield; turn = {SLICE_ELEMENTS}")
                 element = self._value(array.element, False, f"{path}[]", stem)
                 self._flush()
                 source.line(f"{value}.append({element})")
+
+    def _spend(self, count: str, path: str) -> None:
+        """Emit that so many elements come."""
+        if self._sliced:
+            self._source.line(f"left -= {count}")
+            refuse = self._refuse(path, "more than {elements_max} elements in all")
+            self._source.line(f"if left < 0: {refuse}")
 
     def _nested(self, wire_type: Struct[Any], value: str, nullable: bool, path: str) -> str:
         if not nullable:

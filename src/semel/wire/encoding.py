@@ -3,12 +3,14 @@
 Flat like the decoder: neighbouring fields of constant size are packed at once, together with the length that follows
 them. Record batches are not copied when the caller takes the message in parts: they stand between the pieces around
 them, by reference.
+
+A large message is encoded in slices, as it is decoded: by a generator that yields after every ``SLICE_ELEMENTS``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from semel.types import Buffer
@@ -31,6 +33,9 @@ from semel.wire.source import Source
 from semel.wire.varint import unsigned_varint
 
 Encoder = Callable[[Any, bytearray, list[Buffer] | None], bytearray]
+SlicedEncoder = Callable[[Any, bytearray, list[Buffer]], Generator[None, None, bytearray]]
+
+SLICE_ELEMENTS: Final = 2000
 
 # Below this, copying into the buffer is cheaper than one more element of a vectored write.
 RECORDS_BY_REFERENCE_SIZE_BYTES_MIN: Final = 4096
@@ -42,13 +47,21 @@ def compile_encoder(message_class: type[object], version: int) -> Encoder:
     If ``parts`` is a list, ``out`` and each large records field go into it in order, and the buffer returned is the
     last piece, which the caller adds. If it is None, ``out`` holds everything and is returned.
     """
-    return _EncoderSource(message_class, version).compile()
+    encoder: Encoder = _EncoderSource(message_class, version).compile()
+    return encoder
+
+
+def compile_sliced_encoder(message_class: type[object], version: int) -> SlicedEncoder:
+    """The same as a generator that returns the last piece."""
+    encoder: SlicedEncoder = _EncoderSource(message_class, version, sliced=True).compile()
+    return encoder
 
 
 class _EncoderSource:
-    def __init__(self, message_class: type[object], version: int) -> None:
+    def __init__(self, message_class: type[object], version: int, *, sliced: bool = False) -> None:
         self._message_class = message_class
-        self._title = f"encode {message_class.__name__} v{version}"
+        self._sliced = sliced
+        self._title = f"encode {message_class.__name__} v{version}{' in slices' if sliced else ''}"
         self._version = version
         self._flexible = versions_of(message_class).flexible_in(version)
         self._run: list[tuple[str, str]] = []
@@ -62,16 +75,18 @@ class _EncoderSource:
             }
         )
 
-    def compile(self) -> Encoder:
+    def compile(self) -> Any:
         source = self._source
         with source.block("def encode(m, out, parts)"):
+            if self._sliced:
+                source.line(f"turn = {SLICE_ELEMENTS}")
+                source.line("if False: yield")
             with source.block("try"):
                 self._struct(self._message_class, "m")
                 self._flush()
             source.line(f"except unfit as error: raise misfit(m, {self._version}) from error")
             source.line("return out")
-        encoder: Encoder = source.function("encode", self._title)
-        return encoder
+        return source.function("encode", self._title)
 
     # -- structs
 
@@ -183,6 +198,9 @@ class _EncoderSource:
             return
         element = source.name(stem)
         with source.block(f"for {element} in {value}"):
+            if self._sliced:
+                source.line("turn -= 1")
+                source.line(f"if turn < 0: yield; turn = {SLICE_ELEMENTS}")
             self._value(array.element, False, element, stem)
             self._flush()
 

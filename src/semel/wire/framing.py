@@ -10,16 +10,19 @@ v2, and the response to ApiVersions always has header v0, because its reader may
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.types import Buffer
 from semel.wire.apis import APIS, Api, ApiKey
-from semel.wire.codec import encoder
+from semel.wire.codec import encoder, sliced_encoder
 from semel.wire.varint import read_unsigned_varint, skip_tagged_fields
 
 SIZE_PREFIX_BYTES: Final = 4
+# Kafka has none yet. Each takes time to pass over, and a frame has room for fifty million.
+HEADER_TAGS_MAX: Final = 1000
 
 
 class RequestHeader(NamedTuple):
@@ -47,6 +50,8 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             position += 1
             if tags:
                 tags, position = read_unsigned_varint(buffer, position - 1)
+                if tags > HEADER_TAGS_MAX:
+                    raise DecodeError(f"request header: {tags} tagged fields; the limit is {HEADER_TAGS_MAX}")
                 position = skip_tagged_fields(buffer, position, tags)
     except (IndexError, struct.error):
         raise DecodeError(f"request header: {len(buffer)} bytes end inside it") from None
@@ -88,6 +93,18 @@ def encode_response(correlation_id: int, api: Api, version: int, message: object
 def encode_response_parts(correlation_id: int, api: Api, version: int, message: object) -> list[Buffer]:
     """The same frame in pieces: large records fields by reference."""
     return _framed_parts(_response_start(correlation_id, api, version), message, version)
+
+
+def encode_response_in_slices(
+    correlation_id: int, api: Api, version: int, message: object
+) -> Generator[None, None, list[Buffer]]:
+    """The same pieces, with a pause after every slice."""
+    start = _response_start(correlation_id, api, version)
+    parts: list[Buffer] = []
+    last = yield from sliced_encoder(type(message), version)(message, start, parts)
+    parts.append(last)
+    _INT32.pack_into(start, 0, sum(map(len, parts)) - SIZE_PREFIX_BYTES)
+    return parts
 
 
 _INT32: Final = Struct(">i")
