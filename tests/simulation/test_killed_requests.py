@@ -23,6 +23,9 @@ class Held:
     host = "client"
     active_at_ms = 0.0
 
+    def now_ms(self) -> float:
+        return 0.0
+
     def begin(self, request: Request, *, hold: bool) -> None: ...
 
 

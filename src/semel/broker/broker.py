@@ -30,6 +30,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.node import Node
 from semel.broker.partitions import Partitions
 from semel.broker.server import Limits, Server
+from semel.broker.turns import Turns
 from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import StorageError
@@ -237,6 +238,7 @@ class Broker:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
             descriptors=self._descriptors,
             producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
+            turns=Turns(self._clock),
         )
         self._closers += [node.partitions.close, node.deadlines.close]
         hosting = Hosting(node, loop)
@@ -264,7 +266,8 @@ class Broker:
             from semel.broker.metrics_page import MetricsPage
 
             page = MetricsPage(self.metrics)
-            self._closers.append(page.close)
+            node.turns.start(loop)
+            self._closers += [page.close, node.turns.stop]
             port = await page.listen(self._network, *self.metrics_address)
             self.metrics_address = self.metrics_address._replace(port=port)
         maintenance = Maintenance(node, loop, self._make_worker)

@@ -182,6 +182,11 @@ class Connection(asyncio.BufferedProtocol):
             self._stops |= _CLOSED
             transport.close()
 
+    def refuse(self, error: DecodeError) -> None:
+        """Close it for what one of its requests contains."""
+        self._server.refused(self, error)
+        self.close()
+
     def abort(self) -> None:
         """Drop the connection and what it still had to say."""
         self._stops |= _CLOSED
@@ -353,6 +358,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stopped() or not self._reading_paused:
             return
         self._inbox.reopen()
+        self.active_at_ms = self.now_ms()
         self._work()
         if self._inbox.waiting and (self._resuming or self._is_stopped()):
             return

@@ -17,11 +17,13 @@ from types import CoroutineType
 from typing import Any, Final
 
 from semel.broker.connection import Connection
+from semel.broker.large_requests import LargeRequests, at_once_bytes
 from semel.broker.metrics import Histogram
 from semel.broker.node import Node
 from semel.broker.quirks import repaired
 from semel.broker.request import Request
-from semel.broker.routes import CACHED, SERVED, handler_of
+from semel.broker.routes import CACHED, LARGE_ANSWERS, SERVED, handler_of
+from semel.broker.turns import TURN_MS_MAX
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
@@ -40,6 +42,7 @@ class Dispatcher:
         self._served: Final = frozenset(SERVED)
         self._routes: dict[int, _Route] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._large = LargeRequests(node.turns)
         self._quick_produce: Callable[[Connection, memoryview], bool] = self._load_quick_produce
 
     def request(self, connection: Connection, frame: memoryview) -> None:
@@ -53,30 +56,39 @@ class Dispatcher:
             self._unsupported(connection, header)
             return
         request = Request(connection, route.api, version, correlation_id, client_id, route.time)
-        if route.cached:
-            request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
-            encoded = self._node.answers.get(request.cache_key)
-            if encoded is not None:
-                request.answer_encoded(encoded)
+        request.in_slices = route.answers_in_slices
+        if len(frame) <= route.at_once_bytes:
+            if route.cached:
+                request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
+                encoded = self._node.answers.get(request.cache_key)
+                if encoded is not None:
+                    request.answer_encoded(encoded)
+                    return
+            decode = decoder(route.request_class, version)
+            try:
+                message = decode(frame, position)
+            except DecodeError:
+                body = repaired(api_key, version, frame[position:])
+                if body is None:
+                    raise
+                message = decode(body, 0)
+        else:
+            message = self._large.decode_at_once(request, route.request_class, frame, position)
+            if message is None:
+                self._serve_large(request, route, frame[position:])
                 return
-        decode = decoder(route.request_class, version)
-        try:
-            message = decode(frame, position)
-        except DecodeError:
-            body = repaired(api_key, version, frame[position:])
-            if body is None:
-                raise
-            message = decode(body, 0)
         try:
             result = route.handle(request, message)
-            if result is None:
-                return
-            if type(result) is CoroutineType:
-                self._start(request, result)
-            else:
-                request.answer(result)
+            if result is not None:
+                if type(result) is CoroutineType:
+                    self._start(request, result)
+                else:
+                    request.answer(result)
         except Exception as error:
             self._failed(request, error)
+        took_ms = connection.now_ms() - connection.active_at_ms
+        if took_ms > TURN_MS_MAX:
+            self._node.turns.too_long_for(took_ms, route.api.name, version, connection.peer, client_id, len(frame))
 
     async def drain(self) -> None:
         """Wait for the requests that are being served in tasks of their own."""
@@ -113,6 +125,10 @@ class Dispatcher:
         route = self._routes[key] = _Route(api, handle, self._node.metrics.requests(api.name))
         return route
 
+    def _serve_large(self, request: Request, route: _Route, body: memoryview) -> None:
+        request.in_slices = True
+        self._start(request, self._large.serve(request, route.request_class, route.handle, bytearray(body)))
+
     def _start(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
         request.park(None, hold=True)
         task = asyncio.get_running_loop().create_task(self._finish(request, work))
@@ -130,6 +146,8 @@ class Dispatcher:
             result = await work
             if result is not None:
                 request.answer(result)
+        except DecodeError as error:
+            request.refuse_as(error)
         except Exception as error:
             self._failed(request, error)
 
@@ -171,7 +189,7 @@ class Dispatcher:
 
 
 class _Route:
-    __slots__ = ("api", "cached", "handle", "request_class", "time")
+    __slots__ = ("answers_in_slices", "api", "at_once_bytes", "cached", "handle", "request_class", "time")
 
     def __init__(self, api: Api, handle: Callable[[Request, Any], object], time: Histogram) -> None:
         self.api = api
@@ -179,3 +197,5 @@ class _Route:
         self.time = time
         self.request_class = api.request_class
         self.cached = api.key in CACHED
+        self.at_once_bytes = at_once_bytes(api.key)
+        self.answers_in_slices = api.key in LARGE_ANSWERS

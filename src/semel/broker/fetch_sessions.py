@@ -8,6 +8,10 @@ client starts a new session, so a lost or repeated request can never make the tw
     id 0, epoch 0, all partitions   -->   a new session (or id 0 if there is no room: then every fetch is full)
     id n, epoch 1, changes          -->   partitions with records, errors or moved offsets
     id n, epoch -1                  -->   the session is closed
+
+What is remembered is bounded by partitions, and not only by sessions: a session that would be larger than
+``SESSION_PARTITIONS_MAX``, or not fit beside the others, is not made, and one that grows beyond is closed. Its client
+goes on with full fetches, as it must anyway when there is no room.
 """
 
 from __future__ import annotations
@@ -25,6 +29,11 @@ if TYPE_CHECKING:  # Messages are imported with the first request that needs the
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
+
+SESSION_PARTITIONS_MAX: Final = 10_000
+"""Of one session: each of its requests looks at all of them."""
+PARTITIONS_MAX: Final = 100_000
+"""Of all sessions: some 40 MB."""
 
 # How long a session is safe from those that want its place.
 EVICTION_MS_MIN: Final = 120_000
@@ -101,14 +110,12 @@ class FetchSessions:
         self._slots_max = slots_max
         self._random = random
         self._sessions: dict[int, FetchSession] = {}  # The one used longest ago comes first.
+        self.partitions = 0
+        """In all sessions together."""
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partitions(self) -> int:
-        return sum(len(session.targets) for session in self._sessions.values())
 
     def create(
         self, targets: list[FetchTarget], *, privileged: bool, uses_topic_ids: bool, now_ms: float
@@ -122,6 +129,7 @@ class FetchSessions:
         session = FetchSession(session_id, privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session.targets = {target.key: target for target in targets}
         self._sessions[session_id] = session
+        self.partitions += len(session.targets)
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
@@ -142,7 +150,19 @@ class FetchSessions:
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
                 f"fetch session {session.id} was begun {'with' if session.uses_topic_ids else 'without'} topic ids",
             )
-        session.update(request)
+        asked = sum(len(topic.partitions) for topic in request.topics)
+        before = len(session.targets)
+        if asked <= SESSION_PARTITIONS_MAX:
+            session.update(request)
+            self.partitions += len(session.targets) - before
+        if max(asked, len(session.targets)) > SESSION_PARTITIONS_MAX or self.partitions > PARTITIONS_MAX:
+            self.close(session.id)
+            self.evictions += 1
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session.id} has grown too large and is closed: at most {SESSION_PARTITIONS_MAX} "
+                f"partitions in one, {PARTITIONS_MAX} in all",
+            )
         if not session.targets:
             self.close(session.id)
             return None
@@ -152,15 +172,23 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.targets)
 
     def _make_room(self, size: int, privileged: bool, now_ms: float) -> bool:
+        if size > SESSION_PARTITIONS_MAX:
+            return False
+        while len(self._sessions) >= self._slots_max or self.partitions + size > PARTITIONS_MAX:
+            if not self._evict_one(size, privileged, now_ms):
+                return False
+        return True
+
+    def _evict_one(self, size: int, privileged: bool, now_ms: float) -> bool:
         """As in Kafka: first goes a session that nobody used for a while, then one that had its time and is worth less.
 
         A follower's is worth more than a consumer's, and a large one more than a small one.
         """
-        if len(self._sessions) < self._slots_max:
-            return True
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now_ms - oldest.used_at_ms <= EVICTION_MS_MIN:
             candidates = [

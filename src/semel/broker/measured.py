@@ -68,6 +68,14 @@ def measure(node: Node, server: Server) -> None:
     metrics.gauge(
         "semel_waiting_requests", "Requests that wait for the disk or for records.", lambda: len(node.deadlines)
     )
+    metrics.gauge(
+        "semel_loop_longest_turn_seconds",
+        "The longest time since the last scrape in which the event loop served nothing else.",
+        node.turns.longest_seconds,
+    )
+    metrics.read_counter(
+        "semel_loop_turns_too_long_total", "Turns of the event loop over 50 ms.", lambda: node.turns.too_long
+    )
     metrics.read_counter("semel_syncs_total", "Calls that made writes durable.", lambda: sync.syncs)
     metrics.read_counter("semel_commit_groups_total", "Group commits.", lambda: sync.groups)
     metrics.read_counter("semel_commit_bytes_total", "Bytes made durable by group commits.", lambda: sync.bytes)

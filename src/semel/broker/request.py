@@ -6,8 +6,9 @@ gone. Whoever parks a request says what is waiting (``park``), so that it can st
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct
 from typing import Final, Protocol
 
@@ -15,9 +16,10 @@ from semel.broker.answer_cache import AnswerCache
 from semel.broker.connection import Connection
 from semel.broker.metrics import Histogram
 from semel.broker.response_memory import Waiter
+from semel.errors import DecodeError
 from semel.types import Buffer
 from semel.wire.apis import Api
-from semel.wire.framing import encode_response_parts
+from semel.wire.framing import encode_response_in_slices, encode_response_parts
 
 logger = logging.getLogger("semel.broker")
 
@@ -31,6 +33,7 @@ class Request:
     __slots__ = (
         "_cache",
         "_connection",
+        "_gone",
         "_in_line",
         "_parked",
         "_received_at_ms",
@@ -39,6 +42,7 @@ class Request:
         "cache_key",
         "client_id",
         "correlation_id",
+        "in_slices",
         "parts",
         "version",
     )
@@ -56,6 +60,7 @@ class Request:
         self._time = time
         self._received_at_ms = connection.active_at_ms
         self._in_line = False
+        self._gone = False
         self._parked: Parked | None = None
         self._cache: AnswerCache | None = None
         self.api = api
@@ -63,6 +68,8 @@ class Request:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.cache_key: bytes | None = None
+        self.in_slices = False
+        """Whether the answer may be large: then it is encoded in slices, and the client's next requests wait."""
         self.parts: list[Buffer] | None = None
 
     @property
@@ -84,12 +91,18 @@ class Request:
     def forget_room(self, waiter: Waiter) -> None:
         self._connection.responses.forget(waiter)
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the client left while this request was parked."""
+        return self._gone
+
     def answer(self, response: object) -> None:
         """Send ``response``, after the answers of the requests before this one."""
+        if self.in_slices:
+            self._encode(encode_response_in_slices(self.correlation_id, self.api, self.version, response))
+            return
         parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
-        if self._cache is not None and self.cache_key is not None:
-            self._cache.put(self.cache_key, b"".join(parts))
-        self._send(parts)
+        self._encoded(parts)
 
     def answer_parked(self, make_response: Callable[[], object]) -> None:
         """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
@@ -114,6 +127,11 @@ class Request:
         self._parked = None
         self._connection.close()
 
+    def refuse_as(self, error: DecodeError) -> None:
+        """Close the connection for what this request contains."""
+        self._parked = None
+        self._connection.refuse(error)
+
     def park(self, parked: Parked | None, *, hold: bool) -> None:
         """The answer comes later. ``hold`` keeps the client's next requests back until then.
 
@@ -136,9 +154,34 @@ class Request:
         self._cache = cache
 
     def abandoned(self) -> None:
+        self._gone = True
         parked, self._parked = self._parked, None
         if parked is not None:
             parked.abandoned()
+
+    def _encode(self, steps: Generator[None, None, list[Buffer]]) -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._encoded(end.value)
+        else:
+            # The connection may look at nothing else meanwhile: the answer has its place in the line.
+            self.park(None, hold=True)
+            asyncio.get_running_loop().call_soon(self._encode_on, steps)
+
+    def _encode_on(self, steps: Generator[None, None, list[Buffer]]) -> None:
+        if self._gone:
+            return
+        try:
+            self._encode(steps)
+        except Exception:
+            logger.exception("%s v%d from %s could not be answered", self.api.name, self.version, self.peer_host)
+            self.refuse()
+
+    def _encoded(self, parts: list[Buffer]) -> None:
+        if self._cache is not None and self.cache_key is not None:
+            self._cache.put(self.cache_key, b"".join(parts))
+        self._send(parts)
 
     def _send(self, parts: list[Buffer]) -> None:
         assert self.parts is None, f"{self.api.name} answered twice"

@@ -59,6 +59,23 @@ SERVED: Final[tuple[ApiKey, ...]] = (
 # Asked by every client in the same bytes, so their answers are kept encoded.
 CACHED: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.METADATA})
 
+# A short request may have a long answer: everything that there is of a kind.
+LARGE_ANSWERS: Final = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+
 
 def served_apis() -> list[Api]:
     return [APIS[key] for key in SERVED]

@@ -63,20 +63,18 @@ def test_every_message_is_the_same_in_slices(message_class: type[Any], data: st.
                 run(sliced_decoder(message_class, version)(encoded, 0, elements - 1))
 
 
+NAMES = MetadataRequest([MetadataRequestTopic(name="") for _ in range(30_000)])
+PARTITIONS = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition() for _ in range(10)]) for _ in range(2000)])
+NUMBERS = OffsetFetchRequest(
+    groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[1])] * 9000)]
+)
+
+
 @pytest.mark.parametrize(
     ("message", "version", "elements"),
-    [
-        (MetadataRequest([MetadataRequestTopic(name="") for _ in range(30_000)]), 4, 30_000),
-        (MetadataRequest([MetadataRequestTopic(name="") for _ in range(30_000)]), 13, 30_000),
-        (FetchRequest(topics=[FetchTopic(partitions=[FetchPartition() for _ in range(10)]) for _ in range(2000)]), 17, 22_000),
-        (
-            OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[1])] * 9000)]),
-            9,
-            18_001,
-        ),
-    ],
+    [(NAMES, 4, 30_000), (NAMES, 13, 30_000), (PARTITIONS, 17, 22_000), (NUMBERS, 9, 18_001)],
     ids=["names", "compact names", "partitions", "numbers"],
-)  # fmt: skip
+)
 def test_no_slice_is_larger_than_it_may_be(message: Any, version: int, elements: int) -> None:
     encoded = encode(message, version)
     ((_, counted), pauses) = run(sliced_decoder(type(message), version)(encoded, 0, MANY))

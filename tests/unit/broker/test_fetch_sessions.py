@@ -5,7 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from semel.broker.fetch_sessions import EVICTION_MS_MIN, FetchSession, FetchSessions, FetchTarget, targets_of
+from semel.broker.fetch_sessions import (
+    EVICTION_MS_MIN,
+    PARTITIONS_MAX,
+    SESSION_PARTITIONS_MAX,
+    FetchSession,
+    FetchSessions,
+    FetchTarget,
+    targets_of,
+)
 from semel.errors import ErrorCode, KafkaError
 from semel.types import INT32_MAX
 from semel.wire.messages.fetch import (
@@ -236,3 +244,51 @@ def test_with_no_slots_there_are_no_sessions() -> None:
 def test_a_target_is_known_by_name_or_by_id() -> None:
     assert FetchTarget("t", UUID(int=0), FetchPartition(partition=3)).key == ("t", 3)
     assert FetchTarget("", TOPIC_ID, FetchPartition(partition=3)).key == (TOPIC_ID, 3)
+
+
+def many(count: int, session: FetchSession | None = None, *, first: int = 0, epoch: int = 1) -> FetchRequest:
+    return request(*((partition, 0) for partition in range(first, first + count)), session=session, epoch=epoch)
+
+
+def made(cache: FetchSessions, count: int, *, now_ms: float = 0) -> FetchSession | None:
+    return cache.create(targets_of(many(count)), privileged=False, uses_topic_ids=False, now_ms=now_ms)
+
+
+def test_a_session_that_would_be_too_large_is_not_made() -> None:
+    cache = sessions()
+    assert made(cache, SESSION_PARTITIONS_MAX + 1) is None
+    assert made(cache, SESSION_PARTITIONS_MAX) is not None
+    assert cache.partitions == SESSION_PARTITIONS_MAX
+
+
+def test_a_session_that_grows_too_large_is_closed_and_its_client_begins_anew() -> None:
+    cache = sessions()
+    session = made(cache, SESSION_PARTITIONS_MAX)
+    assert session is not None
+    with pytest.raises(KafkaError) as refused:
+        cache.resume(many(1, session, first=SESSION_PARTITIONS_MAX), uses_topic_ids=False, now_ms=1)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partitions) == (0, 0)
+
+
+def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None:
+    cache = sessions(slots_max=1000)
+    for _ in range(PARTITIONS_MAX // SESSION_PARTITIONS_MAX):
+        assert made(cache, SESSION_PARTITIONS_MAX) is not None
+    assert made(cache, 1) is None, "there are places, but no room"
+    assert cache.partitions == PARTITIONS_MAX
+
+    assert made(cache, 1, now_ms=EVICTION_MS_MIN + 1) is not None, "one that was not used for a while has made room"
+    assert cache.evictions == 1
+    assert cache.partitions == PARTITIONS_MAX - SESSION_PARTITIONS_MAX + 1
+
+
+def test_partitions_are_counted_as_they_come_and_go() -> None:
+    cache = sessions()
+    session = started(cache, (0, 0), (1, 0))
+    again = request((2, 0), session=session)
+    again.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0, 1])]
+    cache.resume(again, uses_topic_ids=False, now_ms=1)
+    assert cache.partitions == 1
+    cache.close(session.id)
+    assert cache.partitions == 0

@@ -6,13 +6,31 @@ and if there is not enough yet, the request waits (``delayed_fetch``).
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from semel.broker.delayed_fetch import DelayedFetch
-from semel.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchTarget, targets_of
+from semel.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    SESSION_PARTITIONS_MAX,
+    FetchSession,
+    FetchTarget,
+    targets_of,
+)
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
-from semel.broker.reading import FetchParameters, Reading, partition_of, read_targets
+from semel.broker.pieces import Piece
+from semel.broker.reading import (
+    SLICE_TARGETS,
+    FetchParameters,
+    Reading,
+    partition_of,
+    read_in_slices,
+    read_targets,
+)
 from semel.broker.request import Request
 from semel.errors import KafkaError
 from semel.log.partition_log import Isolation
@@ -23,7 +41,9 @@ TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
 
 
-def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse | None:
+def fetch(
+    node: Node, request: Request, message: FetchRequest
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | None:
     parameters = _parameters(node, request, message)
     session: FetchSession | None = None
     new_session = False
@@ -42,11 +62,14 @@ def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse 
 
     def respond(reading: Reading) -> FetchResponse:
         node.metrics.fetched_bytes.value += reading.size_bytes
-        if new_session:
+        if new_session and len(targets) <= SESSION_PARTITIONS_MAX:
             return _first_answer(node, parameters, reading)
         if session is not None:
             return _answer(session.told(reading.results), session.id)
         return _answer(reading.results, NO_SESSION)
+
+    if len(targets) > SLICE_TARGETS:
+        return _fetch_many(node, request, message, parameters, targets, respond)
 
     def read() -> Reading:
         return read_targets(node, targets, parameters, room_bytes=request.room_bytes())
@@ -54,6 +77,71 @@ def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse 
     reading = read()
     if not targets or message.max_wait_ms <= 0 or reading.urgent or reading.size_bytes >= parameters.min_bytes:
         return respond(reading)
+    _wait(node, request, message, parameters, targets, reading, read, respond)
+    return None
+
+
+async def _fetch_many(
+    node: Node,
+    request: Request,
+    message: FetchRequest,
+    parameters: FetchParameters,
+    targets: list[FetchTarget],
+    respond: Callable[[Reading], FetchResponse],
+) -> FetchResponse:
+    """A fetch of so many partitions that they are read in slices, before and after it waits."""
+    reading = await node.turns.run(
+        read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
+    )
+    enough = reading.urgent or reading.size_bytes >= parameters.min_bytes
+    if message.max_wait_ms > 0 and not enough:
+        request.in_slices = True
+        if len(targets) <= SESSION_PARTITIONS_MAX:
+            await _woken(node, request, message, parameters, targets, reading)
+        else:
+            # To watch each of them would take longer than to look again.
+            await asyncio.sleep(message.max_wait_ms / 1000)
+        reading = await node.turns.run(
+            read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
+        )
+    return respond(reading)
+
+
+async def _woken(
+    node: Node,
+    request: Request,
+    message: FetchRequest,
+    parameters: FetchParameters,
+    targets: list[FetchTarget],
+    reading: Reading,
+) -> None:
+    """Returns when the request need not wait any longer."""
+    piece = Piece(request, asyncio.get_running_loop())
+    worth_reading = Reading([], parameters.min_bytes, urgent=True)
+    _wait(
+        node,
+        piece.as_request(),
+        message,
+        parameters,
+        targets,
+        reading,
+        lambda: worth_reading,
+        lambda reading: None,
+    )
+    request.park(piece, hold=True)
+    await piece.answered
+
+
+def _wait(
+    node: Node,
+    request: Request,
+    message: FetchRequest,
+    parameters: FetchParameters,
+    targets: list[FetchTarget],
+    reading: Reading,
+    read: Callable[[], Reading],
+    respond: Callable[[Reading], object],
+) -> None:
     DelayedFetch(
         request,
         _partitions(node, targets, parameters),
@@ -65,7 +153,6 @@ def fetch(node: Node, request: Request, message: FetchRequest) -> FetchResponse 
         read=read,
         respond=respond,
     )
-    return None
 
 
 def _parameters(node: Node, request: Request, message: FetchRequest) -> FetchParameters:

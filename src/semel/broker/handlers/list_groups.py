@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semel.broker.every_shard import of_each_shard
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.coordinator.decision import Decision
@@ -10,26 +11,15 @@ from semel.errors import ErrorCode
 from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def list_groups(node: Node, request: Request, message: ListGroupsRequest) -> None:
+async def list_groups(node: Node, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
     # Kafka's tools write states and types in other cases than its brokers do.
     states = frozenset(state.lower() for state in message.states_filter)
     types = frozenset(group_type.lower() for group_type in message.types_filter)
-    runtimes = list(node.coordinators.groups)
-    listings: list[tuple[GroupListing, ...] | ErrorCode] = []
-
-    def answer_if_complete() -> None:
-        if len(listings) == len(runtimes):
-            request.answer_parked(lambda: _merged(listings))
-
-    def respond(found: tuple[GroupListing, ...] | ErrorCode) -> None:
-        listings.append(found)
-        answer_if_complete()
-
-    for runtime in runtimes:
-        runtime.run(lambda shard: Decision(shard.list_groups(states=states, types=types)), respond)
-    if not runtimes:
-        answer_if_complete()
-    request.hold_until_answered()
+    return _merged(
+        await of_each_shard(
+            node.coordinators.groups, lambda shard: Decision(shard.list_groups(states=states, types=types))
+        )
+    )
 
 
 def _merged(listings: list[tuple[GroupListing, ...] | ErrorCode]) -> ListGroupsResponse:

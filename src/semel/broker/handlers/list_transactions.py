@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from semel.broker.every_shard import of_each_shard
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.coordinator.decision import Decision
@@ -15,26 +16,21 @@ from semel.wire.messages.list_transactions import ListTransactionsRequest, ListT
 _NO_FILTER: Final = -1
 
 
-def list_transactions(node: Node, request: Request, message: ListTransactionsRequest) -> None:
+async def list_transactions(node: Node, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
     filters = ListFilters(
         states=tuple(message.state_filters),
         producer_ids=frozenset(message.producer_id_filters),
         duration_ms=None if message.duration_filter == _NO_FILTER else message.duration_filter,
         pattern=message.transactional_id_pattern or None,
     )
-    runtimes = list(node.coordinators.transactions)
-    listings: list[TransactionListing | ErrorCode] = []
-
-    def respond(found: TransactionListing | ErrorCode) -> None:
-        listings.append(found)
-        if len(listings) == len(runtimes) + 1:
-            request.answer_parked(lambda: _merged(listings))
-
     # Of nothing first: it says what is wrong with the filters, also where there is no shard.
-    respond(listing((), filters, now_ms=0))
-    for runtime in runtimes:
-        runtime.run(lambda shard: Decision(shard.list(filters, now_ms=node.clock.now_ms())), respond)
-    request.hold_until_answered()
+    of_nothing = listing((), filters, now_ms=0)
+    if of_nothing.error is not ErrorCode.NONE:
+        return _merged([of_nothing])
+    listings = await of_each_shard(
+        node.coordinators.transactions, lambda shard: Decision(shard.list(filters, now_ms=node.clock.now_ms()))
+    )
+    return _merged([of_nothing, *listings])
 
 
 def _merged(listings: list[TransactionListing | ErrorCode]) -> ListTransactionsResponse:

@@ -6,7 +6,8 @@ the request may create a topic. A topic created this way is in the answer: the c
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from semel.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.errors import ErrorCode
-from semel.metadata.controller import NewTopic, TopicResult, create_topics
+from semel.metadata.controller import NewTopic, Refusal, TopicResult, create_topics
 from semel.metadata.image import ClusterImage, PartitionState, Topic
 from semel.metadata.topic_names import why_illegal
 from semel.types import INTERNAL_TOPICS, ZERO_UUID
@@ -27,6 +28,9 @@ from semel.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+SLICE_PARTITIONS: Final = 1000
+"""How many topics and partitions are described before the others get their turn."""
+CREATED_AT_ONCE: Final = 100
 NULL_IS_ALL_SINCE: Final = 1
 TOPIC_IDS_SINCE: Final = 12
 
@@ -40,17 +44,39 @@ def metadata(
     if creatable:
         return _created(node, request.version, message, creatable)
     request.cacheable(node.answers)
-    return _answer(node, request.version, message, {})
+    answer = _answer(node, request.version, message, {})
+    weight = _weight(node, message)
+    if weight <= SLICE_PARTITIONS:
+        return node.turns.at_once(answer, elements=weight)
+    return node.turns.run(answer, elements=SLICE_PARTITIONS)
 
 
 async def _created(node: Node, version: int, message: MetadataRequest, names: list[str]) -> MetadataResponse:
-    wanted = [NewTopic(name) for name in names]
-    results = await node.change(
-        lambda image: create_topics(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
-        unstored=lambda refusal: [TopicResult(name, refusal=refusal) for name in names],
-    )
-    refused = {result.name or "": result.refusal.code for result in results if result.refusal is not None}
-    return _answer(node, version, message, refused)
+    refused: dict[str, ErrorCode] = {}
+    for start in range(0, len(names), CREATED_AT_ONCE):
+        some = names[start : start + CREATED_AT_ONCE]
+        wanted = [NewTopic(name) for name in some]
+        results = await node.change(
+            partial(create_topics, topics=wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
+            unstored=partial(_unstored, some),
+        )
+        refused |= {result.name or "": result.refusal.code for result in results if result.refusal is not None}
+    return await node.turns.run(_answer(node, version, message, refused), elements=SLICE_PARTITIONS)
+
+
+def _unstored(names: list[str], refusal: Refusal) -> list[TopicResult]:
+    return [TopicResult(name, refusal=refusal) for name in names]
+
+
+def _weight(node: Node, message: MetadataRequest) -> int:
+    """About how many topics and partitions the answer has, or more than a slice."""
+    topics = node.image.topics
+    if not message.topics:
+        return len(topics) + len(node.partitions)
+    if len(message.topics) > SLICE_PARTITIONS:
+        return len(message.topics)
+    known = (topics.get(asked.name or "") for asked in message.topics)
+    return len(message.topics) + sum(len(topic.partitions) for topic in known if topic is not None)
 
 
 def _creatable(node: Node, message: MetadataRequest) -> list[str]:
@@ -66,7 +92,10 @@ def _creatable(node: Node, message: MetadataRequest) -> list[str]:
     )
 
 
-def _answer(node: Node, version: int, message: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
+def _answer(
+    node: Node, version: int, message: MetadataRequest, errors: dict[str, ErrorCode]
+) -> Generator[None, None, MetadataResponse]:
+    """The response, with a pause after every slice."""
     image = node.image
     operations = TOPIC_OPERATIONS if message.include_topic_authorized_operations else NOT_ASKED
     response = MetadataResponse(
@@ -81,7 +110,8 @@ def _answer(node: Node, version: int, message: MetadataRequest, errors: dict[str
         else NOT_ASKED,
     )
     if message.topics is None or (version < NULL_IS_ALL_SINCE and not message.topics):
-        response.topics = [_described(image, topic, operations) for topic in image.topics.values()]
+        topics = image.topics.values()
+        yield from _in_slices(response.topics, (_described(image, topic, operations) for topic in topics))
     elif version < TOPIC_IDS_SINCE and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in message.topics
     ):
@@ -91,8 +121,21 @@ def _answer(node: Node, version: int, message: MetadataRequest, errors: dict[str
             for topic in message.topics
         ]
     else:
-        response.topics = [_asked(image, topic, operations, errors) for topic in _distinct(message.topics)]
+        distinct = _distinct(message.topics)
+        yield from _in_slices(response.topics, (_asked(image, topic, operations, errors) for topic in distinct))
     return response
+
+
+def _in_slices(
+    into: list[MetadataResponseTopic], topics: Iterable[MetadataResponseTopic]
+) -> Generator[None, None, None]:
+    room = SLICE_PARTITIONS
+    for topic in topics:
+        into.append(topic)
+        room -= 1 + len(topic.partitions)
+        if room <= 0:
+            room = SLICE_PARTITIONS
+            yield
 
 
 def _distinct(topics: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:

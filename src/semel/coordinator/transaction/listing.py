@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from semel.coordinator.transaction.patterns import Pattern, PatternError
@@ -15,6 +16,9 @@ from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.results import ListedTransaction, TransactionListing
 from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
 from semel.errors import ErrorCode
+
+WORK_MAX: Final = 100_000
+"""Positions of a pattern that are looked at over the ids of one shard: some twenty milliseconds."""
 
 _BY_NAME: Final = {name: state for state, name in KAFKA_NAMES.items()}
 
@@ -40,23 +44,33 @@ class ListFilters:
 
 
 def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms: int) -> TransactionListing:
+    """Those that match. A pattern that takes too long over these ids is refused like one that is not understood."""
     try:
-        matches = _matcher(filters, now_ms)
+        pattern = _compiled(filters.pattern) if filters.pattern else None
     except PatternError:
         return TransactionListing(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    matches = _matcher(filters, pattern, now_ms)
+    work_max = 0 if pattern is None else pattern.work + WORK_MAX
+    found = []
+    for transaction in transactions:
+        if matches(transaction):
+            found.append(ListedTransaction(transaction.transactional_id, transaction.producer_id, transaction.state))
+        if pattern is not None and pattern.work > work_max:
+            return TransactionListing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     return TransactionListing(
         unknown_states=tuple(name for name in dict.fromkeys(filters.states) if name not in _BY_NAME),
-        transactions=tuple(
-            ListedTransaction(transaction.transactional_id, transaction.producer_id, transaction.state)
-            for transaction in transactions
-            if matches(transaction)
-        ),
+        transactions=tuple(found),
     )
 
 
-def _matcher(filters: ListFilters, now_ms: int) -> Callable[[Transaction], bool]:
+@lru_cache(maxsize=8)
+def _compiled(pattern: str) -> Pattern:
+    """Once for all shards."""
+    return Pattern(pattern)
+
+
+def _matcher(filters: ListFilters, pattern: Pattern | None, now_ms: int) -> Callable[[Transaction], bool]:
     states = filters.known_states() if filters.states else None
-    pattern = Pattern(filters.pattern) if filters.pattern else None
 
     def matches(transaction: Transaction) -> bool:
         if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
