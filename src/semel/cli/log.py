@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,9 @@ from semel.cli.progress import Progress
 from semel.errors import SemelError
 
 if TYPE_CHECKING:  # A command imports what it needs when it runs.
-    from semel.log.disk import Disk
+    from semel.log.disk import Disk, Lock
     from semel.log.verification.findings import Report
+    from semel.log.verification.partition import ExpectedTopic
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -41,6 +44,28 @@ def add_parser(commands: Subcommands) -> None:
     )
     verify.add_argument("directory", metavar="DIR")
     verify.add_argument("--deep", action="store_true", help="read every byte: checksums, records, producer state")
+    repair = add_command(
+        family,
+        "repair",
+        "make damaged files of a stopped broker right, as far as nothing is lost by it",
+        "  semel log repair /var/lib/semel\n"
+        "  semel log repair /var/lib/semel --yes\n"
+        "  semel log repair /var/lib/semel --accept-loss orders-0\n\n"
+        "It verifies with --deep, shows what it would do, and asks. A metadata file is made again from its\n"
+        "copy; what follows from a log is removed, and made again by the next start. With --accept-loss a\n"
+        "partition is cut where it is not sound any more, so that it can be served again; what is behind\n"
+        "that is gone for good. Copy the directory before.",
+        _repair,
+    )
+    repair.add_argument("directory", metavar="DIR")
+    repair.add_argument("--yes", action="store_true", help="do not ask")
+    repair.add_argument(
+        "--accept-loss",
+        metavar="TOPIC-PARTITION|metadata",
+        action="append",
+        default=[],
+        help="give up what is damaged there; may be repeated",
+    )
     dump = add_command(
         family,
         "dump",
@@ -62,12 +87,51 @@ def add_parser(commands: Subcommands) -> None:
 def _verify(options: argparse.Namespace) -> int:
     folder = _directory(options.directory)
     running = _is_in_use(folder)
-    report = verify(_reading_disk(), folder, deep=options.deep, running=running)
+    report, _ = verify(_reading_disk(), folder, deep=options.deep, running=running)
     if options.json:
         print_json({**_facts(report), "directory": folder, "running": running, "deep": options.deep})
     else:
         _print_report(report, folder, deep=options.deep, running=running)
     return Exit.OK if report.is_sound else Exit.FOUND
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from semel.cli.log_repair import carry_out, plan, remedy_for
+    from semel.log.disk import SystemDisk
+
+    folder = _directory(options.directory)
+    disk = SystemDisk()
+    with contextlib.closing(_Held(disk.lock(f"{folder}/.lock"))):
+        report, topics = verify(disk, folder, deep=True, running=False)
+        steps, left = plan(disk, folder, report, topics, options.accept_loss)
+        for finding in left:
+            print(f"not repaired: {finding.path}\n  {finding.problem}\n  {remedy_for(finding, folder)}")
+        if not steps:
+            print("nothing to repair" if report.is_sound else "nothing can be repaired without loss")
+            return Exit.FOUND if left else Exit.OK
+        print("\n".join(["to be done:", *(f"  {step.text}" for step in steps)]))
+        if not options.yes and not _confirmed():
+            print("nothing was done")
+            return Exit.FAILED
+        for text in carry_out(steps):
+            print(f"done: {text}")
+    return Exit.FOUND if left else Exit.OK
+
+
+class _Held:
+    """The lock of a directory, for as long as it is repaired."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def close(self) -> None:
+        self._lock.release()
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on: say --yes, after a look at what is to be done")
+    return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _dump(options: argparse.Namespace) -> int:
@@ -87,8 +151,11 @@ def _dump(options: argparse.Namespace) -> int:
     return code
 
 
-def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> Report:
-    """Everything that can be verified in a data directory. Raises ``SemelError`` if it is none of Semel's."""
+def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
+    """Everything that can be verified in a data directory, and its topics, if they can be known.
+
+    Raises ``SemelError`` if the directory is none of Semel's.
+    """
     from semel.log.verification.directory import verify_directory
     from semel.metadata.verification import verify_metadata
 
@@ -98,7 +165,7 @@ def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> Report:
             report.add(verify_directory(disk, folder, topics, deep=deep, running=running, advance=progress.advance))
     except OSError as error:
         raise SemelError(f"{folder} cannot be read: {error}") from None
-    return report
+    return report, topics
 
 
 def _facts(report: Report) -> dict[str, Any]:

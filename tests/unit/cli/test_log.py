@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.testing import Broker
+from tests.unit.broker.raw_client import RawClient, batch
 from tests.unit.cli.data_directories import TOPIC, fill, make_directory
 
 Damage = Callable[[Path], object]
@@ -351,3 +353,114 @@ def test_what_cannot_be_dumped_is_refused(run: Run, directory: Path) -> None:
     assert "has no name of a file" in run("dump", directory / "notes.txt", exit_code=Exit.USAGE)
     assert "has no segments" in run("dump", directory, exit_code=Exit.USAGE)
     assert "does not exist" in run("dump", directory / "nowhere", exit_code=Exit.USAGE)
+
+
+# -- repair -----------------------------------------------------------------------------------------------------------
+
+
+def committed(folder: Path) -> list[tuple[int, bytes]]:
+    """What a reader of committed records gets from a broker on this directory."""
+    with Broker(folder) as broker:
+        return [(record.offset, record.value[:1]) for record in broker.committed(TOPIC) if record.value is not None]
+
+
+@pytest.fixture(scope="module")
+def sound(stopped: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, bytes]]:
+    return committed(Path(shutil.copytree(stopped, tmp_path_factory.mktemp("sound") / "data")))
+
+
+def test_there_is_nothing_to_repair_in_a_sound_directory(run: Run, directory: Path) -> None:
+    assert run("repair", directory) == "nothing to repair\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metadata", flip(40)),
+        ("metadata.copy", delete),
+        ("meta.properties", flip(0)),
+        ("meta.properties", flip(13)),
+        ("orders-0/partition.metadata", delete),
+        ("orders-0/leader-epoch-checkpoint", flip(4, bit=1)),
+        ("orders-0/00000000000000000000.index", flip(3)),
+        ("orders-0/00000000000000000000.timeindex", flip(11)),
+        ("orders-0/00000000000000000000.txnindex", delete),
+        ("orders-0/00000000000000000000.txnindex", cut(34)),
+        ("orders-0/*.snapshot", flip(20)),
+    ],
+)
+def test_what_can_be_made_again_is_repaired_and_nothing_is_lost(
+    run: Run, directory: Path, sound: list[tuple[int, bytes]], name: str, damage: Damage
+) -> None:
+    damage(sorted(directory.glob(name))[-1])
+    assert "done:" in run("repair", directory, "--yes")
+    assert committed(directory) == sound
+    assert findings(run, directory, "--deep", exit_code=Exit.OK) == {}
+
+
+def test_a_loss_is_not_accepted_without_being_told(run: Run, directory: Path) -> None:
+    cut(10)(segments(directory)[-1])
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != ".lock"}
+    said = run("repair", directory, "--yes", exit_code=Exit.FOUND)
+    assert f"--accept-loss {TOPIC}-0" in said
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda paths: cut(10)(paths[-1]),
+        lambda paths: zero_end(5000)(paths[1]),
+        lambda paths: flip(300_000)(paths[1]),
+        lambda paths: paths[1].unlink(),
+        lambda paths: flip(16)(paths[1]),
+    ],
+    ids=["cut", "zeroed in the middle", "flipped record", "missing segment", "flipped header"],
+)
+def test_a_partition_whose_loss_is_accepted_serves_what_is_before_the_damage(
+    run: Run, directory: Path, sound: list[tuple[int, bytes]], damage: Callable[[list[Path]], object]
+) -> None:
+    damage(segments(directory))
+    said = run("repair", directory, "--yes", "--accept-loss", f"{TOPIC}-0")
+    end = int(said.partition(f"cut {TOPIC}-0 at offset ")[2].partition(",")[0])
+    left = committed(directory)
+    # A transaction whose marker is gone is open again, and so are the records behind its first one.
+    assert left == sound[: len(left)]
+    assert len([offset for offset, _ in sound if offset < end]) - len(left) <= 5
+    assert findings(run, directory, "--deep", exit_code=Exit.OK) == {}
+    with Broker(directory) as broker, RawClient(broker.port) as client:
+        # In between are at most the markers of transactions that the cut has opened again.
+        assert end <= client.produce(TOPIC, batch(b"goes on")).base_offset <= end + 2
+
+
+def test_metadata_whose_loss_is_accepted_is_what_is_sound(run: Run, directory: Path) -> None:
+    cut(3)(directory / "metadata")
+    cut(40)(directory / "metadata.copy")
+    damaged = (directory / "metadata").read_bytes()
+    assert "--accept-loss metadata" in run("repair", directory, "--yes", exit_code=Exit.FOUND)
+    run("repair", directory, "--yes", "--accept-loss", "metadata")
+    assert (directory / "metadata").read_bytes() == (directory / "metadata.copy").read_bytes()
+    assert (directory / "metadata.damaged").read_bytes() == damaged
+    assert not [name for name in findings(run, directory, exit_code=Exit.OK) if name.startswith("metadata")]
+
+
+def test_a_directory_in_use_is_not_repaired(run: Run, tmp_path: Path) -> None:
+    with Broker(tmp_path):
+        assert "is in use by another broker" in run("repair", tmp_path, exit_code=Exit.FAILED)
+
+
+def test_repairing_asks_on_a_terminal_only(run: Run, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flip(40)(directory / "metadata")
+    damaged = (directory / "metadata").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert "--yes" in run("repair", directory, exit_code=Exit.USAGE)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert "nothing was done" in run("repair", directory, exit_code=Exit.FAILED)
+    assert (directory / "metadata").read_bytes() == damaged
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert "done: make" in run("repair", directory)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True

@@ -143,6 +143,7 @@ class PartitionCheck:
         if self._unsound is not None or base_offset == self._end_offset:
             return
         name = f"{base_offset:020d}.log"
+        self._replays = self._replays and self.is_compacted  # A snapshot may tell of what is missing.
         if base_offset < self._end_offset:
             problem = f"it begins at offset {base_offset}; the segment before it ends at {self._end_offset}"
             self._found(name, Severity.LOSS, problem, _OFFLINE)
