@@ -53,9 +53,11 @@ def records(count: int) -> bytes:
     return b"".join(record(delta=delta) for delta in range(count))
 
 
-def sound_batch(*values: bytes, key: bytes | None = b"k", codec: Codec = Codec.NONE) -> bytes:
+def sound_batch(
+    *values: bytes, key: bytes | None = b"k", codec: Codec = Codec.NONE, timestamp: int | None = None
+) -> bytes:
     block = b"".join(record(value, delta=delta, key=key) for delta, value in enumerate(values))
-    return raw_batch(compress(codec, block), count=len(values), attributes=codec)
+    return raw_batch(compress(codec, block), count=len(values), attributes=codec, timestamp=timestamp)
 
 
 def tiny_records(count: int, *, numbered: bool) -> bytes:

@@ -35,6 +35,7 @@ _TEXTS = (
 _NUMBERS = (-1, 0, 0, 0, 1, 1, 2, 3)
 # Fields in which a number that is legal would make thousands of files.
 _COUNTS = frozenset({"num_partitions", "count"})
+_TIMESTAMP = 1_700_000_000_000
 _LENGTH_LIES = (-1, 0, 1, 4, 100, 2**31 - 1, -(2**31))
 
 
@@ -124,13 +125,13 @@ def _number(name: str, wire_type: Fixed[Any], random: Random) -> int:
 def _records(random: Random) -> bytes:
     match random.randrange(4):
         case 0:
-            return sound_batch(b"a", b"b")
+            return sound_batch(b"a", b"b", timestamp=_TIMESTAMP)
         case 1:
             count = random.choice((0, -1, 1, 2, 2**31 - 1))
-            return raw_batch(records(1), count=count, attributes=random.getrandbits(7))
+            return raw_batch(records(1), count=count, attributes=random.getrandbits(7), timestamp=_TIMESTAMP)
         case 2:
             return random.randbytes(random.randrange(120))
         case _:
-            batch = bytearray(sound_batch(b"a"))
+            batch = bytearray(sound_batch(b"a", timestamp=_TIMESTAMP))
             batch[random.randrange(len(batch))] ^= 1 << random.randrange(8)
             return bytes(batch)
