@@ -39,6 +39,7 @@ SLICE_ELEMENTS: Final = 2000
 
 # Below this, copying into the buffer is cheaper than one more element of a vectored write.
 RECORDS_BY_REFERENCE_SIZE_BYTES_MIN: Final = 4096
+_CUT: Final = b"..."
 
 
 def compile_encoder(message_class: type[object], version: int) -> Encoder:
@@ -70,6 +71,7 @@ class _EncoderSource:
                 "pack": struct.pack,
                 "varint": unsigned_varint,
                 "string_length": _string_length,
+                "error_text": _error_text,
                 "unfit": (AttributeError, TypeError, UnicodeEncodeError, struct.error),
                 "misfit": misfit,
             }
@@ -148,7 +150,9 @@ class _EncoderSource:
             case Uuid():
                 self._write("16s", f"{expression}.bytes")
             case String():
-                value = self._sized("h", nullable, expression, stem, empty="b''", convert=".encode()")
+                # A sentence about something long, a name that was refused, is itself longer than a string may be.
+                encoded = "error_text({})" if stem.endswith("error_message") else "{}.encode()"
+                value = self._sized("h", nullable, expression, stem, empty="b''", convert=encoded)
                 self._source.line(f"out += {value}")
             case Bytes():
                 value = self._sized("i", nullable, expression, stem, empty="b''")
@@ -160,7 +164,7 @@ class _EncoderSource:
             case Struct():
                 self._nested(wire_type, nullable, expression, stem)
 
-    def _sized(self, code: str, nullable: bool, expression: str, stem: str, *, empty: str, convert: str = "") -> str:
+    def _sized(self, code: str, nullable: bool, expression: str, stem: str, *, empty: str, convert: str = "{}") -> str:
         """Emit the length of a value behind what has gathered; return the value's name, which is empty if null."""
         source = self._source
         value, length = source.name(stem), source.name("n")
@@ -168,9 +172,9 @@ class _EncoderSource:
         if nullable:
             source.line(f"{value} = {expression}")
             source.line(f"if {value} is None: {value} = {empty}; {length} = {0 if self._flexible else -1}")
-            source.line(f"else: {value} = {value}{convert}; {measured}" if convert else f"else: {measured}")
+            source.line(f"else: {value} = {convert.format(value)}; {measured}")
         else:
-            source.line(f"{value} = {expression}{convert}")
+            source.line(f"{value} = {convert.format(expression)}")
             source.line(measured)
         self._length(code, length)
         return value
@@ -236,6 +240,15 @@ class _EncoderSource:
             return f"out.append({run[0][1]})"
         arguments = ", ".join(expression for _, expression in run if expression)
         return f"out += {self._source.packer(codes)}({arguments})"
+
+
+def _error_text(text: str) -> bytes:
+    """An error message, cut where it would not fit."""
+    encoded = text.encode()
+    if len(encoded) <= STRING_SIZE_BYTES_MAX:
+        return encoded
+    kept = encoded[: STRING_SIZE_BYTES_MAX - len(_CUT)]
+    return kept.decode(errors="ignore").encode() + _CUT
 
 
 def _string_length(size_bytes_plus_one: int) -> bytes:

@@ -63,7 +63,7 @@ class Joining:
 
     def _unknown(self) -> GroupDecision[JoinResult | Deferred]:
         draft, request = self._draft, self._request
-        member_id = f"{request.client_id if request.instance_id is None else request.instance_id}-{request.uuid}"
+        member_id = request.new_member_id()
         if request.instance_id is not None:
             replaced_id = draft.group.static_ids.get(request.instance_id)
             return self._add(member_id) if replaced_id is None else self._replace(replaced_id, member_id)

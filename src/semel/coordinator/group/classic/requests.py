@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
+
+# As long as the name of a topic may be.
+MEMBER_NAME_CHARACTERS_MAX: Final = 249
 
 
 class OfferedProtocol(NamedTuple):
@@ -36,6 +39,11 @@ class JoinRequest:
     """From version 4 on a new member is first told its id, so that one that joins again is not one more member."""
     knows_skipped_assignment: bool = True
     """From version 9 on a static leader can be told that there is nothing to assign."""
+
+    def new_member_id(self) -> str:
+        """The id of a new member. Only the beginning of the client's is part of it: that may be as long as a string."""
+        name = self.client_id if self.instance_id is None else self.instance_id
+        return f"{name[:MEMBER_NAME_CHARACTERS_MAX]}-{self.uuid}"
 
 
 @dataclass(frozen=True, slots=True)

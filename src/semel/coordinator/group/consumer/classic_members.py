@@ -147,8 +147,7 @@ class ClassicMembers:
         if error is not ErrorCode.NONE:
             return _refused(error, request)
         if not member_id:
-            prefix = request.client_id if request.instance_id is None else request.instance_id
-            member_id = f"{prefix}-{request.uuid}"
+            member_id = request.new_member_id()
             if request.instance_id is None and request.knows_required_id:
                 return Decision(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         changes: tuple[Change, ...] = ()
