@@ -24,6 +24,7 @@ from semel.broker.dispatch import Dispatcher
 from semel.broker.features import Features
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.hosting import Hosting, topic_logs
+from semel.broker.log_lines import guard_log_lines
 from semel.broker.maintenance import Maintenance
 from semel.broker.measured import measure
 from semel.broker.metrics import Metrics
@@ -89,6 +90,7 @@ class Broker:
         make_worker: Callable[[str], Worker],
         descriptors: Descriptors | None = None,
     ) -> None:
+        guard_log_lines()
         self.config = config
         self._descriptors = descriptors or Descriptors()
         self.metrics = Metrics()

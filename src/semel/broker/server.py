@@ -16,7 +16,6 @@ from typing import Final
 from semel.broker.connection import Connection
 from semel.broker.inbox import SCRATCH_BYTES, Inbox
 from semel.broker.metrics import Metrics
-from semel.broker.rate_limited_log import RateLimitedLog
 from semel.broker.request_memory import RequestMemory
 from semel.broker.response_memory import ResponseMemory
 from semel.broker.stalled_connections import StalledConnections
@@ -63,7 +62,6 @@ class Server:
         """As they are now: some can be altered while the broker runs."""
         self._metrics = metrics
         self._loop = loop
-        self._log = RateLimitedLog(logger, clock)
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._per_ip: dict[str, int] = {}
         self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all, self._memory_is_scarce)
@@ -126,7 +124,7 @@ class Server:
         ):
             if count > maximum:
                 self._metrics.connections_refused.value += 1
-                self._log.warning("connection from %s refused: %s is %d", connection.peer, setting, maximum)
+                logger.warning("connection from %s refused: %s is %d", connection.peer, setting, maximum)
                 return False
         self._metrics.connections_accepted.value += 1
         return True
@@ -143,7 +141,7 @@ class Server:
 
     def refused(self, connection: Connection, reason: object) -> None:
         self._metrics.malformed.value += 1
-        self._log.warning("connection from %s closed: %s", connection.peer, reason)
+        logger.warning("connection from %s closed: %s", connection.peer, reason)
 
     def _connection(self) -> Connection:
         inbox = Inbox(self._scratch, self._limits().frame_bytes_max, self.memory)
@@ -197,5 +195,5 @@ class Server:
         )
         for connection, reason in found:
             self._metrics.connections_stalled.value += 1
-            self._log.warning("connection from %s closed: %s", connection.peer, reason)
+            logger.warning("connection from %s closed: %s", connection.peer, reason)
             connection.abort()

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.broker.log_lines import guard_handlers
 from semel.cli.stop_signals import take_stop_signals, watch_stop_signals
 from semel.memory import keep_freed_memory
 from semel.net.event_loop import new_event_loop
@@ -28,6 +29,7 @@ def run_broker(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], *, re
     Raises what ``Broker.start`` raises, and nothing once it serves.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    guard_handlers()
     take_stop_signals()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(make_broker, ready))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from random import Random
 
@@ -9,13 +8,11 @@ from semel.broker.broker import Address, Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.metrics import SECONDS_BOUNDS, Counter, Histogram, Metrics
 from semel.broker.metrics_page import HEAD_BYTES_MAX, MetricsPage
-from semel.broker.rate_limited_log import LINES_PER_SECOND_MAX, RateLimitedLog
 from semel.clock import SystemClock
 from semel.log.disk import SystemDisk
 from semel.log.worker import ThreadWorker
 from semel.net.network import SystemNetwork
 from semel.testing import broker as fixture
-from semel.testing.clock import ManualClock
 from tests.unit.broker.raw_client import RawClient, batch
 from tools.patience import PATIENCE_S
 
@@ -179,26 +176,3 @@ def test_a_broker_serves_its_page_on_a_port_of_its_own(tmp_path: object) -> None
             await broker.stop()
 
     assert b"semel_partitions 0\n" in asyncio.run(serve())
-
-
-# Lines that strangers can provoke
-
-
-def test_lines_beyond_the_limit_are_counted_and_the_count_is_told() -> None:
-    lines: list[str] = []
-
-    class Keeping(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(record.getMessage())
-
-    logger = logging.Logger("test")
-    logger.addHandler(Keeping())
-    clock = ManualClock()
-    limited = RateLimitedLog(logger, clock)
-    for number in range(LINES_PER_SECOND_MAX + 7):
-        limited.warning("line %d", number)
-    assert len(lines) == LINES_PER_SECOND_MAX
-
-    clock.advance(1000)
-    limited.warning("later")
-    assert lines[LINES_PER_SECOND_MAX:] == ["7 more lines like these were left out", "later"]

@@ -1,0 +1,132 @@
+"""Log lines of a broker: one line stays one line, and one place in the code cannot fill the disk.
+
+Names that clients choose (topics, groups, transactional ids, client ids) end up in log lines. With a line break in it,
+a name would forge a line of its own. And a line for every bad request is a disk full of lines. The law, for every
+logger of the broker, whatever handlers and formats the application has:
+
+- No character of a message can begin a new line or move the cursor: what is not printable is escaped, and a message has
+  a greatest length. The lines of a traceback are indented, so that none can pass for a line of the log.
+- A line of the code that clients can reach writes ``LINES_AT_ONCE_MAX`` lines at once, and then ``LINES_PER_SECOND``.
+  The others are counted, and the next that is written says how many they were.
+
+What is logged while a broker starts, or about its files, is not limited in number: each line names another file.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Final
+
+MESSAGE_CHARACTERS_MAX: Final = 1000
+TRACEBACK_CHARACTERS_MAX: Final = 20_000
+LINES_AT_ONCE_MAX: Final = 20
+LINES_PER_SECOND: Final = 1
+
+LOGGERS: Final = (
+    "semel.broker",
+    "semel.coordinator.group.records",
+    "semel.coordinator.transaction.records",
+    "semel.log.checkpointer",
+    "semel.log.cleaner",
+    "semel.log.commit",
+    "semel.log.compaction.batch_filter",
+    "semel.log.compaction.cleaning",
+    "semel.log.directory",
+    "semel.log.journal_replay",
+    "semel.log.loading",
+    "semel.log.partition_log",
+    "semel.metadata.store_files",
+)
+# Those with lines that a request, or the content of a record, can cause.
+_LIMITED: Final = ("semel.broker", "semel.coordinator.", "semel.log.compaction.")
+_INDENTATION: Final = "    "
+_SEEN: Final = "semel_line"
+
+
+def guard_log_lines() -> None:
+    """Have the law kept by all loggers of a broker. A broker that starts may write its lines again."""
+    _filter.forget()
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_filter)  # Which knows whether it is there already.
+
+
+def guard_handlers() -> None:
+    """For a process that is nothing but a broker: what libraries log is on lines of its own too."""
+    for handler in logging.root.handlers:
+        handler.addFilter(_filter)
+
+
+def escaped(text: str, characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
+    """The text on one line, whatever is in it."""
+    if len(text) > characters_max:
+        text = f"{text[:characters_max]}... ({len(text) - characters_max} more characters)"
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+class LineFilter(logging.Filter):
+    """A filter and not a formatter: it works before any handler, also those of an application around the broker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    def forget(self) -> None:
+        """Every place may write as if it had written nothing."""
+        self._places.clear()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if hasattr(record, _SEEN):
+            return True
+        setattr(record, _SEEN, True)
+        left_out = 0
+        if record.name.startswith(_LIMITED):
+            key = (record.pathname, record.lineno)
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = _Place()
+            if not place.may_write(record.created):
+                return False
+            left_out, place.left_out = place.left_out, 0
+        message = escaped(record.getMessage())
+        if left_out:
+            message += f" ({left_out} more lines like this one were left out)"
+        record.msg, record.args = message, ()
+        if record.exc_info and record.exc_info[0] is not None:
+            record.exc_text = _indented("".join(traceback.format_exception(*record.exc_info)))
+        return True
+
+
+class _Place:
+    """One line of the code, and how many lines it may still write."""
+
+    __slots__ = ("_allowed", "_at_s", "left_out")
+
+    def __init__(self) -> None:
+        self._allowed = float(LINES_AT_ONCE_MAX)
+        self._at_s: float | None = None
+        self.left_out = 0
+
+    def may_write(self, now_s: float) -> bool:
+        if self._at_s is not None and now_s > self._at_s:
+            self._allowed = min(self._allowed + (now_s - self._at_s) * LINES_PER_SECOND, LINES_AT_ONCE_MAX)
+        self._at_s = now_s
+        if self._allowed < 1:
+            self.left_out += 1
+            return False
+        self._allowed -= 1
+        return True
+
+
+def _indented(text: str) -> str:
+    if len(text) > TRACEBACK_CHARACTERS_MAX:
+        half = TRACEBACK_CHARACTERS_MAX // 2
+        text = f"{text[:half]}\n...\n{text[-half:]}"
+    return "\n".join(_INDENTATION + escaped(line) for line in text.splitlines())
+
+
+_filter: Final = LineFilter()
