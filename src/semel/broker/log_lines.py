@@ -36,10 +36,11 @@ LOGGERS: Final = (
     "semel.log.journal_replay",
     "semel.log.loading",
     "semel.log.partition_log",
+    "semel.loop",
     "semel.metadata.store_files",
 )
 # Those with lines that a request, or the content of a record, can cause.
-_LIMITED: Final = ("semel.broker", "semel.coordinator.", "semel.log.compaction.")
+_LIMITED: Final = ("semel.broker", "semel.coordinator.", "semel.log.compaction.", "semel.loop")
 _INDENTATION: Final = "    "
 _SEEN: Final = "semel_line"
 

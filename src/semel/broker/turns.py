@@ -17,7 +17,6 @@ import logging
 from collections.abc import Generator
 from typing import Final, TypeVar
 
-from semel.broker.rate_limited_log import RateLimitedLog
 from semel.clock import Clock
 
 T = TypeVar("T")
@@ -33,7 +32,6 @@ logger = logging.getLogger("semel.loop")
 class Turns:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._log = RateLimitedLog(logger, clock)
         self._due_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._longest_ms = 0.0
@@ -91,7 +89,7 @@ class Turns:
     def too_long_for(self, took_ms: float, api: str, version: int, peer: str, client_id: str | None, size: int) -> None:
         """A request, with those that were read together with it, has kept the loop for longer than it may."""
         self._longest_ms = max(self._longest_ms, took_ms)
-        self._log.warning(
+        logger.warning(
             "the event loop was kept for %d ms, at the end by %s v%d of %d bytes from %s (client id %.100r)",
             took_ms,
             api,
