@@ -79,8 +79,8 @@ class Aim:
             replication_factor=1,
             configs=[CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
         )
-        with self.stranger() as client:
-            response = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+        with self.stranger(timeout_s=60) as client:
+            response = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         assert told(response) in ("NONE", "TOPIC_ALREADY_EXISTS"), f"{name}: {told(response)}"
         return name
 
