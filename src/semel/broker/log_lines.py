@@ -41,6 +41,8 @@ LOGGERS: Final = (
 )
 # Those with lines that a request, or the content of a record, can cause.
 _LIMITED: Final = ("semel.broker", "semel.coordinator.", "semel.log.compaction.", "semel.loop")
+# Not part of a broker.
+_OTHERS: Final = ("semel.client", "semel.spark", "semel.cli", "semel.testing")
 _INDENTATION: Final = "    "
 _SEEN: Final = "semel_line"
 
@@ -48,8 +50,14 @@ _SEEN: Final = "semel_line"
 def guard_log_lines() -> None:
     """Have the law kept by all loggers of a broker. A broker that starts may write its lines again."""
     _filter.forget()
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(_filter)  # Which knows whether it is there already.
+    for name in guarded_loggers():
+        logging.getLogger(name).addFilter(_filter)  # A filter is added once, however often this is called.
+
+
+def guarded_loggers() -> set[str]:
+    """Those of the modules that are imported, and those that are imported only when they are needed."""
+    known = {name for name in logging.root.manager.loggerDict if name.startswith("semel.")}
+    return {name for name in known if not name.startswith(_OTHERS)} | set(LOGGERS)
 
 
 def guard_handlers() -> None:
