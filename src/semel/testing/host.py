@@ -38,6 +38,7 @@ class VirtualHost:
         self._trace = trace
         self._process = Process(name)
         self._power_was_cut = False
+        self._workers: list[VirtualWorker] = []
 
     @property
     def alive(self) -> bool:
@@ -45,7 +46,14 @@ class VirtualHost:
 
     def worker(self, *, brief_at_once: bool = False) -> VirtualWorker:
         """A worker for the process: it dies with it, since its timers are the process's own."""
-        return VirtualWorker(self._loop, Random(self._random.getrandbits(64)), brief_at_once=brief_at_once)
+        worker = VirtualWorker(self._loop, Random(self._random.getrandbits(64)), brief_at_once=brief_at_once)
+        self._workers.append(worker)
+        return worker
+
+    def hang_workers(self, hang: bool = True) -> None:
+        """Let the work of the process's workers hang, as syncs of a disk that does not answer; or go on."""
+        for worker in self._workers:
+            worker.hangs = hang
 
     def start(self, main: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run ``main`` in the host's process, in a new one if the last one died.
@@ -59,6 +67,7 @@ class VirtualHost:
             else:
                 self.disk.kill()
             self._process = Process(self.name)
+            self._workers.clear()
         return self._loop.start(self._process, main, name=name or self.name)
 
     def pause(self) -> None:

@@ -39,6 +39,8 @@ class VirtualWorker:
         self._finished: deque[Callable[[], None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
+        self.hangs = False
+        """While it does, no work is done and none is lost, as on a thread whose sync does not return."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
         if self._ended:
@@ -55,7 +57,7 @@ class VirtualWorker:
                 result = error
             return lambda: done(result)
 
-        if brief and self._brief_at_once and not self._waiting and not self._finished:
+        if brief and self._brief_at_once and not self.hangs and not self._waiting and not self._finished:
             self._finished.append(job())
             self._loop.call_soon(self._tell)
             return
@@ -86,7 +88,8 @@ class VirtualWorker:
 
     def _work(self) -> None:
         self._timer = None
-        self._finish(self._waiting.popleft()())
+        if not self.hangs:
+            self._finish(self._waiting.popleft()())
         if self._waiting:
             self._begin()
 

@@ -64,7 +64,7 @@ def test_a_removed_data_directory_is_said_and_does_not_keep_a_broker_from_stoppi
 
 def test_a_sync_that_hangs_ends_with_the_deadline_and_the_next_start_recovers(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("hanging_disk.py")), str(tmp_path)],
+        [sys.executable, "-m", "tools.hanging_broker", str(tmp_path), "0", str(tmp_path / "hangs")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

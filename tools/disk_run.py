@@ -1,0 +1,84 @@
+"""A real broker under load on a disk in trouble, again and again, and then told to stop in the middle of it.
+
+After each trouble everything must go on by itself. SIGTERM must end the process in time however the disk is. Then it is
+started again, and what was acknowledged and committed must be there, once and in order.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from random import Random
+
+from tools.disk_trouble import in_trouble
+from tools.history import anomalies
+from tools.load import Load, create_topic, read_back
+from tools.server import Server
+from tools.transactional_load import TransactionalLoad
+
+STOP_SECONDS_MAX = 10.0
+_PARTITIONS = 4
+_TOPIC, _TRANSACTIONS = "disk", "transactions"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRun:
+    kind: str
+    troubles: int
+    sent: int
+    acknowledged: int
+    refused: int
+    transactions: int
+    stop_seconds: float
+    tracebacks: int
+    anomalies: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        sound = not self.anomalies and not self.tracebacks and not self.refused
+        return sound and self.acknowledged > 0 and self.transactions > 0 and self.stop_seconds <= STOP_SECONDS_MAX
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "anomalies": list(self.anomalies[:20]), "passed": self.passed}
+
+
+def disk_in_trouble(server: Server, kind: str, *, seed: int, troubles: int) -> DiskRun:
+    random = Random(seed)
+    small_segments = {"segment.bytes": str(1024 * 1024)}
+    create_topic(server.bootstrap_servers, _TOPIC, partitions=_PARTITIONS, config=small_segments)
+    create_topic(server.bootstrap_servers, _TRANSACTIONS, partitions=2)
+    load = Load(server.bootstrap_servers, _TOPIC, partitions=_PARTITIONS, producers=2, seed=seed)
+    transactions = TransactionalLoad(server.bootstrap_servers, _TRANSACTIONS)
+    load.start()
+    transactions.start()
+    try:
+        for _ in range(troubles):
+            load.wait_for_acknowledged(load.acknowledged() + random.randint(50, 1000))
+            with in_trouble(server, kind, random):
+                time.sleep(random.uniform(0.1, 3.0))
+            load.wait_for_acknowledged(load.acknowledged() + 100)
+        with in_trouble(server, kind, random):
+            time.sleep(random.uniform(0.0, 1.0))
+            began = time.monotonic()
+            server.stop()
+            stop_seconds = time.monotonic() - began
+        server.start()
+        load.wait_for_acknowledged(load.acknowledged() + 100)
+        committed = len(transactions.committed)
+        while len(transactions.committed) <= committed:
+            time.sleep(0.01)
+    finally:
+        load.finish()
+        transactions.finish()
+    found = [str(each) for each in anomalies(load.history, read_back(server.bootstrap_servers, _TOPIC, partitions=4))]
+    return DiskRun(
+        kind=kind,
+        troubles=troubles + 1,
+        sent=len(load.history.sent),
+        acknowledged=len(load.history.acknowledged),
+        refused=len(load.history.refused),
+        transactions=len(transactions.committed),
+        stop_seconds=round(stop_seconds, 2),
+        tracebacks=server.printed(10_000_000).count("Traceback"),
+        anomalies=tuple(found + transactions.anomalies()),
+    )
