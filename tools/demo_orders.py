@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from semel.blocking import Producer
-from semel.client.consumer_config import IsolationLevel
+from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.reading import read_split
 from semel.spark.splits import Split

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from semel.blocking import Admin, Producer
-from semel.client.consumer_config import IsolationLevel
+from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.reading import read_split
 from semel.spark.sink import POINTS, TASK_POINTS

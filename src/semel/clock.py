@@ -7,7 +7,9 @@ that drives them holds a ``Clock``. So a test can run a day in a millisecond, an
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+NEVER: Final = float("inf")  # The deadline of what waits for no time.
 
 
 class Clock(Protocol):

@@ -13,14 +13,14 @@ import pytest
 
 from semel.broker.shards import ShardRuntime, _Parked
 from semel.client.assignors import Assignment
-from semel.client.consumed import Consumed
-from semel.client.machine.beginnings import Beginnings
-from semel.client.machine.consumer import ConsumerMachine
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.consumer.consumer import ConsumerMachine
+from semel.client.machine.consumer.start_offsets import StartOffsets
 from semel.client.machine.group.classic import ClassicMembership
 from semel.client.machine.group.group import Group
-from semel.client.machine.group.handover import Handover
 from semel.client.machine.group.leadership import Leadership
-from semel.client.machine.promise import Promise
+from semel.client.machine.group.reassignment import Reassignment
+from semel.client.transaction_offsets import TransactionOffsets
 from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.coordinator.decision import Decision
 from semel.coordinator.group import conversion, records
@@ -186,7 +186,7 @@ def client_leaves_a_partition_out(patch: pytest.MonkeyPatch) -> None:
 
 def client_reads_on_when_it_has_lost_its_partitions(patch: pytest.MonkeyPatch) -> None:
     """The group went on without it, and it works on what others have."""
-    patch.setattr(Handover, "lose", lambda self, now_ms: self.cancel())
+    patch.setattr(Reassignment, "lose", lambda self, now_ms: self.cancel())
 
 
 def client_joins_before_it_has_given_up(patch: pytest.MonkeyPatch) -> None:
@@ -196,19 +196,19 @@ def client_joins_before_it_has_given_up(patch: pytest.MonkeyPatch) -> None:
 
 def client_does_not_go_back_after_an_abort(patch: pytest.MonkeyPatch) -> None:
     """Scenario 57, KAFKA-17582: what was aborted is skipped."""
-    patch.setattr(Beginnings, "rewind", lambda self: None)
+    patch.setattr(StartOffsets, "rewind", lambda self: None)
 
 
 def client_commits_transactions_as_nobody(patch: pytest.MonkeyPatch) -> None:
     """Scenarios 53 and 54, KIP-447: nothing tells a zombie from a member."""
-    sound = Consumed.to_send
+    sound = TransactionOffsets.to_send
 
-    def to_send(self: Consumed) -> dict[Any, OffsetAndMetadata]:
+    def to_send(self: TransactionOffsets) -> dict[Any, OffsetAndMetadata]:
         sent = sound(self)
         self.group = GroupMetadata(self.group.group_id)
         return sent
 
-    patch.setattr(Consumed, "to_send", to_send)
+    patch.setattr(TransactionOffsets, "to_send", to_send)
 
 
 def client_does_not_see_that_its_work_is_lost(patch: pytest.MonkeyPatch) -> None:

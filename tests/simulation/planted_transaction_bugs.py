@@ -12,9 +12,9 @@ from semel.broker.shard_formats import GroupFormat
 from semel.broker.shards import ShardRuntime, _Parked
 from semel.broker.sweeps import Sweeps
 from semel.broker.transaction_gate import TransactionGate
-from semel.client.machine import fetched
-from semel.client.machine.promise import Promise
-from semel.client.machine.transaction import Transaction
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.consumer import fetched
+from semel.client.machine.transaction.transaction import Transaction
 from semel.coordinator.transaction import shard as transaction_shard
 from semel.coordinator.transaction.ending import end_v1
 from semel.coordinator.transaction.shard import TransactionShard

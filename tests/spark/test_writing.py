@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from semel.blocking import Producer
 from semel.client.arrow.decoding import HEADERS_TYPE
-from semel.client.machine.murmur2 import positive_murmur2
+from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.client.values import ProducerIdentity
 from semel.errors import KafkaError
 from semel.spark.placing import BadRow, Placing

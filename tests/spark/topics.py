@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from semel import ConsumerRecord
 from semel.blocking import Producer
-from semel.client.consumer_config import IsolationLevel
+from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.splits import Split
 from semel.testing import Broker

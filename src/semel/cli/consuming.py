@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.internal_records import decoded
 from semel.cli.offsets import offsets_at
 from semel.cli.output import is_colourful, shown, time_text
-from semel.client.machine.fetched import visible_batches
+from semel.client.machine.consumer.fetched import visible_batches
 from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition
 from semel.wire.control import parse_marker

@@ -34,9 +34,9 @@ from semel.client.admin.results import Results
 from semel.client.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
 from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS, TransactionDescription, TransactionListing
 from semel.client.admin.users import Credentials, ScramMechanism
-from semel.client.loop_thread import LoopThread
+from semel.client.blocking_docs import with_words_of
+from semel.client.drivers.loop_thread import LoopThread
 from semel.client.offsets import OffsetsLike, PartitionLike
-from semel.client.twins import with_words_of
 from semel.client.values import OffsetAndMetadata
 from semel.types import TopicPartition
 

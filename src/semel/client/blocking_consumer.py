@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from semel.client.assignors import Assignor
+from semel.client.blocking_docs import with_words_of
 from semel.client.consumer import CLOSE_TIMEOUT_MS, Taken, settle_future
 from semel.client.consumer import Consumer as AsyncConsumer
 from semel.client.deserializers import Deserializer
-from semel.client.loop_thread import LoopThread
-from semel.client.machine.group.handover import Callback
+from semel.client.drivers.loop_thread import LoopThread
+from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
-from semel.client.twins import with_words_of
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.types import TopicPartition
 
@@ -55,7 +55,7 @@ class Consumer:
             guard=self._guard,
             **settings,
         )
-        self._attendance, self._taking = self._consumer.attendance, self._consumer.taking
+        self._group_session, self._record_buffer = self._consumer.group_session, self._consumer.record_buffer
         self._thread = LoopThread("consumer")
         self._thread.run(self._consumer.start())
 
@@ -188,27 +188,27 @@ class Consumer:
         for record in consumer.poll(1000):
             print(record.partition, record.offset, record.value)
         """
-        return self._poll(timeout_ms, lambda: self._taking.take(max_records))
+        return self._poll(timeout_ms, lambda: self._record_buffer.take(max_records))
 
     def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
         """The next records as an Arrow table, as ``semel.Consumer.poll_arrow`` gives them.
 
         frame = consumer.poll_arrow(1000).to_pandas()
         """
-        return self._poll(timeout_ms, lambda: self._taking.take_table(max_records))
+        return self._poll(timeout_ms, lambda: self._record_buffer.take_table(max_records))
 
     def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
         self._thread.check()
         taken = take()
         if not len(taken):
-            self._attendance.require_partitions()
+            self._group_session.require_partitions()
             expires_ms, is_in_time = _expires_ms(timeout_ms), True
             while is_in_time and not len(taken):
-                callback = self._attendance.due()
+                callback = self._group_session.due()
                 if callback is not None:
                     self._tell(callback)
                 else:
-                    is_in_time = self._thread.run(self._attendance.wait(expires_ms))
+                    is_in_time = self._thread.run(self._group_session.wait(expires_ms))
                 taken = take()
         self._consumer.wake()  # There is room now for more to be fetched.
         return taken
@@ -220,7 +220,7 @@ class Consumer:
         if not self._thread.is_running:
             raise StopIteration
         self._thread.check()
-        record = self._taking.take_decoded()
+        record = self._record_buffer.take_decoded()
         return self.poll(max_records=1)[0] if record is None else record
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
@@ -235,26 +235,26 @@ class Consumer:
 
     def _leave(self, reason: str, timeout_ms: float) -> None:
         self._thread.check()
-        left = self._attendance.begin_leaving(reason)
+        left = self._group_session.begin_leaving(reason)
         expires_ms = _expires_ms(timeout_ms)
         error: Exception | None = None
         while not left.settled:
-            callback = self._attendance.due()
+            callback = self._group_session.due()
             if callback is not None:
                 try:
                     self._tell(callback)
                 except Exception as raised:  # The group must be left all the same.
                     error = raised
-            elif not self._thread.run(self._attendance.wait(expires_ms, left)):
+            elif not self._thread.run(self._group_session.wait(expires_ms, left)):
                 break
         if error is not None:
             raise error
 
     def _tell(self, callback: Callback) -> None:
         try:
-            told(self._attendance.listener, callback)
+            told(self._group_session.listener, callback)
         finally:
-            self._attendance.told(callback)
+            self._group_session.told(callback)
 
 
 def _expires_ms(timeout_ms: float | None) -> float:

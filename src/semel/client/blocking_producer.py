@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from semel.client.consumed import Consuming
+from semel.client.blocking_docs import with_words_of
+from semel.client.drivers.loop_thread import LoopThread
 from semel.client.hooks import Lists, OnAcknowledgement, OnSend, Serializer
-from semel.client.loop_thread import LoopThread
-from semel.client.machine.bulk import Bulk
-from semel.client.machine.partitioner import Partitioner
+from semel.client.machine.producer.bulk import Bulk
+from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
-from semel.client.twins import with_words_of
+from semel.client.transaction_offsets import Consuming
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Producer:
             guard=self._guard,
             **settings,
         )
-        self._outbox = self._producer.outbox
+        self._send_queue = self._producer.send_queue
         self._thread = LoopThread("producer")
         self._thread.run(self._producer.start())
 
@@ -102,7 +102,7 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            changed = self._outbox.put(future, topic, value, key, partition, headers, timestamp)
+            changed = self._send_queue.put(future, topic, value, key, partition, headers, timestamp)
             is_full = self._producer.is_full
         if changed:
             self._producer.wake()
@@ -126,21 +126,21 @@ class Producer:
         print(written.record_count)
         """
         lists = Lists(values, keys, partition, headers, timestamps)
-        return self._send_bulk(self._outbox.bulk_of_lists(topic, lists, "send_many"))
+        return self._send_bulk(self._send_queue.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> Future[BulkMetadata]:
         """Send the rows of a table, as ``semel.Producer.send_arrow`` does. Blocks until the buffer has taken them.
 
         producer.send_arrow("orders", pa.table({"value": [b"1", b"2"]})).result()
         """
-        return self._send_bulk(self._outbox.bulk_of_table(topic, table, "send_arrow"))
+        return self._send_bulk(self._send_queue.bulk_of_table(topic, table, "send_arrow"))
 
     def _send_bulk(self, bulk: Bulk) -> Future[BulkMetadata]:
         self._thread.check()
         future: Future[BulkMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            self._outbox.put_bulk(future, bulk)
+            self._send_queue.put_bulk(future, bulk)
         self._producer.wake()
         self._thread.run(self._producer.drain())
         return future
@@ -154,7 +154,7 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
         with self._guard:
-            self._outbox.put_batch(future, topic, partition, records, record_count)
+            self._send_queue.put_batch(future, topic, partition, records, record_count)
         self._producer.wake()
         return future
 

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from semel import __version__
 from semel.client.arrow_extra import arrow_module
 from semel.client.assignors import Assignor, make_assignors
-from semel.client.attendance import Attendance
-from semel.client.consumer_config import ConsumerConfig
+from semel.client.config.consumer import ConsumerConfig
 from semel.client.deserializers import Deserializer, Deserializers
-from semel.client.engine import Engine
-from semel.client.machine.consumer import ConsumerMachine
-from semel.client.machine.group.handover import Callback
+from semel.client.drivers.runtime import ClientRuntime
+from semel.client.group_session import GroupSession
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.consumer.consumer import ConsumerMachine
+from semel.client.machine.consumer.list_offsets import EARLIEST, LATEST
+from semel.client.machine.group.reassignment import Callback
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.list_offsets import EARLIEST, LATEST
-from semel.client.machine.promise import Promise
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
 from semel.client.rebalance_listener import told
+from semel.client.record_buffer import RecordBuffer
 from semel.client.security.tls import network_for
-from semel.client.taking import Taking
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-from semel.clock import Clock, SystemClock
+from semel.clock import NEVER, Clock, SystemClock
 from semel.errors import ErrorCode, SemelError, TimedOut
 from semel.net.network import Network
 from semel.settings import SettingError
@@ -43,8 +43,6 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=Sized)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-
-_NEVER: Final = float("inf")
 
 
 class Consumer:
@@ -82,7 +80,7 @@ class Consumer:
         self._machine = ConsumerMachine(
             self._config, random or SystemRandom(), assignors=offered, software_version=__version__
         )
-        self._engine = Engine(
+        self._runtime = ClientRuntime(
             "consumer",
             self._machine,
             network=network or network_for(self._config.client.security),
@@ -92,13 +90,13 @@ class Consumer:
             # they belong to one loop; a guard says that the consumer is in a thread of its own already.
             own_thread=self._config.group_id is not None and network is None and clock is None and guard is None,
         )
-        weakref.finalize(self, self._engine.abandon).atexit = False
-        self._clock = self._engine.clock
+        weakref.finalize(self, self._runtime.abandon).atexit = False
+        self._clock = self._runtime.clock
         # Both are for the blocking twin, too: it waits, and calls its listener, in its own way.
-        self.attendance = Attendance(self._engine)
-        self.taking = Taking(
-            self._engine,
-            self.attendance,
+        self.group_session = GroupSession(self._runtime)
+        self.record_buffer = RecordBuffer(
+            self._runtime,
+            self.group_session,
             Deserializers(key_deserializer, value_deserializer),
             max_poll_records=self._config.max_poll_records,
         )
@@ -109,7 +107,7 @@ class Consumer:
 
         await consumer.start()
         """
-        self._engine.running()
+        self._runtime.running()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -122,7 +120,7 @@ class Consumer:
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
-        state = "closed" if self._engine.is_closed else "open"
+        state = "closed" if self._runtime.is_closed else "open"
         return f"<Consumer {servers} {state} {len(self.assignment)} partitions>"
 
     def metrics(self) -> dict[str, float]:
@@ -135,7 +133,7 @@ class Consumer:
 
     def wake(self) -> None:
         """Let the driver look at what was changed."""
-        self._engine.wake()
+        self._runtime.wake()
 
     # What is read, and from where
 
@@ -166,7 +164,7 @@ class Consumer:
         wanted = TopicSubscription.of(topics, pattern)
         with self._guard:
             self._machine.subscribe(wanted, self._clock.monotonic_ms())
-            self.attendance.listener = listener
+            self.group_session.listener = listener
         self.wake()
 
     async def unsubscribe(self) -> None:
@@ -311,7 +309,7 @@ class Consumer:
 
         consumer.commit_async().add_done_callback(told)
         """
-        driver = self._engine.running()
+        driver = self._runtime.running()
         return driver.future_of(self.begin_commit(offsets))
 
     def begin_commit(self, offsets: OffsetsLike | None) -> Promise[None]:
@@ -387,7 +385,7 @@ class Consumer:
         ``max_records`` (``max_poll_records``). An empty list: there was none in time. ``DeserializationError``: a
         deserializer raised; the position stays before that record, and ``seek`` passes over it.
         """
-        return await self._poll(timeout_ms, lambda: self.taking.take(max_records))
+        return await self._poll(timeout_ms, lambda: self.record_buffer.take(max_records))
 
     async def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
         """The same as an Arrow table, decoded by the column (with pyarrow: ``semel[arrow]``).
@@ -400,18 +398,18 @@ class Consumer:
         ``fetch_max_bytes`` bounds. No rows: there was nothing in time. Deserializers are not asked.
         """
         arrow_module("tables", "poll_arrow")
-        return await self._poll(timeout_ms, lambda: self.taking.take_table(max_records))
+        return await self._poll(timeout_ms, lambda: self.record_buffer.take_table(max_records))
 
     async def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
-        driver = self._engine.running()
-        self.attendance.require_partitions()
-        expires_ms = _NEVER if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        driver = self._runtime.running()
+        self.group_session.require_partitions()
+        expires_ms = NEVER if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         while True:
             taken = take()
-            callback = None if len(taken) else self.attendance.due()
+            callback = None if len(taken) else self.group_session.due()
             if callback is not None:
                 await self._tell(callback)
-            elif len(taken) or not await self.attendance.wait(expires_ms):
+            elif len(taken) or not await self.group_session.wait(expires_ms):
                 break
         driver.wake()  # There is room now for more to be fetched.
         return taken
@@ -421,10 +419,10 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         try:
-            record = self.taking.take_decoded()
+            record = self.record_buffer.take_decoded()
             return (await self.poll(max_records=1))[0] if record is None else record
         except SemelError:
-            if self._engine.is_closed:
+            if self._runtime.is_closed:
                 raise StopAsyncIteration from None
             raise
 
@@ -439,10 +437,10 @@ class Consumer:
         """
         if self._closing:
             return
-        self.attendance.refuse_in_listener("close")
+        self.group_session.refuse_in_listener("close")
         self._closing = True
         try:
-            if self._engine.driver is not None:
+            if self._runtime.driver is not None:
                 await self._leave("the consumer was closed", timeout_ms)
         finally:
             await self.disconnect()
@@ -450,40 +448,40 @@ class Consumer:
     async def disconnect(self) -> None:
         """End at once, as a process that is killed would."""
         self._closing = True
-        await self._engine.shut()
+        await self._runtime.shut()
 
     # Inside
 
     @property
     def _guard(self) -> AbstractContextManager[Any]:
         """Raises after a fork: the thread that may have held the lock stayed behind, and would never release it."""
-        self._engine.check_process()
-        return self._engine.guard
+        self._runtime.check_process()
+        return self._runtime.guard
 
     async def _leave(self, reason: str, timeout_ms: float) -> None:
-        self._engine.check_process()
-        left = self.attendance.begin_leaving(reason)
+        self._runtime.check_process()
+        left = self.group_session.begin_leaving(reason)
         expires_ms = self._clock.monotonic_ms() + timeout_ms
         error: Exception | None = None
         while not left.settled:
-            callback = self.attendance.due()
+            callback = self.group_session.due()
             if callback is not None:
                 try:
                     await self._tell(callback)
                 except Exception as raised:  # The group must be left all the same.
                     error = raised
-            elif not await self.attendance.wait(expires_ms, left):
+            elif not await self.group_session.wait(expires_ms, left):
                 break
         if error is not None:
             raise error
 
     async def _tell(self, callback: Callback) -> None:
         try:
-            answer = told(self.attendance.listener, callback)
+            answer = told(self.group_session.listener, callback)
             if inspect.isawaitable(answer):
                 await answer
         finally:
-            self.attendance.told(callback)
+            self.group_session.told(callback)
 
     def _seek_to_time(self, partitions: tuple[PartitionLike, ...], timestamp: int) -> None:
         with self._guard:
@@ -501,7 +499,7 @@ class Consumer:
     async def _within_timeout(self, promise: Promise[T], call: str) -> T:
         timeout_ms = self._config.default_api_timeout_ms
         try:
-            return await self._engine.running().wait(promise, timeout_ms=timeout_ms)
+            return await self._runtime.running().wait(promise, timeout_ms=timeout_ms)
         except TimeoutError:
             raise TimedOut(
                 ErrorCode.REQUEST_TIMED_OUT, f"{call}: no answer within default.api.timeout.ms ({timeout_ms} ms)"

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, Protocol
 
-from semel.client.machine.batch import Acknowledged, Settlement
+from semel.client.machine.producer.batch import Acknowledged, Settlement
 from semel.client.values import BulkMetadata, RecordMetadata, WrittenRange
 from semel.errors import KafkaError
 

@@ -11,22 +11,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semel import __version__
-from semel.client.consumed import Consumed, Consuming
+from semel.client.config.producer import ProducerConfig
 from semel.client.deliveries import settle
-from semel.client.driver import Driver
-from semel.client.engine import Engine
+from semel.client.drivers.driver import Driver
+from semel.client.drivers.runtime import ClientRuntime
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
-from semel.client.machine.bulk import Bulk
-from semel.client.machine.partitioner import Partitioner
-from semel.client.machine.producer import ProducerMachine
-from semel.client.machine.promise import Promise
-from semel.client.machine.sequences import Identity
-from semel.client.machine.transaction import Transaction
-from semel.client.machine.transaction_states import TransactionState
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.bulk import Bulk
+from semel.client.machine.producer.partitioner import Partitioner
+from semel.client.machine.producer.producer import ProducerMachine
+from semel.client.machine.producer.sequences import Identity
+from semel.client.machine.transaction.states import TransactionState
+from semel.client.machine.transaction.transaction import Transaction
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike, as_group, as_offsets
-from semel.client.outbox import Outbox
-from semel.client.producer_config import ProducerConfig
 from semel.client.security.tls import network_for
+from semel.client.send_queue import SendQueue
+from semel.client.transaction_offsets import Consuming, TransactionOffsets
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
 from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, SemelError, StateError, TimedOut
@@ -77,7 +77,7 @@ class Producer:
         self._machine = ProducerMachine(
             self._config, random or SystemRandom(), partitioner=partitioner, software_version=__version__
         )
-        self._engine = Engine(
+        self._runtime = ClientRuntime(
             "producer",
             self._machine,
             network=network or network_for(self._config.client.security),
@@ -85,9 +85,9 @@ class Producer:
             guard=guard,
             turned=self._turned,
         )
-        self._clock, self._guard = self._engine.clock, self._engine.guard
+        self._clock, self._guard = self._runtime.clock, self._runtime.guard
         hooks = Hooks(key_serializer, value_serializer, on_send, on_acknowledgement)
-        self.outbox = Outbox(self._config, self._machine, self._clock, hooks)
+        self.send_queue = SendQueue(self._config, self._machine, self._clock, hooks)
         """For the blocking twin, too: it brings futures of its own."""
         self._drains: list[asyncio.Future[None]] = []
 
@@ -96,7 +96,7 @@ class Producer:
 
         await producer.start()
         """
-        self._engine.running()
+        self._runtime.running()
 
     async def __aenter__(self) -> Producer:
         await self.start()
@@ -116,7 +116,7 @@ class Producer:
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
         transaction = self._machine.transaction
-        state = "closed" if self._engine.is_closed else "open" if transaction is None else transaction.state.value
+        state = "closed" if self._runtime.is_closed else "open" if transaction is None else transaction.state.value
         name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
         return f"<Producer {servers}{name} {state}>"
 
@@ -145,8 +145,8 @@ class Producer:
         ``max_block_ms``; a sender that awaits nothing should await ``drain`` now and then. Cancelling the future does
         not take the record back.
         """
-        future: asyncio.Future[RecordMetadata] = (self._engine.driver or self._engine.running()).create_future()
-        if self.outbox.put(future, topic, value, key, partition, headers, timestamp):
+        future: asyncio.Future[RecordMetadata] = (self._runtime.driver or self._runtime.running()).create_future()
+        if self.send_queue.put(future, topic, value, key, partition, headers, timestamp):
             self.wake()
         return future
 
@@ -171,7 +171,7 @@ class Producer:
         waits in line behind them. If a record fails the future fails, and says how many were written.
         """
         lists = Lists(values, keys, partition, headers, timestamps)
-        return self._send_bulk(self.outbox.bulk_of_lists(topic, lists, "send_many"))
+        return self._send_bulk(self.send_queue.bulk_of_lists(topic, lists, "send_many"))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> asyncio.Future[BulkMetadata]:
         """Send the rows of a table, which has a column ``value``, ``key``, or both, as ``send_many`` does.
@@ -182,12 +182,12 @@ class Producer:
         More columns it may have: ``headers`` (a list of structs of key and value, or a map), ``partition``,
         ``timestamp`` (of Arrow's type, or milliseconds). Null means: not given. Serializers are not asked.
         """
-        return self._send_bulk(self.outbox.bulk_of_table(topic, table, "send_arrow"))
+        return self._send_bulk(self.send_queue.bulk_of_table(topic, table, "send_arrow"))
 
     def _send_bulk(self, bulk: Bulk) -> asyncio.Future[BulkMetadata]:
-        future: asyncio.Future[BulkMetadata] = (self._engine.driver or self._engine.running()).create_future()
+        future: asyncio.Future[BulkMetadata] = (self._runtime.driver or self._runtime.running()).create_future()
         with self._guard:
-            self.outbox.put_bulk(future, bulk)
+            self.send_queue.put_bulk(future, bulk)
         self.wake()
         return future
 
@@ -201,7 +201,7 @@ class Producer:
 
     def wake(self) -> None:
         """Let the driver look at what was enqueued."""
-        self._engine.wake()
+        self._runtime.wake()
 
     @property
     def is_full(self) -> bool:
@@ -216,7 +216,7 @@ class Producer:
             await producer.drain()
         """
         while self._machine.is_full:
-            future: asyncio.Future[None] = self._engine.running().create_future()
+            future: asyncio.Future[None] = self._runtime.running().create_future()
             self._drains.append(future)
             await future
 
@@ -229,7 +229,7 @@ class Producer:
         It raises nothing for single records: their futures do. But within a transaction, once something has failed,
         it raises the error that ``commit`` would raise.
         """
-        driver = self._engine.running()
+        driver = self._runtime.running()
         with self._guard:
             promise = self._machine.flush()
         await driver.wait(promise)
@@ -361,13 +361,13 @@ class Producer:
             raise
         await self.commit_or_abandon(consumed)
 
-    def begin_consuming(self, consumer: Consuming | None) -> Consumed | None:
+    def begin_consuming(self, consumer: Consuming | None) -> TransactionOffsets | None:
         """``begin``, and remember where the consumer stood."""
-        consumed = None if consumer is None else Consumed(consumer)
+        consumed = None if consumer is None else TransactionOffsets(consumer)
         self.begin()
         return consumed
 
-    async def commit_or_abandon(self, consumed: Consumed | None = None) -> None:
+    async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
         """``commit``; if something had failed, ``abort`` and raise what it was."""
         try:
             if consumed is not None:
@@ -380,7 +380,7 @@ class Producer:
         if consumed is not None:
             consumed.committed()
 
-    async def abandon(self, consumed: Consumed | None = None) -> None:
+    async def abandon(self, consumed: TransactionOffsets | None = None) -> None:
         """``abort``, if there is something to abort. Raises nothing, because its caller has an error to raise.
 
         A transaction that cannot be aborted now is aborted by its coordinator, when its time is over. One that is being
@@ -402,16 +402,16 @@ class Producer:
 
         After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows.
         """
-        if self._engine.is_closed:
+        if self._runtime.is_closed:
             return
-        self._engine.is_closed = True
+        self._runtime.is_closed = True
         with self._guard:
             self._machine.close()
-        if self._engine.driver is not None:
+        if self._runtime.driver is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self._finish(self._engine.driver)
-        await self._engine.shut()
+                    await self._finish(self._runtime.driver)
+        await self._runtime.shut()
 
     async def _finish(self, driver: Driver) -> None:
         transaction = self._machine.transaction
@@ -440,7 +440,7 @@ class Producer:
                     future.set_result(None)
 
     def _transaction(self, call: str) -> Transaction:
-        if self._engine.is_closed:
+        if self._runtime.is_closed:
             raise StateError(f"{call}: the producer is closed")
         transaction = self._machine.transaction
         if transaction is None:
@@ -448,7 +448,7 @@ class Producer:
         return transaction
 
     async def _within_max_block(self, promise: Promise[T], call: str) -> T:
-        driver = self._engine.driver or self._engine.running()
+        driver = self._runtime.driver or self._runtime.running()
         try:
             return await driver.wait(promise, timeout_ms=self._config.max_block_ms)
         except TimeoutError:

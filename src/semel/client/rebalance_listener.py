@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from semel.client.machine.group.handover import Callback, Change
+from semel.client.machine.group.reassignment import Callback, Change
 from semel.types import TopicPartition
 
 Told: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
 from semel.blocking import Producer
-from semel.client.machine.sequences import TRANSACTIONS_V2
+from semel.client.machine.producer.sequences import TRANSACTIONS_V2
 from semel.client.values import OffsetAndMetadata, ProducerIdentity
 from semel.errors import AbortableError, FatalError, ProducerFenced, TimedOut
 from semel.spark.checkpoint import Checkpoint

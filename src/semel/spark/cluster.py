@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
-from semel.client.admin.config import ADMIN_SETTINGS
 from semel.client.admin.partitions import OffsetSpec
-from semel.client.consumer_config import ConsumerConfig, IsolationLevel
-from semel.client.loop_thread import LoopThread
+from semel.client.config.admin import ADMIN_SETTINGS
+from semel.client.config.consumer import ConsumerConfig, IsolationLevel
+from semel.client.drivers.loop_thread import LoopThread
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.types import TopicPartition

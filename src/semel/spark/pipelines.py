@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from semel.client.machine.partitioner import Partitioner
+from semel.client.machine.producer.partitioner import Partitioner
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import JavaCheckpoint
 from semel.spark.cluster import Cluster, client_settings

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.producer import ProducerConfig
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.sink import WriteJob
 from semel.wire.records import HEADER_SIZE

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from semel.client.admin.batches import RawBatches
 from semel.client.arrow import decode
-from semel.client.machine.fetched import visible_batches
+from semel.client.machine.consumer.fetched import visible_batches
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.spark.cluster import Cluster
 from semel.spark.splits import Split

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
-from semel.client.machine.partitioner import Partitioner
+from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.values import ProducerIdentity
 
 Reached: TypeAlias = Callable[[str, int], None]

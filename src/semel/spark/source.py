@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from semel.client.consumer_config import IsolationLevel
+from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
 from semel.spark.offsets import Offsets, from_spark, resolve, to_spark

@@ -20,7 +20,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from semel.blocking import Producer
 from semel.client.arrow import encode
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.producer import ProducerConfig
 from semel.errors import SemelError, StateError
 from semel.spark.sink import WriteJob
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from semel.broker.node import Node
-from semel.client.machine.fetched import FetchedRecords
+from semel.client.machine.consumer.fetched import FetchedRecords
 from semel.client.values import ConsumerRecord
 from semel.log.partition_log import Isolation, PartitionLog
 from semel.wire.messages.fetch import AbortedTransaction

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semel.client.arrow import OversizedRecord, decode, encode
 from semel.client.arrow.murmur2 import positive_murmur2_column
-from semel.client.machine.murmur2 import positive_murmur2
+from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.errors import DecodeError
 from semel.wire.records import (
     BatchBuilder,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semel.client.machine.partitioner import Partitioner
+from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.values import BulkMetadata
 from semel.wire.apis import ApiKey
 from semel.wire.records import parse_header
@@ -94,7 +94,7 @@ def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken_and_looked_at
         made = producer(batch_size=batch_size)
         bulk = bulk_of(made, records * 5, **how)
         view = made.machine._metadata.view.topics["orders"]
-        assert bulk.spread(view, made.machine.intake._partitioning)
+        assert bulk.spread(view, made.machine.admission._partitioning)
         found: dict[int, list[bytes]] = {}
         while pieces := bulk.take(size_bytes):
             for partition, batch, _ in pieces:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.client.arrow.tables import as_table, decode_rows
-from semel.client.machine.fetched import FetchedRecords
+from semel.client.machine.consumer.fetched import FetchedRecords
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.messages.fetch import AbortedTransaction

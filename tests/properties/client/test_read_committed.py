@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.client.machine.fetched import FetchedRecords
+from semel.client.machine.consumer.fetched import FetchedRecords
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.messages.fetch import AbortedTransaction

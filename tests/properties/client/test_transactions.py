@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semel.client.machine.promise import Promise
-from semel.client.machine.transaction_states import TransactionState
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.transaction.states import TransactionState
 from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode
 from semel.types import TopicPartition

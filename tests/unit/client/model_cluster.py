@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from semel.client.config import Address
+from semel.client.config.common import Address
 from semel.errors import ErrorCode
 from semel.types import ZERO_UUID, TopicPartition
 from semel.wire.apis import APIS, ApiKey

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from semel.client.assignors import Assignment, Assignor, Subscription, make_assignors
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.consumer import ConsumerMachine
-from semel.client.machine.group.handover import Callback
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.consumer.consumer import ConsumerMachine
+from semel.client.machine.group.reassignment import Callback
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.promise import Promise
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode
 from semel.types import TopicPartition

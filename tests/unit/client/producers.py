@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from semel.client.machine.batch import Acknowledged
-from semel.client.machine.partitioner import Partitioner
-from semel.client.machine.producer import ProducerMachine
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.producer.batch import Acknowledged
+from semel.client.machine.producer.partitioner import Partitioner
+from semel.client.machine.producer.producer import ProducerMachine
 from tests.unit.client.model_cluster import ModelCluster
 from tests.unit.client.world import World
 

@@ -129,7 +129,7 @@ def test_use_after_fork_raises_even_if_the_lock_was_held(broker: Broker) -> None
             await assigned(consumer)
             reader, writer = os.pipe()
             held, let_go = threading.Event(), threading.Event()
-            holding = threading.Thread(target=hold, args=(consumer._engine.guard, held, let_go))
+            holding = threading.Thread(target=hold, args=(consumer._runtime.guard, held, let_go))
             holding.start()
             held.wait()
             child = os.fork()

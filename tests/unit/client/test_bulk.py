@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.client.machine.batch import Acknowledged
+from semel.client.machine.producer.batch import Acknowledged
 from semel.client.values import BulkMetadata, WrittenRange
 from semel.errors import AbortableError, RetriableError, TimedOut
 from semel.wire.apis import ApiKey
@@ -103,7 +103,7 @@ def test_flush_waits_until_the_last_piece_is_acknowledged() -> None:
     send_bulk(producer, records(500))
     flushed = producer.machine.flush()
     producer.world.advance(10)
-    assert producer.machine.intake.is_empty
+    assert producer.machine.admission.is_empty
     assert not flushed.settled
     producer.world.release()
     assert flushed.settled

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.client.assignors import Assignment, RangeAssignor, Subscription
-from semel.client.machine.group.handover import Callback, Change
+from semel.client.machine.group.reassignment import Callback, Change
 from semel.errors import AbortableError, ErrorCode, FatalError, RetriableError, StateError
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from semel.client.config import Address
-from semel.client.consumer_config import ConsumerConfig, IsolationLevel, OffsetReset
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.common import Address
+from semel.client.config.consumer import ConsumerConfig, IsolationLevel, OffsetReset
+from semel.client.config.producer import ProducerConfig
 from semel.settings import SettingError
 from semel.wire.compression import Codec
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from semel.client.config import Address, ClientConfig
-from semel.client.machine.actions import Connect, Disconnect, Send
-from semel.client.machine.calls import Call
-from semel.client.machine.connections import COORDINATION, Connections, Route
+from semel.client.config.common import Address, ClientConfig
+from semel.client.machine.connection.actions import Connect, Disconnect, Send
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import COORDINATION, Connections, Route
 from semel.errors import ErrorCode, UnsupportedVersion
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import decode_request_header, encode_response

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from semel.client.consumed import Consumed
+from semel.client.transaction_offsets import TransactionOffsets
 from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, StateError
 from semel.types import TopicPartition
@@ -37,7 +37,7 @@ class FakeConsumer:
 
 def test_what_is_sent_is_how_far_was_read_at_the_end_of_the_transaction() -> None:
     consumer = FakeConsumer()
-    consumed = Consumed(consumer)
+    consumed = TransactionOffsets(consumer)
     consumer.offset, consumer.generation = 9, 2
     assert consumed.to_send() == {ORDERS: OffsetAndMetadata(9)}
     assert consumed.group.generation_id == 2
@@ -47,14 +47,14 @@ def test_what_is_sent_is_how_far_was_read_at_the_end_of_the_transaction() -> Non
 
 def test_an_abort_takes_the_consumer_back() -> None:
     consumer = FakeConsumer()
-    Consumed(consumer).aborted()
+    TransactionOffsets(consumer).aborted()
     assert consumer.calls == ["rewind"]
 
 
 def test_a_transaction_that_lost_partitions_on_the_way_must_not_be_committed() -> None:
     """Scenario 54: what was read of them is in the output, and their offsets are another member's now."""
     consumer = FakeConsumer()
-    consumed = Consumed(consumer)
+    consumed = TransactionOffsets(consumer)
     consumer.has_lost_work = True
     with pytest.raises(AbortableError, match="assigned again"):
         consumed.to_send()
@@ -64,4 +64,4 @@ def test_a_consumer_that_commits_by_itself_is_refused() -> None:
     consumer = FakeConsumer()
     consumer.commits_by_itself = True
     with pytest.raises(StateError, match="enable_auto_commit=False"):
-        Consumed(consumer)
+        TransactionOffsets(consumer)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.consumer import ConsumerMachine
-from semel.client.machine.list_offsets import EARLIEST, LATEST
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.consumer.consumer import ConsumerMachine
+from semel.client.machine.consumer.list_offsets import EARLIEST, LATEST
 from semel.client.values import OffsetAndTimestamp
 from semel.errors import AbortableError, DecodeError, ErrorCode, StateError
 from semel.types import TopicPartition

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semel.client.deliveries import settle
-from semel.client.machine.batch import Acknowledged, Settlement
+from semel.client.machine.producer.batch import Acknowledged, Settlement
 from semel.client.values import RecordMetadata
 from semel.errors import AbortableError, ErrorCode
 

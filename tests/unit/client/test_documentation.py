@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from semel import Consumer, Producer, blocking
-from semel.client.admin.config import AdminConfig
-from semel.client.config import CLIENT_SETTINGS
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.admin import AdminConfig
+from semel.client.config.common import CLIENT_SETTINGS
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.config.producer import ProducerConfig
 from semel.settings import Setting, declared_in
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"

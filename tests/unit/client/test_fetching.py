@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.client.machine.positions import Position
+from semel.client.machine.consumer.positions import Position
 from semel.errors import AbortableError, DecodeError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

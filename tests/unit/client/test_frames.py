@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from semel.client.frames import FrameReceiver
+from semel.client.drivers.frame_buffer import FrameReceiver
 from semel.errors import DecodeError
 
 

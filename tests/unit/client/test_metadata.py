@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from semel.client.config import Address
-from semel.client.machine.cluster_view import ClusterView, PartitionView
+from semel.client.config.common import Address
+from semel.client.machine.connection.cluster_view import ClusterView, PartitionView
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

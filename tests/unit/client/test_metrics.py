@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from semel import blocking
-from semel.client.machine.traffic import Traffic
+from semel.client.machine.connection.traffic import Traffic
 from semel.errors import AbortableError
 from semel.testing import Broker
 from semel.wire.apis import ApiKey

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from semel.client.machine.cluster_view import PartitionView, TopicView
-from semel.client.machine.murmur2 import murmur2, positive_murmur2
-from semel.client.machine.partitioner import StickyPartition
+from semel.client.machine.connection.cluster_view import PartitionView, TopicView
+from semel.client.machine.producer.murmur2 import murmur2, positive_murmur2
+from semel.client.machine.producer.partitioner import StickyPartition
 from tests.unit.client.model_cluster import ModelCluster
 from tests.unit.client.producers import producing
 
@@ -73,7 +73,7 @@ def test_the_short_way_into_a_batch_leads_to_the_same_partition(key: bytes | Non
         producer = producing(cluster, batch_size=1_000, linger_ms=1_000, partitioner_ignore_keys=True, seed=3)
         for number in range(300):
             value = b"%03d" % number + bytes(number % 70)
-            if is_short and producer.machine.intake.add_to_open("orders", value, key, None, 0, value):
+            if is_short and producer.machine.admission.add_to_open("orders", value, key, None, 0, value):
                 taken_at_once += 1
             else:
                 producer.send(value, key=key, partition=None)

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from semel import blocking
-from semel.client.machine.authentication import Authentication
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.connection.authentication import Authentication
 from semel.client.security.config import SecurityConfig, SecurityProtocol
 from semel.client.security.sasl import OAuthBearer, Plain, SaslError, Scram, mechanism_for
 from semel.client.security.scram import ScramExchange

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from semel.client.machine.promise import Promise
-from semel.client.machine.sequences import Identity
-from semel.client.machine.transaction import Transaction
-from semel.client.machine.transaction_states import LEGAL_SOURCES, TransactionState
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.sequences import Identity
+from semel.client.machine.transaction.states import LEGAL_SOURCES, TransactionState
+from semel.client.machine.transaction.transaction import Transaction
 from semel.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity
 from semel.errors import AbortableError, ErrorCode, FatalError, ProducerFenced, StateError, UnsupportedVersion
 from semel.types import TopicPartition

@@ -17,7 +17,7 @@ from semel.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-_NEVER: Final = -1
+_NOT_STARTED: Final = -1
 
 
 def describe_transactions(node: Node, request: Request, message: DescribeTransactionsRequest) -> None:
@@ -50,7 +50,9 @@ def describe_transactions(node: Node, request: Request, message: DescribeTransac
 def _state(described: TransactionDescription) -> TransactionState:
     if described.state is None:
         return TransactionState(
-            error_code=described.error, transactional_id=described.transactional_id, transaction_start_time_ms=_NEVER
+            error_code=described.error,
+            transactional_id=described.transactional_id,
+            transaction_start_time_ms=_NOT_STARTED,
         )
     by_topic = groupby(described.partitions, key=lambda partition: partition.topic)
     return TransactionState(
@@ -58,7 +60,7 @@ def _state(described: TransactionDescription) -> TransactionState:
         transactional_id=described.transactional_id,
         transaction_state=described.state.kafka_name,
         transaction_timeout_ms=described.timeout_ms,
-        transaction_start_time_ms=_NEVER if described.started_ms is None else described.started_ms,
+        transaction_start_time_ms=_NOT_STARTED if described.started_ms is None else described.started_ms,
         producer_id=described.producer_id,
         producer_epoch=described.producer_epoch,
         topics=[TopicData(topic, [partition.partition for partition in group]) for topic, group in by_topic],

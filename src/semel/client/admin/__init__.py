@@ -6,5 +6,5 @@
     hanging       open transactions that no coordinator will end
     batches       what is in a partition, as it is in the log
 
-Where a request goes, and when it is sent again, is decided in ``semel.client.machine.admin``.
+Where a request goes, and when it is sent again, is decided in ``semel.client.machine.admin.admin``.
 """

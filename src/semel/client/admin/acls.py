@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
-from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, Refusal, outcome
+from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
 from semel.wire.apis import ApiKey
 from semel.wire.codes import AclOperation, Code

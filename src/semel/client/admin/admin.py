@@ -11,7 +11,6 @@ from semel import __version__
 from semel.client.admin.acls import Acls
 from semel.client.admin.asking import Asker
 from semel.client.admin.cluster import Cluster
-from semel.client.admin.config import AdminConfig
 from semel.client.admin.configs import Configs
 from semel.client.admin.groups import Groups
 from semel.client.admin.partitions import Partitions
@@ -19,7 +18,8 @@ from semel.client.admin.quotas import Quotas
 from semel.client.admin.topics import Topics
 from semel.client.admin.transactions import Transactions
 from semel.client.admin.users import Users
-from semel.client.machine.admin import AdminMachine
+from semel.client.config.admin import AdminConfig
+from semel.client.machine.admin.admin import AdminMachine
 from semel.client.security.tls import network_for
 from semel.clock import Clock, SystemClock
 from semel.net.network import Network

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, TypeVar
 
-from semel.client.admin.config import AdminConfig
 from semel.client.admin.results import Results
-from semel.client.driver import Driver
-from semel.client.engine import Engine
-from semel.client.machine.admin import AdminMachine
-from semel.client.machine.admin_ask import AnyBroker, Ask, Node, outcome
+from semel.client.config.admin import AdminConfig
+from semel.client.drivers.driver import Driver
+from semel.client.drivers.runtime import ClientRuntime
+from semel.client.machine.admin.admin import AdminMachine
+from semel.client.machine.admin.ask import AnyBroker, Ask, Node, outcome
 from semel.clock import Clock
 from semel.net.network import Network
 from semel.wire.apis import ApiKey
@@ -39,8 +39,8 @@ class Asker:
         self.clock = clock
         self.random = random
         self._machine = machine
-        self._engine = Engine("admin client", machine, network=network, clock=clock, guard=guard)
-        self._guard = self._engine.guard
+        self._runtime = ClientRuntime("admin client", machine, network=network, clock=clock, guard=guard)
+        self._guard = self._runtime.guard
 
     @property
     def request_timeout_ms(self) -> int:
@@ -73,15 +73,15 @@ class Asker:
         return await driver.wait(promise)
 
     def running(self) -> Driver:
-        return self._engine.running()
+        return self._runtime.running()
 
     @property
     def is_closed(self) -> bool:
-        return self._engine.is_closed
+        return self._runtime.is_closed
 
     async def close(self) -> None:
         if not self.is_closed:
-            await self._engine.shut()
+            await self._runtime.shut()
 
 
 class Asking:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from semel.client.machine.admin_ask import Ask, Leader, outcome
+from semel.client.machine.admin.ask import Ask, Leader, outcome
 from semel.types import Buffer, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData

@@ -9,7 +9,7 @@ from typing import Final
 from semel.client.admin.asking import Asker, named_broker, this_broker
 from semel.client.admin.partitions import by_topic, known
 from semel.client.admin.results import Results
-from semel.client.machine.admin_ask import CLUSTER, AnyBroker, Ask, outcome
+from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, outcome
 from semel.client.offsets import PartitionLike, as_partition
 from semel.errors import ErrorCode, KafkaError, named
 from semel.types import TopicPartition

@@ -9,8 +9,8 @@ from typing import Final
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
-from semel.client.config import as_text
-from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, Node, Target, outcome
+from semel.client.config.common import as_text
+from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, Node, Target, outcome
 from semel.wire.apis import ApiKey
 from semel.wire.codes import ConfigSource
 from semel.wire.messages.describe_configs import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.client.admin.group_offsets import named_group
-from semel.client.machine.admin_ask import Ask, Refusal, coordinator_of_group, outcome
+from semel.client.machine.admin.ask import Ask, Refusal, coordinator_of_group, outcome
 from semel.errors import DecodeError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from semel.client.admin.partitions import by_topic, known
-from semel.client.machine.admin_ask import Ask, Refusal, coordinator_of_group, outcome
+from semel.client.machine.admin.ask import Ask, Refusal, coordinator_of_group, outcome
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, named
 from semel.types import TopicPartition

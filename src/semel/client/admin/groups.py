@@ -10,7 +10,7 @@ from semel.client.admin.asking import Asker, named_broker, this_broker
 from semel.client.admin.group_descriptions import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, GroupDescription
 from semel.client.admin.group_offsets import commit_offsets, delete_offsets, fetch_offsets, named_group
 from semel.client.admin.results import Results
-from semel.client.machine.admin_ask import Ask, coordinator_of_group, outcome
+from semel.client.machine.admin.ask import Ask, coordinator_of_group, outcome
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode

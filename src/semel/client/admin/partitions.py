@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from semel.client.admin.asking import Asker
 from semel.client.admin.batches import RawBatches, read_batches
 from semel.client.admin.results import Results
-from semel.client.consumer_config import IsolationLevel
-from semel.client.machine.admin_ask import Ask, Leader, outcome
+from semel.client.config.consumer import IsolationLevel
+from semel.client.machine.admin.ask import Ask, Leader, outcome
 from semel.client.offsets import PartitionLike, as_partition
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

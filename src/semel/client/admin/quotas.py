@@ -9,7 +9,7 @@ from typing import Final
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
-from semel.client.machine.admin_ask import AnyBroker, Ask, Controller, outcome
+from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, outcome
 from semel.wire.apis import ApiKey
 from semel.wire.messages import alter_client_quotas as alter
 from semel.wire.messages import describe_client_quotas as describe

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
-from semel.client.config import as_text
-from semel.client.machine.admin_ask import CLUSTER, AnyBroker, Ask, Controller, outcome
+from semel.client.config.common import as_text
+from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, Controller, outcome
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

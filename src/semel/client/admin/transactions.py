@@ -11,7 +11,7 @@ from semel.client.admin.hanging import HangingTransaction, candidates, hanging
 from semel.client.admin.partitions import DESCRIBE_PRODUCERS, ProducerState, known
 from semel.client.admin.results import Results
 from semel.client.admin.topics import DESCRIBE_TOPIC, LIST_TOPICS
-from semel.client.machine.admin_ask import CLUSTER, Ask, Leader, Refusal, coordinator_of_transaction, outcome
+from semel.client.machine.admin.ask import CLUSTER, Ask, Leader, Refusal, coordinator_of_transaction, outcome
 from semel.client.offsets import PartitionLike, as_partition
 from semel.errors import AbortableError, ErrorCode
 from semel.types import TopicPartition

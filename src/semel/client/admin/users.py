@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
-from semel.client.machine.admin_ask import CLUSTER, AnyBroker, Ask, Controller, Refusal, outcome
+from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
 from semel.wire.apis import ApiKey
 from semel.wire.messages.alter_user_scram_credentials import (

@@ -17,11 +17,11 @@ from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.arrow.encoding import Encoder
 from semel.client.arrow.murmur2 import positive_murmur2_column
 from semel.client.arrow.varints import Int64s
-from semel.client.machine.bulk import Piece
-from semel.client.machine.cluster_view import TopicView
-from semel.client.machine.intake import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
-from semel.client.machine.partitioner import Partitioning, StickyPartition
-from semel.client.producer_config import ProducerConfig
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.connection.cluster_view import TopicView
+from semel.client.machine.producer.admission import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
+from semel.client.machine.producer.bulk import Piece
+from semel.client.machine.producer.partitioner import Partitioning, StickyPartition
 from semel.types import INT32_MAX
 
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")

@@ -4,16 +4,10 @@ The driver of a machine tells it what happened (``connected``, ``received``, ``d
 what to do (``poll(now_ms)`` gives actions), and comes back no later than ``next_deadline_ms``. Times are milliseconds
 of a clock that never goes back.
 
-    producer      Producer's decisions, put together from the rest
-    consumer      Consumer's decisions
-    admin         Admin's decisions: what to ask whom, when to ask again, and when to believe it
-    connections   which broker can be asked now; requests and their answers; reconnecting; traffic: counted
-    metadata      who leads which partition
-    intake        a record finds its partition, or waits: for room, or for its topic to be known
-    accumulator   records become batches; sender: batches become requests, and are sent until they are settled
-    sequences     the numbers that make a batch unique
-    transaction   the eight states and what is asked of the coordinator in each
-    fetcher       what a consumer reads, and from where
-    beginnings    where a partition begins to be read, and where it goes back to
-    group         being a member of a group, in both protocols; commits: its offsets
+    connection    connections to brokers: which can be asked now, requests and answers, metadata, coordinators
+    producer      from a record to its batch, and from a batch to its acknowledgement
+    transaction   the states of a transactional producer, and what is asked of the coordinators in each
+    consumer      where a partition is read from, what is fetched, which records are visible
+    group         membership in a group, in both protocols, and the group's offsets
+    admin         which broker is asked about each thing, and when it is asked again
 """

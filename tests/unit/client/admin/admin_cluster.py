@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, TypeVar
 
 from semel.client.admin.asking import Asker
-from semel.client.admin.config import AdminConfig
 from semel.client.admin.configs import Configs
 from semel.client.admin.groups import Groups
 from semel.client.admin.partitions import Partitions
@@ -21,8 +20,9 @@ from semel.client.admin.results import Results
 from semel.client.admin.topics import Topics
 from semel.client.admin.transactions import Transactions
 from semel.client.admin.users import Users
-from semel.client.machine.admin import AdminMachine
-from semel.client.machine.admin_ask import Ask
+from semel.client.config.admin import AdminConfig
+from semel.client.machine.admin.admin import AdminMachine
+from semel.client.machine.admin.ask import Ask
 from semel.errors import ErrorCode
 from semel.net.network import SystemNetwork
 from semel.types import TopicPartition

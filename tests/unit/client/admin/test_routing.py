@@ -6,7 +6,7 @@ import pytest
 
 from semel.admin import ConfigResource, NewTopic, OffsetSpec
 from semel.client.admin.topics import DESCRIBE_TOPIC
-from semel.client.machine.admin import DOUBTS_MAX
+from semel.client.machine.admin.admin import DOUBTS_MAX
 from semel.errors import AbortableError, AuthorizationFailed, ErrorCode, RetriableError, TimedOut, UnsupportedVersion
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey

@@ -20,20 +20,21 @@ from random import Random
 from typing import Any, Final
 
 from semel.client.assignors import Assignment, Assignor, RebalanceProtocol, common_protocol
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.connections import MEMBERSHIP
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.connection.connections import MEMBERSHIP
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise, kept
 from semel.client.machine.group.classic_requests import Build, join_request, leave_request, sync_request
 from semel.client.machine.group.coordinator import GroupCoordinator
-from semel.client.machine.group.handover import Handover
 from semel.client.machine.group.heartbeats import Heartbeats
 from semel.client.machine.group.leadership import Leadership
 from semel.client.machine.group.membership import Membership
-from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction, reaction_to
+from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise, kept
 from semel.client.values import GroupMetadata
+from semel.clock import NEVER
 from semel.errors import DecodeError, ErrorCode, Family, KafkaError, client_error, named
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
@@ -42,7 +43,6 @@ from semel.wire.messages.sync_group import SyncGroupRequestAssignment
 
 log = logging.getLogger(__name__)
 
-_NEVER: Final = float("inf")
 _INSTANCE_IDS_SINCE: Final = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3}
 _JOIN_GRACE_MS: Final = 5_000
 
@@ -66,11 +66,11 @@ class ClassicMembership(Membership):
         assignors: Sequence[Assignor],
         coordinator: GroupCoordinator,
         metadata: Metadata,
-        handover: Handover,
-        presence: Presence,
+        reassignment: Reassignment,
+        poll_liveness: PollLiveness,
         random: Random,
     ) -> None:
-        super().__init__(config, coordinator, metadata, handover, presence, random)
+        super().__init__(config, coordinator, metadata, reassignment, poll_liveness, random)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         self._matched: tuple[object, tuple[str, ...]] = None, ()
@@ -128,8 +128,8 @@ class ClassicMembership(Membership):
             self.state = MemberState.PREPARING
         if self.state in (MemberState.OUT, MemberState.PREPARING):
             self._prepare()
-            is_ready = self._is_prepared and not self._handover.is_busy
-            if is_ready and self._may_ask(now_ms) and self._presence.is_alive(now_ms):
+            is_ready = self._is_prepared and not self._reassignment.is_busy
+            if is_ready and self._may_ask(now_ms) and self._poll_liveness.is_alive(now_ms):
                 self._join(now_ms)
         if self.state is MemberState.ASSIGNING:
             self._assign(now_ms)
@@ -139,12 +139,12 @@ class ClassicMembership(Membership):
             self._heartbeats.poll(self.metadata(), now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        deadlines = [self._presence.next_deadline_ms(now_ms)] if self.state is not MemberState.OUT else []
+        deadlines = [self._poll_liveness.next_deadline_ms(now_ms)] if self.state is not MemberState.OUT else []
         if self._retry_ms > now_ms and not self._asking:
             deadlines.append(self._retry_ms)
         if self.state in _HEARTBEATS:
             deadlines.append(self._heartbeats.next_deadline_ms(now_ms))
-        return min(deadlines, default=_NEVER)
+        return min(deadlines, default=NEVER)
 
     # Joining
 
@@ -171,12 +171,12 @@ class ClassicMembership(Membership):
             self._join_reason = reason
 
     def _prepare(self) -> None:
-        if self._is_prepared or self._handover.is_busy:
+        if self._is_prepared or self._reassignment.is_busy:
             return
         wanted = set(self._wanted_topics()) if self._is_cooperative else set()
-        unwanted = [partition for partition in self._handover.owned if partition.topic not in wanted]
+        unwanted = [partition for partition in self._reassignment.owned if partition.topic not in wanted]
         if unwanted:
-            self._handover.give_up(unwanted, done=self._prepared)
+            self._reassignment.give_up(unwanted, done=self._prepared)
         else:
             self._is_prepared = True
 
@@ -185,7 +185,7 @@ class ClassicMembership(Membership):
 
     def _join(self, now_ms: float) -> None:
         topics = self._wanted_topics()
-        assignors, owned = self._assignors.values(), self._handover.owned
+        assignors, owned = self._assignors.values(), self._reassignment.owned
         build = join_request(self._config, self.metadata(), assignors, topics, owned, self._join_reason or "")
         if self._ask_group(ApiKey.JOIN_GROUP, build, self._on_join, now_ms):
             self.state = MemberState.JOINING
@@ -275,12 +275,12 @@ class ClassicMembership(Membership):
         self._reconcile(assignment.partitions)
 
     def _reconcile(self, assigned: Sequence[TopicPartition]) -> None:
-        owned = set(self._handover.owned)
+        owned = set(self._reassignment.owned)
         withdrawn = owned.difference(assigned)
         if withdrawn:
             # They are for others, who can get them only when we have joined without them.
-            self._handover.give_up(withdrawn, done=lambda now_ms: self._join_again("partitions were given up"))
-        self._handover.take_over([p for p in assigned if p not in owned], done=lambda now_ms: None)
+            self._reassignment.give_up(withdrawn, done=lambda now_ms: self._join_again("partitions were given up"))
+        self._reassignment.take_over([p for p in assigned if p not in owned], done=lambda now_ms: None)
 
     def _heartbeat_refused(self, member: GroupMetadata, code: int, now_ms: float) -> None:
         if member != self.metadata() or self.state not in _HEARTBEATS:

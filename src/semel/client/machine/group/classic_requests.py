@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from semel.client.assignors import Assignor, Subscription
-from semel.client.consumer_config import ConsumerConfig
+from semel.client.config.consumer import ConsumerConfig
 from semel.client.values import GroupMetadata
 from semel.types import TopicPartition
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE

@@ -19,15 +19,16 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from semel.client.consumer_config import ConsumerConfig
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise, kept
 from semel.client.machine.group.coordinator import GroupCoordinator
-from semel.client.machine.group.handover import Handover
 from semel.client.machine.group.membership import Membership
-from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction, reaction_to
+from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise, kept
+from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, KafkaError, client_error, named
 from semel.types import TopicPartition, kafka_uuid
 from semel.wire.apis import ApiKey
@@ -39,7 +40,6 @@ from semel.wire.messages.consumer_group_heartbeat import (
 
 log = logging.getLogger(__name__)
 
-_NEVER: Final = float("inf")
 _JOIN_EPOCH: Final = 0
 _LEAVE_EPOCH: Final = -1
 _LEAVE_FOR_A_WHILE_EPOCH: Final = -2
@@ -67,11 +67,11 @@ class ConsumerMembership(Membership):
         config: ConsumerConfig,
         coordinator: GroupCoordinator,
         metadata: Metadata,
-        handover: Handover,
-        presence: Presence,
+        reassignment: Reassignment,
+        poll_liveness: PollLiveness,
         random: Random,
     ) -> None:
-        super().__init__(config, coordinator, metadata, handover, presence, random)
+        super().__init__(config, coordinator, metadata, reassignment, poll_liveness, random)
         self._member_id = kafka_uuid(UUID(int=random.getrandbits(128), version=4))
         self.state = MemberState.OUT
         self._target: Mapping[UUID, tuple[int, ...]] = {}
@@ -110,7 +110,7 @@ class ConsumerMembership(Membership):
         return self.state is MemberState.OUT
 
     def _poll(self, now_ms: float) -> None:
-        if self.state is MemberState.OUT and self._presence.is_alive(now_ms) and not self._handover.is_busy:
+        if self.state is MemberState.OUT and self._poll_liveness.is_alive(now_ms) and not self._reassignment.is_busy:
             self.state = MemberState.JOINING
         if self.state is MemberState.MEMBER:
             self._reconcile()
@@ -121,8 +121,8 @@ class ConsumerMembership(Membership):
 
     def next_deadline_ms(self, now_ms: float) -> float:
         if self.state is MemberState.OUT:
-            return _NEVER
-        deadlines = [self._presence.next_deadline_ms(now_ms)]
+            return NEVER
+        deadlines = [self._poll_liveness.next_deadline_ms(now_ms)]
         if not self._asking:
             deadlines += [moment for moment in (self._retry_ms, self._heartbeat_ms) if moment > now_ms]
         return min(deadlines)
@@ -132,7 +132,7 @@ class ConsumerMembership(Membership):
     def _to_say(self) -> _Said:
         wanted = self._subscription or TopicSubscription()
         pattern = None if wanted.pattern is None else wanted.pattern.pattern
-        return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._handover.owned))
+        return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._reassignment.owned))
 
     def _heartbeat(self, saying: _Said, now_ms: float) -> None:
         epoch = _JOIN_EPOCH if self._generation_id is None else self._generation_id
@@ -184,15 +184,15 @@ class ConsumerMembership(Membership):
 
     def _reconcile(self) -> None:
         """Move one step towards what the broker wants us to own."""
-        if self._is_reconciled or self._handover.is_busy:
+        if self._is_reconciled or self._reassignment.is_busy:
             return
         names = self._metadata.view.topic_names
         known = {topic_id: names[topic_id] for topic_id in self._target if topic_id in names}
         target = [TopicPartition(name, index) for topic_id, name in known.items() for index in self._target[topic_id]]
-        owned = set(self._handover.owned)
+        owned = set(self._reassignment.owned)
         withdrawn = owned.difference(target)
         if withdrawn:
-            self._handover.give_up(withdrawn, done=_heartbeat_follows)
+            self._reassignment.give_up(withdrawn, done=_heartbeat_follows)
             return
         self._topic_ids.update({name: topic_id for topic_id, name in known.items()})
         self._is_reconciled = len(known) == len(self._target)
@@ -200,7 +200,7 @@ class ConsumerMembership(Membership):
             self._metadata.outdated()  # The broker knows topics that we have not heard of yet.
         added = [partition for partition in target if partition not in owned]
         if added or self._is_reconciled:
-            self._handover.take_over(added, done=_heartbeat_follows)
+            self._reassignment.take_over(added, done=_heartbeat_follows)
 
     # Leaving
 

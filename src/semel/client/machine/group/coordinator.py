@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.client.machine.calls import Call
-from semel.client.machine.connections import COORDINATION, Connections
-from semel.client.machine.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import COORDINATION, Connections
+from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
 
 
 class GroupCoordinator:

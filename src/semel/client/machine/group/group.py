@@ -9,29 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from semel.client.assignors import Assignor
-from semel.client.consumer_config import ConsumerConfig, GroupProtocol
-from semel.client.machine.commits import Committed, GroupOffsets
-from semel.client.machine.connections import COORDINATION, Connections
-from semel.client.machine.coordinators import CoordinatorKey, Coordinators
+from semel.client.config.consumer import ConsumerConfig, GroupProtocol
+from semel.client.machine.connection.connections import COORDINATION, Connections
+from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise
 from semel.client.machine.group.classic import ClassicMembership
+from semel.client.machine.group.commits import Committed, GroupOffsets
 from semel.client.machine.group.consumer import ConsumerMembership
 from semel.client.machine.group.coordinator import GroupCoordinator
-from semel.client.machine.group.handover import Callback, Handover
 from semel.client.machine.group.membership import Membership
-from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.poll_liveness import PollLiveness
+from semel.client.machine.group.reassignment import Callback, Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise
 from semel.client.values import GroupMetadata, OffsetAndMetadata
+from semel.clock import NEVER
 from semel.errors import ErrorCode, KafkaError, client_error
 from semel.types import TopicPartition
 
 log = logging.getLogger(__name__)
-
-_NEVER: Final = float("inf")
 
 
 class Partitions(Protocol):
@@ -64,15 +63,15 @@ class Group:
         assert config.group_id is not None
         self._config = config
         self._partitions = partitions
-        self._presence = Presence(config.max_poll_interval_ms)
+        self._poll_liveness = PollLiveness(config.max_poll_interval_ms)
         self._coordinators = Coordinators(
             config.client, connections, metadata, random, lane=COORDINATION, refused=self._no_coordinator
         )
         coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
         # The group waits for this member to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
-        self._handover = Handover(self, commit_timeout_ms=patience_ms)
-        parts = coordinator, metadata, self._handover, self._presence, random
+        self._reassignment = Reassignment(self, commit_timeout_ms=patience_ms)
+        parts = coordinator, metadata, self._reassignment, self._poll_liveness, random
         self._membership: Membership = (
             ConsumerMembership(config, *parts)
             if config.group_protocol is GroupProtocol.CONSUMER
@@ -86,7 +85,7 @@ class Group:
             renewed=self._membership.renewed,
             react=self._membership.react,
         )
-        self._auto_commit_ms = _NEVER
+        self._auto_commit_ms = NEVER
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         """What is known to be committed of the partitions that are read."""
         self._error: KafkaError | None = None
@@ -107,9 +106,9 @@ class Group:
         def depart(at_ms: float) -> None:
             self._membership.leave(reason, at_ms).then(lambda left: promise.fulfil(None))
 
-        self._handover.cancel()
-        if self._handover.owned:
-            self._handover.give_up(self._handover.owned, done=depart)
+        self._reassignment.cancel()
+        if self._reassignment.owned:
+            self._reassignment.give_up(self._reassignment.owned, done=depart)
         elif self._membership.is_subscribed:
             depart(now_ms)
         else:
@@ -126,7 +125,7 @@ class Group:
     @property
     def tenure(self) -> object:
         """Two equal values mean that the partitions were this member's own in between."""
-        return self._handover.withdrawals, self._membership.tenure
+        return self._reassignment.withdrawals, self._membership.tenure
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -190,23 +189,23 @@ class Group:
 
     def visit(self, now_ms: float) -> bool:
         """It asks for records, and takes what there is. Says whether that made something necessary."""
-        self._presence.visited(now_ms)
+        self._poll_liveness.visited(now_ms)
         return self._attend(now_ms)
 
     def attend(self, now_ms: float) -> None:
         """It waits for records."""
-        self._presence.came()
+        self._poll_liveness.came()
         self._attend(now_ms)
 
     def depart(self, now_ms: float) -> None:
         """It waits no longer."""
-        self._presence.left(now_ms)
+        self._poll_liveness.left(now_ms)
 
     def _attend(self, now_ms: float) -> bool:
-        is_busy = self._handover.is_busy
+        is_busy = self._reassignment.is_busy
         if is_busy:
-            self._handover.go_on(now_ms)
-        elif self._auto_commit_ms == _NEVER:
+            self._reassignment.go_on(now_ms)
+        elif self._auto_commit_ms == NEVER:
             self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
         elif now_ms >= self._auto_commit_ms:
             return self.commit_all(now_ms) is not None
@@ -217,20 +216,20 @@ class Group:
     @property
     def holds_records(self) -> bool:
         """Whether nothing may be handed out, because the application has something to be told first."""
-        return self._handover.is_busy
+        return self._reassignment.is_busy
 
     @property
     def is_callback_due(self) -> bool:
-        return self._handover.is_due
+        return self._reassignment.is_due
 
     def due(self, now_ms: float) -> Callback | None:
-        return self._handover.due(now_ms)
+        return self._reassignment.due(now_ms)
 
     def told(self, callback: Callback, now_ms: float) -> None:
-        self._presence.visited(now_ms)
-        self._handover.told(callback, now_ms)
+        self._poll_liveness.visited(now_ms)
+        self._reassignment.told(callback, now_ms)
 
-    # Whom the handover tells
+    # Whom the reassignment tells
 
     def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
         for topic_partition in partitions:
@@ -257,7 +256,7 @@ class Group:
         error, self._error = self._error or self._membership.error, None
         if error is not None:
             self._membership.told_error()
-            self._presence.dismissed()
+            self._poll_liveness.dismissed()
             raise type(error)(error.code, error.message) from error
 
     def fail(self, error: Exception) -> None:
@@ -272,22 +271,24 @@ class Group:
     def poll(self, now_ms: float) -> None:
         if self._error is not None:
             return  # No answer would come: the application has to know, and its next poll tries again.
-        if self._presence.is_here:
+        if self._poll_liveness.is_here:
             self._attend(now_ms)
         self._membership.poll(now_ms)
-        if self._presence.is_here:
-            self._handover.go_on(now_ms)
+        if self._poll_liveness.is_here:
+            self._reassignment.go_on(now_ms)
 
     def poll_offsets(self, now_ms: float) -> None:
         if self._error is None:
             self._offsets.poll(now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        auto_commit_ms = self._auto_commit_ms if self._presence.is_here and self._config.commits_by_itself else _NEVER
+        auto_commit_ms = (
+            self._auto_commit_ms if self._poll_liveness.is_here and self._config.commits_by_itself else NEVER
+        )
         return min(
-            auto_commit_ms if auto_commit_ms > now_ms else _NEVER,
+            auto_commit_ms if auto_commit_ms > now_ms else NEVER,
             self._coordinators.next_deadline_ms(now_ms),
             self._membership.next_deadline_ms(now_ms),
-            self._handover.next_deadline_ms(now_ms),
+            self._reassignment.next_deadline_ms(now_ms),
             self._offsets.next_deadline_ms(now_ms),
         )

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.backoff import Backoff
-from semel.client.machine.calls import Call
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.values import GroupMetadata
+from semel.clock import NEVER
 from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.heartbeat import HeartbeatRequest
 
-_NEVER: Final = float("inf")
 _INSTANCE_IDS_SINCE: Final = 3
 _ABSENT: Final = -1
 
@@ -38,7 +38,7 @@ class Heartbeats:
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._refused = refused
         self._asking = False
-        self._due_ms = _NEVER
+        self._due_ms = NEVER
 
     def begin(self, now_ms: float) -> None:
         """The coordinator has just heard of us."""
@@ -68,4 +68,4 @@ class Heartbeats:
             self._due_ms = now_ms + self._interval_ms
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return self._due_ms if not self._asking and self._due_ms > now_ms else _NEVER
+        return self._due_ms if not self._asking and self._due_ms > now_ms else NEVER

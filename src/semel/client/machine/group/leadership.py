@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from semel.client.assignors import Assignor, Subscription
-from semel.client.machine.cluster_view import ClusterView
+from semel.client.machine.connection.cluster_view import ClusterView
 from semel.wire.messages.join_group import JoinGroupResponse
 from semel.wire.messages.sync_group import SyncGroupRequestAssignment
 

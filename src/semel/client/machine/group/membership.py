@@ -12,17 +12,17 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from semel.client.consumer_config import ConsumerConfig
-from semel.client.machine.backoff import Backoff
-from semel.client.machine.calls import Call
-from semel.client.machine.connections import COORDINATION
+from semel.client.config.consumer import ConsumerConfig
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import COORDINATION
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise
 from semel.client.machine.group.coordinator import GroupCoordinator
-from semel.client.machine.group.handover import Handover
-from semel.client.machine.group.presence import Presence
+from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction
+from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
-from semel.client.machine.metadata import Metadata
-from semel.client.machine.promise import Promise
 from semel.client.values import GroupMetadata
 from semel.errors import ErrorCode, KafkaError
 from semel.wire.apis import ApiKey
@@ -36,15 +36,15 @@ class Membership(ABC):
         config: ConsumerConfig,
         coordinator: GroupCoordinator,
         metadata: Metadata,
-        handover: Handover,
-        presence: Presence,
+        reassignment: Reassignment,
+        poll_liveness: PollLiveness,
         random: Random,
     ) -> None:
         self._config = config
         self._coordinator = coordinator
         self._metadata = metadata
-        self._handover = handover
-        self._presence = presence
+        self._reassignment = reassignment
+        self._poll_liveness = poll_liveness
         self._random = random
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
@@ -121,7 +121,7 @@ class Membership(ABC):
     # What the driver calls
 
     def poll(self, now_ms: float) -> None:
-        if not self._is_out and self._presence.is_overdue(now_ms):
+        if not self._is_out and self._poll_liveness.is_overdue(now_ms):
             self._stayed_away(now_ms)
         if self._subscription is not None and self.error is None:
             self._poll(now_ms)
@@ -155,7 +155,7 @@ class Membership(ABC):
             self._config.max_poll_interval_ms,
         )
         self._leave("the application did not poll for max.poll.interval.ms", now_ms)
-        self._handover.lose(now_ms)
+        self._reassignment.lose(now_ms)
 
     def _tell_goodbye(self, api_key: ApiKey, build: Callable[[int], object], now_ms: float) -> Promise[None]:
         promise: Promise[None] = Promise()
@@ -173,10 +173,10 @@ class Membership(ABC):
 
     def _lost(self, reason: str, now_ms: float) -> None:
         """The group went on without this member: what it had belongs to others."""
-        if self._handover.owned:
+        if self._reassignment.owned:
             log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
         self._reset(reason)
-        self._handover.lose(now_ms)
+        self._reassignment.lose(now_ms)
 
     def _fail(self, error: KafkaError, now_ms: float) -> None:
         self._lost(str(error), now_ms)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from semel.client.machine.cluster_view import ClusterView
+from semel.client.machine.connection.cluster_view import ClusterView
 from semel.types import INTERNAL_TOPICS
 
 

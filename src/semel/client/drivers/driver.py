@@ -1,0 +1,254 @@
+"""A machine in an event loop: does what it asks for, tells it what happened, and decides nothing.
+
+However much happens within one turn of the loop, the machine is polled once for it. Where other threads touch the
+machine too there is a lock, the ``guard``, that is held whenever anybody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar, cast
+
+from semel.client.drivers.frame_buffer import FrameReceiver
+from semel.client.drivers.process import Process
+from semel.client.machine.connection.actions import Connect, Disconnect, Machine, Send
+from semel.client.machine.connection.promise import Promise
+from semel.clock import Clock
+from semel.errors import DecodeError
+from semel.net.network import Network
+from semel.types import Buffer
+
+T = TypeVar("T")
+
+
+class Driver:
+    """``turned`` is called whenever the machine may have settled something, outside of the guard.
+
+    It is called before a caller that waits for a promise goes on, so that the caller finds everything done.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        network: Network,
+        clock: Clock,
+        guard: AbstractContextManager[Any] | None,
+        turned: Callable[[], None],
+    ) -> None:
+        self._machine = machine
+        self._network = network
+        self._clock = clock
+        self._guard = nullcontext() if guard is None else guard
+        self._turned = turned
+        self._loop = asyncio.get_running_loop()
+        self.create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
+        self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._ending: list[asyncio.Task[None]] = []
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = float("inf")
+        self._closed = False
+        self._process = Process()
+
+    def check_process(self) -> None:
+        """Raise after a fork."""
+        self._process.check("client")
+
+    def wake(self) -> None:
+        """Something was changed from outside: poll on the next turn of the loop. Raises after a fork."""
+        self.check_process()
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._call_soon(self._turn)
+
+    def turn(self) -> None:
+        """Poll now."""
+        self._turn()
+
+    async def wait(self, promise: Promise[T], *, timeout_ms: float | None = None) -> T:
+        """What a promise of the machine becomes. Raises ``TimeoutError`` if it takes longer; the promise stands."""
+        future = self.future_of(promise)
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            return await future
+
+    def future_of(self, promise: Promise[T]) -> asyncio.Future[T]:
+        """A future of the loop that this is called from, which may be another one than the machine's."""
+        self.check_process()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(settled: Promise[T]) -> None:
+            if future.done():
+                return
+            if settled.error is None:
+                future.set_result(settled.value)
+            else:
+                future.set_exception(settled.error)
+
+        def settle_there(settled: Promise[T]) -> None:
+            with contextlib.suppress(RuntimeError):  # That loop is closed: nobody waits there any more.
+                loop.call_soon_threadsafe(settle, settled)
+
+        with self._guard:
+            promise.then(settle if loop is self._loop else settle_there)
+        self.wake()
+        return future
+
+    async def close(self) -> None:
+        """End every connection. The machine is not told: it knows."""
+        self._closed = True
+        self._set_timer(float("inf"), 0.0)
+        for connection in tuple(self._connections.values()):
+            connection.close()
+        self._connections.clear()
+        tasks = [*self._connecting.values(), *self._ending]
+        self._connecting.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Turns
+
+    def _poll_soon(self) -> None:
+        """Something happened, here on the loop."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self, due_ms: float = 0.0) -> None:
+        self._scheduled = False
+        # A timer that went off was due, whatever the clock's last digits say; else it would be set again at once.
+        now_ms = max(self._clock.monotonic_ms(), due_ms)
+        with self._guard:
+            actions = self._machine.poll(now_ms)
+            deadline_ms = self._machine.next_deadline_ms()
+        for action in actions:
+            match action:
+                case Send():
+                    connection = self._connections.get(action.connection)
+                    if connection is not None:
+                        connection.send(action.parts)
+                case Connect():
+                    task = self._loop.create_task(self._connect(action))
+                    self._connecting[action.connection] = task
+                case Disconnect():
+                    self._disconnect(action.connection)
+        if not self._closed:
+            self._set_timer(deadline_ms, now_ms)
+        self._turned()
+
+    def _set_timer(self, deadline_ms: float, now_ms: float) -> None:
+        if deadline_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = deadline_ms
+        if deadline_ms != float("inf"):
+            delay_s = max(0.0, deadline_ms - now_ms) / 1000
+            self._timer = self._loop.call_later(delay_s, self._timer_fired, deadline_ms)
+
+    def _timer_fired(self, due_ms: float) -> None:
+        self._timer, self._timer_ms = None, float("inf")
+        self._turn(due_ms)
+
+    # Connections
+
+    async def _connect(self, action: Connect) -> None:
+        number = action.connection
+        try:
+            _, protocol = await self._network.connect(action.host, action.port, lambda: _Connection(self, number))
+        except Exception as error:
+            self._connecting.pop(number, None)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                with self._guard:
+                    self._machine.refused(
+                        f"{action.host}:{action.port}: {error.verify_message}. Look at ssl.truststore"
+                    )
+            self._lost(number, str(error) or type(error).__name__)
+            return
+        connection = cast(_Connection, protocol)
+        if self._connecting.pop(number, None) is None or connection.is_lost:
+            connection.close()  # Given up meanwhile, or over before it began.
+            self._lost(number, "the connection was closed at once")
+            return
+        self._connections[number] = connection
+        with self._guard:
+            self._machine.connected(number, self._clock.monotonic_ms())
+        self._poll_soon()
+
+    def _disconnect(self, number: int) -> None:
+        connection = self._connections.pop(number, None)
+        if connection is not None:
+            connection.close()
+        task = self._connecting.pop(number, None)
+        if task is not None:
+            task.cancel()
+            self._ending = [*(ending for ending in self._ending if not ending.done()), task]
+
+    def _received(self, number: int, frame: Buffer) -> None:
+        with self._guard:
+            self._machine.received(number, frame, self._clock.monotonic_ms())
+        self._turned()
+        self._poll_soon()
+
+    def _lost(self, number: int, reason: str) -> None:
+        self._connections.pop(number, None)
+        with self._guard:
+            self._machine.disconnected(number, reason, self._clock.monotonic_ms())
+        self._turned()
+        self._poll_soon()
+
+
+class _Connection(asyncio.BufferedProtocol):
+    def __init__(self, driver: Driver, number: int) -> None:
+        self._driver = driver
+        self._number = number
+        self._receiver = FrameReceiver()
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self.is_lost = False
+
+    def send(self, parts: list[Buffer]) -> None:
+        if self._transport is not None and not self._closing:
+            self._transport.writelines(parts)
+
+    def close(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._receiver.received(nbytes):
+                if self._closing:
+                    return
+                self._driver._received(self._number, frame)
+        except DecodeError as error:
+            self._over(str(error))
+            self.close()
+
+    def eof_received(self) -> None:
+        """The broker has said everything: the transport closes."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._over(str(error) if error is not None else "the broker closed the connection")
+
+    def _over(self, reason: str) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            if not self._closing and self._number in self._driver._connections:
+                self._driver._lost(self._number, reason)

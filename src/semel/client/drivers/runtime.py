@@ -1,0 +1,105 @@
+"""A machine and what it runs on: made before there is a loop, and started in the one that it is first used from.
+
+Or in a thread of its own (``own_thread``), whose loop goes on while the application blocks the one that it uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
+
+from semel.client.drivers.driver import Driver
+from semel.client.drivers.loop_thread import LoopThread
+from semel.client.machine.connection.actions import Machine
+from semel.clock import Clock
+from semel.errors import StateError
+from semel.net.network import Network
+
+M = TypeVar("M", bound=Machine)
+
+
+class ClientRuntime(Generic[M]):
+    """``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``."""
+
+    def __init__(
+        self,
+        title: str,
+        machine: M,
+        *,
+        network: Network,
+        clock: Clock,
+        guard: AbstractContextManager[Any] | None,
+        turned: Callable[[], None] = lambda: None,
+        own_thread: bool = False,
+    ) -> None:
+        if own_thread:
+            assert guard is None, "a thread of its own comes with a lock of its own"
+            guard = threading.RLock()
+        self._title = title
+        self._network = network
+        self._lock = guard
+        self._turned = turned
+        self._has_own_thread = own_thread
+        self._thread: LoopThread | None = None
+        self.machine = machine
+        self.clock = clock
+        self.guard: AbstractContextManager[Any] = nullcontext() if guard is None else guard
+        self.driver: Driver | None = None
+        """``None`` before it was started. It stays, for what has to be done once nothing new is taken."""
+        self.is_closed = False
+
+    def running(self) -> Driver:
+        """The driver, in the loop that this is called from first, or in its own thread."""
+        if self.is_closed:
+            raise StateError(f"the {self._title} is closed")
+        if self.driver is None:
+            if self._has_own_thread:
+                self._thread = LoopThread(self._title)
+                self.driver = self._thread.run(self._driven())
+            else:
+                self.driver = self._drive()
+            self.driver.wake()
+        self.driver.check_process()
+        return self.driver
+
+    def check_process(self) -> None:
+        """Raise after a fork."""
+        if self.driver is not None:
+            self.driver.check_process()
+
+    def wake(self) -> None:
+        """Let the driver look at what was changed."""
+        if self.driver is not None:
+            self.driver.wake()
+
+    async def shut(self) -> None:
+        """Give up what is left, and disconnect."""
+        self.check_process()
+        self.is_closed = True
+        with self.guard:
+            self.machine.shut(self.clock.monotonic_ms())
+        if self._thread is None:
+            await self._disconnect()
+        elif self._thread.is_running:
+            await asyncio.wrap_future(self._thread.begin(self._disconnect()))
+            self._thread.stop()
+
+    def abandon(self) -> None:
+        """The application has forgotten this client without closing it: its thread ends, as if it had been killed."""
+        self.is_closed = True
+        if self._thread is not None and self._thread.is_running:
+            self._thread.abandon(self._disconnect())
+
+    def _drive(self) -> Driver:
+        return Driver(self.machine, network=self._network, clock=self.clock, guard=self._lock, turned=self._turned)
+
+    async def _driven(self) -> Driver:
+        return self._drive()
+
+    async def _disconnect(self) -> None:
+        if self.driver is not None:
+            self.driver.turn()
+            await self.driver.close()

@@ -1,0 +1,288 @@
+"""An admin client's decisions: whom to ask about what, when to ask again, and when to believe the answer.
+
+The law: every thing that was asked about is settled by the deadline of its call, with a value or with an error of its
+own. A request whose answer was lost is sent again, so it may be served twice; where the second answer is a refusal the
+error says that the first try may have been served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias, TypeVar
+
+from semel.client.admin.results import Results
+from semel.client.config.admin import AdminConfig
+from semel.client.machine.admin.ask import (
+    AnyBroker,
+    Ask,
+    Controller,
+    Coordinator,
+    Leader,
+    Node,
+    Refusal,
+    Target,
+    is_authoritative,
+)
+from semel.client.machine.admin.errand import Errand, Item
+from semel.client.machine.connection.actions import Action
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connected import ConnectedMachine
+from semel.client.machine.connection.connections import DATA, Connections, Route
+from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
+from semel.errors import AuthorizationFailed, ErrorCode, Family, KafkaError, StateError, UnsupportedVersion, family_of
+from semel.types import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# A topic, partition or broker that was said not to exist is asked for so often again: who is new becomes known to one
+# broker after the other. With the default backoff that takes less than a second.
+DOUBTS_MAX: Final = 3
+
+_DOES_NOT_EXIST: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+# They may be over one day, but to ask again within a minute is no help, or not safe: they are answers.
+_ANSWERS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+    }
+)
+_WRONG_VIEW: Final = OUTDATED_METADATA | {ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE}
+_WRONG_COORDINATOR: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+_Found: TypeAlias = Route | Refusal | str
+"""The broker to ask, or why there is none, or what to wait for."""
+
+
+class AdminMachine(ConnectedMachine):
+    def __init__(self, config: AdminConfig, random: Random, *, software_version: str = "0") -> None:
+        super().__init__(Connections(config.client, random, software_version=software_version))
+        self._config = config
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
+        self._coordinators = Coordinators(
+            config.client, self._connections, self._metadata, random, lane=DATA, refused=self._no_coordinator
+        )
+        self._errands: list[Errand[Any, Any]] = []
+        self._closed = False
+
+    # What the application calls
+
+    def ask(
+        self, ask: Ask[K, V], keys: Iterable[K], now_ms: float, deadline_ms: float | None = None
+    ) -> Promise[Results[K, V]]:
+        """Ask about each of ``keys``; kept when all are settled, at ``deadline_ms`` at the latest."""
+        if self._closed:
+            raise StateError("the admin client is closed")
+        timeout_ms = self._config.default_api_timeout_ms
+        errand = Errand(ask, keys, now_ms + timeout_ms if deadline_ms is None else deadline_ms, timeout_ms)
+        for key, item in errand.open.items():
+            if isinstance(ask.target(key), Leader):
+                item.outdated_at = self._metadata.updates  # Whatever the view may still say of it is old.
+        self._errands.append(errand)
+        return errand.promise
+
+    @property
+    def open_calls(self) -> list[str]:
+        """What is asked and not answered yet, for a person."""
+        return [errand.title(key) for errand in self._errands for key in errand.open]
+
+    def metrics(self) -> dict[str, float]:
+        return self._connections.metrics()
+
+    def shut(self, now_ms: float) -> None:
+        self._closed = True
+        for errand in self._errands:
+            for key, item in tuple(errand.open.items()):
+                item.was_lost |= item.is_sent
+                errand.refused(key, ErrorCode.NETWORK_EXCEPTION, "the admin client was closed before this was answered")
+        self._errands.clear()
+        self._connections.close("the admin client was closed", now_ms)
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> list[Action]:
+        try:
+            self._poll(now_ms)
+        except (AuthorizationFailed, UnsupportedVersion) as error:
+            for errand in self._errands:
+                errand.fail(error)
+            self._errands.clear()
+        self._deadline_ms = min(
+            self._connections.next_deadline_ms(now_ms),
+            self._metadata.next_deadline_ms(now_ms),
+            self._coordinators.next_deadline_ms(now_ms),
+            *(errand.next_deadline_ms(now_ms) for errand in self._errands),
+        )
+        return self._connections.take_actions()
+
+    # Asking
+
+    def _poll(self, now_ms: float) -> None:
+        self._connections.poll(now_ms)
+        for errand in self._errands:
+            if now_ms >= errand.deadline_ms:
+                errand.out_of_time()
+        self._errands = [errand for errand in self._errands if errand.open]
+        self._metadata.retain(self._topics(), now_ms)
+        for errand in self._errands:
+            self._send_what_is_due(errand, now_ms)
+        self._metadata.poll(now_ms)  # After those who may have found it outdated.
+
+    def _send_what_is_due(self, errand: Errand[Any, Any], now_ms: float) -> None:
+        found: dict[Target, _Found] = {}
+        by_route: dict[Route, list[Any]] = {}
+        for key, item in tuple(errand.open.items()):
+            if item.is_sent or now_ms < item.retry_ms:
+                continue
+            if item.outdated_at == self._metadata.updates:
+                self._metadata.outdated()
+                continue  # The same view would lead to the same broker.
+            target = errand.ask.target(key)
+            if target not in found:
+                found[target] = self._find(target, now_ms)
+            match found[target]:
+                case Route() as route:
+                    by_route.setdefault(route, []).append(key)
+                case Refusal() as refusal:
+                    self._refused(errand, key, item, refusal, now_ms)
+                case str() as why:
+                    item.why = why
+        for route, keys in by_route.items():
+            for together in [[key] for key in keys] if errand.ask.is_single else [keys]:
+                if self._connections.ready(route, now_ms):
+                    self._send(errand, together, route, now_ms)
+
+    def _send(self, errand: Errand[Any, Any], keys: Sequence[Any], route: Route, now_ms: float) -> None:
+        ask = errand.ask
+        call = Call(
+            ask.api_key,
+            build=lambda version: ask.build(keys, version),
+            answered=lambda response, version, at_ms: self._answered(errand, keys, response, version, at_ms),
+            lost=lambda reason, at_ms: self._lost(errand, keys, reason, at_ms),
+            version_min=ask.version_min,
+            version_max=ask.version_max,
+        )
+        try:
+            self._connections.send(route, call, now_ms)
+        except (AuthorizationFailed, UnsupportedVersion) as error:
+            for key in keys:
+                errand.failed(key, error)
+        except ValueError as error:  # A value that the wire has no room for: it came from the caller.
+            for key in keys:
+                errand.refused(key, ErrorCode.INVALID_REQUEST, str(error))
+        else:
+            for key in keys:
+                errand.open[key].is_sent = True
+
+    def _find(self, target: Target, now_ms: float) -> _Found:
+        view = self._metadata.view
+        match target:
+            case AnyBroker():
+                return self._connections.least_loaded(now_ms) or "no broker could be connected to"
+            case Controller():
+                return self._to(view.controller, "the controller", now_ms)
+            case Coordinator():
+                route = self._coordinators.route(target.key, now_ms)
+                return route or f"the coordinator of {target.key.name!r} is not known or not connected to"
+            case Leader():
+                return self._leader(target.topic_partition, now_ms)
+            case Node():
+                if target.node_id in view.brokers or self._metadata.updates == 0:
+                    return self._to(target.node_id, f"broker {target.node_id}", now_ms)
+                known = ", ".join(map(str, sorted(view.brokers)))
+                message = f"there is no broker {target.node_id} in the cluster, only {known}"
+                return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+    def _to(self, node_id: int | None, title: str, now_ms: float) -> Route | str:
+        if node_id is None or node_id not in self._metadata.view.brokers:
+            self._metadata.outdated()
+            return f"no broker says where {title} is"
+        route = Route(node_id, DATA)
+        return route if self._connections.ready(route, now_ms) else f"broker {node_id} could not be connected to"
+
+    def _leader(self, topic_partition: TopicPartition, now_ms: float) -> _Found:
+        view = self._metadata.view
+        topic = view.topics.get(topic_partition.topic)
+        if topic is not None and topic.error != ErrorCode.NONE:
+            return Refusal(topic.error)
+        if topic is not None and view.partition(topic_partition) is None:
+            message = f"{topic_partition.topic} has {len(topic.partitions)} partitions, counted from 0"
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return self._to(view.leader(topic_partition), f"the leader of {topic_partition}", now_ms)
+
+    def _topics(self) -> list[str]:
+        """The topics whose leaders are waited for."""
+        targets = (errand.ask.target(key) for errand in self._errands for key in errand.open)
+        return [target.topic_partition.topic for target in targets if isinstance(target, Leader)]
+
+    # Answers
+
+    def _answered(
+        self, errand: Errand[Any, Any], keys: Sequence[Any], response: Any, version: int, now_ms: float
+    ) -> None:
+        outcomes = dict(errand.ask.read(response, keys, version))
+        for key in keys:
+            item = errand.open.get(key)
+            if item is None:
+                continue  # Its time was over.
+            item.is_sent = False
+            if key not in outcomes:
+                errand.refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not mention it")
+            elif isinstance(outcomes[key], Refusal):
+                self._refused(errand, key, item, outcomes[key], now_ms)
+            else:
+                errand.found(key, outcomes[key])
+
+    def _refused(self, errand: Errand[Any, Any], key: Any, item: Item, refusal: Refusal, now_ms: float) -> None:
+        target = errand.ask.target(key)
+        code = refusal.code
+        if code in _WRONG_COORDINATOR and isinstance(target, Coordinator):
+            self._coordinators.forget(target.key)
+        if code in _WRONG_VIEW and isinstance(target, Leader | Controller | Node):
+            item.outdated_at = self._metadata.updates
+        if code in _DOES_NOT_EXIST and not is_authoritative(target):
+            item.doubts += 1
+            may_change = item.doubts <= DOUBTS_MAX
+        else:
+            may_change = family_of(code) is Family.RETRIABLE and code not in _ANSWERS
+        if may_change:
+            item.why = f"the last answer was {code.name}{f' ({refusal.message})' if refusal.message else ''}"
+            self._later(item, now_ms)
+        else:
+            errand.refused(key, code, refusal.message)
+
+    def _lost(self, errand: Errand[Any, Any], keys: Sequence[Any], reason: str, now_ms: float) -> None:
+        self._metadata.outdated()
+        for key in keys:
+            item = errand.open.get(key)
+            if item is not None:
+                item.is_sent, item.was_lost, item.why = False, True, reason
+                self._later(item, now_ms)
+                target = errand.ask.target(key)
+                if isinstance(target, Coordinator):
+                    self._coordinators.forget(target.key)
+
+    def _later(self, item: Item, now_ms: float) -> None:
+        item.failures += 1
+        item.retry_ms = now_ms + self._backoff.delay_ms(item.failures, self._random)
+
+    def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
+        for errand in self._errands:
+            for item_key in tuple(errand.open):
+                if errand.ask.target(item_key) == Coordinator(key):
+                    errand.refused(item_key, error.code, error.message)

@@ -1,0 +1,96 @@
+"""What an admin client asks, as a value: a kind of request, whom to ask about each thing, how the answer reads.
+
+An ``Ask`` is about things of one kind (topics, groups, partitions, brokers), its keys. Those that belong to the same
+broker are asked about in one request, and each has its own outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from semel.client.machine.connection.coordinators import CoordinatorKey, CoordinatorType
+from semel.errors import ErrorCode, named
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBroker:
+    """The broker with the fewest requests under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The broker that changes the cluster's metadata, or hands on to who does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    key: CoordinatorKey
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """This broker and no other."""
+
+    node_id: int
+
+
+Target: TypeAlias = AnyBroker | Controller | Leader | Coordinator | Node
+
+
+def coordinator_of_group(group_id: str) -> Coordinator:
+    return Coordinator(CoordinatorKey(CoordinatorType.GROUP, group_id))
+
+
+def coordinator_of_transaction(transactional_id: str) -> Coordinator:
+    return Coordinator(CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id))
+
+
+class Refusal(NamedTuple):
+    """What a broker answered instead of a value."""
+
+    code: ErrorCode
+    message: str = ""
+
+
+def outcome(value: V, code: int, message: str | None = None) -> V | Refusal:
+    """``value``, unless there is an error code."""
+    return value if code == ErrorCode.NONE else Refusal(named(code), message or "")
+
+
+CLUSTER: Final = "the cluster"
+"""The key of an ask that is about everything there is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ask(Generic[K, V]):
+    """``build(keys, version)`` makes the request, ``read(response, keys, version)`` gives each key its outcome.
+
+    ``name`` says a key in a sentence: "topic 'orders'". ``is_single`` has one request for each key, where the request
+    has no room for more.
+    """
+
+    api_key: ApiKey
+    target: Callable[[K], Target]
+    build: Callable[[Sequence[K], int], object]
+    read: Callable[[Any, Sequence[K], int], Iterable[tuple[K, V | Refusal]]]
+    name: Callable[[K], str] = str
+    is_single: bool = False
+    version_min: int | None = None
+    version_max: int | None = None
+
+
+def is_authoritative(target: Target) -> bool:
+    """Whether "there is no such topic" is to be believed at once. Brokers may learn of a new topic a moment later."""
+    return isinstance(target, Controller)

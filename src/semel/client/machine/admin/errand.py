@@ -1,0 +1,110 @@
+"""One call of an admin client on its way: what is found, what has failed, and what is still to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from semel.client.admin.results import Results
+from semel.client.machine.admin.ask import Ask
+from semel.client.machine.connection.promise import Promise
+from semel.clock import NEVER
+from semel.errors import AbortableError, ErrorCode, Family, KafkaError, RetriableError, TimedOut, family_of
+from semel.wire.apis import APIS
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+# What a code means, for answers that have no text of their own.
+_RULES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no broker knows it, or this client may not know of it",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no broker knows it",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach from its first offset to this one",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; they must leave first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members, and only they may commit for it",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no coordinator knows it",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the partition knows a newer epoch of this producer",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "the partition knows a newer epoch of the coordinator",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "this is no name for a topic",
+}
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One thing that is asked about and not yet settled."""
+
+    why: str = "no broker could be asked"
+    """What it waits for, for the person who reads that it timed out."""
+    is_sent: bool = False
+    was_lost: bool = False
+    failures: int = 0
+    retry_ms: float = 0.0
+    doubts: int = 0
+    """How often it was said not to exist."""
+    outdated_at: int = -1
+    """The view of the cluster, counted in updates, that is wrong about it: it waits for a newer one."""
+
+
+class Errand(Generic[K, V]):
+    def __init__(self, ask: Ask[K, V], keys: Iterable[K], deadline_ms: float, timeout_ms: float) -> None:
+        self.ask = ask
+        self.deadline_ms = deadline_ms
+        self.promise: Promise[Results[K, V]] = Promise()
+        self._timeout_ms = timeout_ms
+        self._keys = tuple(dict.fromkeys(keys))
+        self._found: dict[K, V] = {}
+        self._failed: dict[K, KafkaError] = {}
+        self.open: dict[K, Item] = {key: Item() for key in self._keys}
+        self._settle_if_done()
+
+    def found(self, key: K, value: V) -> None:
+        if self.open.pop(key, None) is not None:
+            self._found[key] = value
+            self._settle_if_done()
+
+    def refused(self, key: K, code: ErrorCode, message: str) -> None:
+        """Nothing that is tried again will change this answer."""
+        item = self.open.get(key)
+        if item is not None:
+            said = f": {message or _RULES.get(code, '')}".removesuffix(": ")
+            may_be_done = "" if not item.was_lost else "; a try was not answered, and may have been served"
+            text = f"{self.title(key)}{said}{may_be_done}"
+            kind = RetriableError if family_of(code) is Family.RETRIABLE else AbortableError
+            self.failed(key, kind(code, text))
+
+    def failed(self, key: K, error: KafkaError) -> None:
+        if self.open.pop(key, None) is not None:
+            self._failed[key] = error
+            self._settle_if_done()
+
+    def out_of_time(self) -> None:
+        for key, item in tuple(self.open.items()):
+            may_be_done = "; it may have been served" if item.is_sent or item.was_lost else ""
+            self.failed(
+                key,
+                TimedOut(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{self.title(key)} took longer than default.api.timeout.ms ({self._timeout_ms:.0f} ms): "
+                    f"{'no answer yet' if item.is_sent else item.why}{may_be_done}",
+                ),
+            )
+
+    def fail(self, error: KafkaError) -> None:
+        for key in tuple(self.open):
+            self.failed(key, error)
+
+    def title(self, key: K) -> str:
+        """What this does with one thing: "DeleteTopics of topic 'orders'"."""
+        return f"{APIS[self.ask.api_key].name} of {self.ask.name(key)}"
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        retries = (item.retry_ms for item in self.open.values() if not item.is_sent and item.retry_ms > now_ms)
+        return min((self.deadline_ms, *retries), default=NEVER)
+
+    def _settle_if_done(self) -> None:
+        if not self.open:
+            self.promise.fulfil(Results(self._keys, self._found, self._failed))

@@ -1,0 +1,29 @@
+"""What all machines have in common: connections, of which the driver tells them, and a time to be polled again."""
+
+from __future__ import annotations
+
+from semel.client.machine.connection.connections import Connections
+from semel.types import Buffer
+
+
+class ConnectedMachine:
+    """The half of ``actions.Machine`` that decides nothing. ``poll`` is each machine's own, and sets the deadline."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._deadline_ms = float("inf")
+
+    def connected(self, connection: int, now_ms: float) -> None:
+        self._connections.connected(connection, now_ms)
+
+    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
+        self._connections.received(connection, frame, now_ms)
+
+    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
+        self._connections.disconnected(connection, reason, now_ms)
+
+    def refused(self, reason: str) -> None:
+        self._connections.refused(reason)
+
+    def next_deadline_ms(self) -> float:
+        return self._deadline_ms

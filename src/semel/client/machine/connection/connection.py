@@ -1,0 +1,167 @@
+"""One connection to one broker: which versions it speaks, and which requests it owes answers to.
+
+    CONNECTING --connected--> NEGOTIATING --ApiVersions answered--> (AUTHENTICATING, with SASL) --> READY
+
+The law: a broker answers in the order it was asked. An answer to something that was answered already is passed over (a
+network may repeat); one that skips a request means that bytes were lost, and the connection is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from semel.client.config.common import Address
+from semel.client.machine.connection.authentication import Authentication
+from semel.client.machine.connection.calls import Call, InFlight
+from semel.errors import DecodeError, ErrorCode, UnsupportedVersion
+from semel.types import Buffer
+from semel.wire.apis import APIS, Api, ApiKey
+from semel.wire.codec import decode
+from semel.wire.framing import decode_response_header, encode_request_parts
+from semel.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+_API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
+_ERROR_CODE_BYTES: Final = 2
+# From these versions on the tokens travel in messages, and not bare.
+_STEP_VERSION_MIN: Final = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 0}
+# A session is renewed, by a new connection, before it ends.
+_SESSION_SHARE: Final = 0.85
+
+
+class ConnectionState(Enum):
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
+    READY = "ready"
+
+
+class Connection:
+    """State of one connection. It sends nothing itself: ``encode`` gives the bytes to send."""
+
+    def __init__(self, number: int, address: Address, client_id: str, software_version: str) -> None:
+        self.number = number
+        self.address = address
+        self.state = ConnectionState.CONNECTING
+        self.in_flight: deque[InFlight] = deque()
+        self.active_ms = 0.0
+        self.throttled_until_ms = 0.0
+        self.setup_deadline_ms = float("inf")
+        self.session_deadline_ms = float("inf")
+        """When the broker will no longer believe who this client is."""
+        self.authentication: Authentication | None = None
+        self.api_versions: ApiVersionsResponse | None = None
+        self._client_id = client_id
+        self._software_version = software_version
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._next_correlation_id = 0
+
+    def version(self, call: Call) -> int:
+        """The newest version of a request that both sides speak. Raises ``UnsupportedVersion`` if there is none."""
+        api = APIS[call.api_key]
+        oldest = api.min_version if call.version_min is None else call.version_min
+        newest = api.max_version if call.version_max is None else call.version_max
+        first, last = self._ranges.get(call.api_key, (0, -1))
+        version = min(newest, last)
+        if version < max(oldest, first):
+            served = f"versions {first} to {last}" if first <= last else "no version"
+            raise UnsupportedVersion(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {self.address} serves {served} of {api.name}; this client needs one from {oldest} to "
+                f"{newest}. Close it, and use a broker of another age",
+            )
+        return version
+
+    def negotiate(self, now_ms: float, deadline_ms: float, *, version: int = _API_VERSIONS.max_version) -> list[Buffer]:
+        """The first request on a connection: what the broker can do."""
+        self.state = ConnectionState.NEGOTIATING
+        request = ApiVersionsRequest(client_software_name="semel", client_software_version=self._software_version)
+        return self._encode(_NEGOTIATION, _API_VERSIONS, version, request, now_ms, deadline_ms)
+
+    def encode(self, call: Call, now_ms: float, deadline_ms: float) -> list[Buffer]:
+        """The bytes of a request, which from now on counts as sent. Raises ``UnsupportedVersion``."""
+        version = self.version(call)
+        return self._encode(call, APIS[call.api_key], version, call.build(version), now_ms, deadline_ms)
+
+    def answered(self, frame: Buffer, now_ms: float) -> tuple[InFlight, object] | None:
+        """The request that this is the answer to, and the answer. ``None`` if it was answered before."""
+        self.active_ms = now_ms
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if not self.in_flight or correlation_id < self.in_flight[0].correlation_id:
+            return None
+        head = self.in_flight[0]
+        if correlation_id != head.correlation_id:
+            raise DecodeError(f"answer {correlation_id} came before answer {head.correlation_id}")
+        _, position = decode_response_header(frame, head.api, head.version)
+        version = head.version
+        if head.api is _API_VERSIONS and _error_code(frame, position) == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0  # A version that the broker does not know is refused in the oldest.
+        response = decode(head.api.response_class, frame, version, position)
+        self.in_flight.popleft()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until_ms = now_ms + throttle_ms
+        return head, response
+
+    def negotiated(self, response: ApiVersionsResponse) -> int | None:
+        """Learn what the broker can do. Returns the version to ask in again, if it did not know the first one."""
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = [entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
+            return min(known[0].max_version, _API_VERSIONS.max_version) if known else 0
+        if response.error_code != ErrorCode.NONE:
+            raise DecodeError(f"ApiVersions was answered with error {response.error_code}")
+        self._ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        self.api_versions = response
+        self.state = ConnectionState.READY if self.authentication is None else ConnectionState.AUTHENTICATING
+        return None
+
+    def authenticate(self, now_ms: float, deadline_ms: float) -> list[Buffer]:
+        """The first step of proving who this client is."""
+        assert self.authentication is not None
+        return self._encode_step(self.authentication.first(), now_ms, deadline_ms)
+
+    def authenticated(self, response: object, now_ms: float, deadline_ms: float) -> list[Buffer] | None:
+        """The next step; ``None`` when there is none and the connection is ready. Raises ``AuthorizationFailed``."""
+        assert self.authentication is not None
+        request = self.authentication.answered(response)
+        if request is not None:
+            return self._encode_step(request, now_ms, deadline_ms)
+        self.state = ConnectionState.READY
+        if lifetime_ms := self.authentication.session_lifetime_ms:
+            self.session_deadline_ms = now_ms + lifetime_ms * _SESSION_SHARE
+        return None
+
+    def _encode_step(
+        self, request: SaslHandshakeRequest | SaslAuthenticateRequest, now_ms: float, deadline_ms: float
+    ) -> list[Buffer]:
+        key = ApiKey.SASL_HANDSHAKE if isinstance(request, SaslHandshakeRequest) else ApiKey.SASL_AUTHENTICATE
+        step = Call(
+            key, build=lambda version: request, answered=_ignore, lost=_ignore, version_min=_STEP_VERSION_MIN[key]
+        )
+        return self.encode(step, now_ms, deadline_ms)
+
+    def _encode(
+        self, call: Call, api: Api, version: int, message: object, now_ms: float, deadline_ms: float
+    ) -> list[Buffer]:
+        correlation_id = self._next_correlation_id
+        parts = encode_request_parts(correlation_id, api, version, message, client_id=self._client_id)
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self.active_ms = now_ms
+        if call.wants_answer:
+            self.in_flight.append(InFlight(correlation_id, call, api, version, deadline_ms, now_ms))
+        return parts
+
+
+def _error_code(frame: Buffer, position: int) -> int:
+    return int.from_bytes(frame[position : position + _ERROR_CODE_BYTES], "big", signed=True)
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+# The owner of the connections handles it.
+_NEGOTIATION: Final = Call(ApiKey.API_VERSIONS, build=lambda version: None, answered=_ignore, lost=_ignore)

@@ -1,0 +1,297 @@
+"""All connections of a client: who can be asked now, and what becomes of what was asked.
+
+No connection is made ahead of need: asking whether a broker is ready is what makes this connect to it. A request that
+goes unanswered for too long takes its connection with it, because answers come in order; all that was asked on it is
+told.
+
+A broker may be connected to more than once, on different lanes: a fetch that waits for records holds back everything
+behind it on its connection, so what must not wait has a lane of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import Final, NamedTuple
+
+from semel.client.config.common import Address, ClientConfig
+from semel.client.machine.connection.actions import Action, Connect, Disconnect, Send
+from semel.client.machine.connection.authentication import Authentication
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connection import Connection, ConnectionState
+from semel.client.machine.connection.traffic import Traffic
+from semel.client.security.sasl import mechanism_for
+from semel.clock import NEVER
+from semel.errors import AuthorizationFailed, DecodeError, ErrorCode
+from semel.types import Buffer
+from semel.wire.apis import ApiKey
+
+log = logging.getLogger(__name__)
+
+DATA: Final = 0
+"""The lane of records."""
+COORDINATION: Final = 1
+"""The lane of everything that must not wait behind a fetch."""
+MEMBERSHIP: Final = 2
+"""The lane of what waits for the other members of a group: heartbeats and commits must not stand behind it."""
+
+
+class Route(NamedTuple):
+    node_id: int
+    lane: int = DATA
+
+
+class Connections:
+    def __init__(
+        self, config: ClientConfig, random: Random, *, in_flight_max: int = 100, software_version: str = "0"
+    ) -> None:
+        self._config = config
+        self._random = random
+        self._in_flight_max = in_flight_max
+        self._software_version = software_version
+        self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._setup = Backoff(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms)
+        self._addresses: dict[int, Address] = {}
+        self._by_route: dict[Route, Connection] = {}
+        self._routes: dict[int, Route] = {}
+        self._failures: dict[Route, int] = {}
+        self._retry_ms: dict[Route, float] = {}
+        self._actions: list[Action] = []
+        self._next_number = 1
+        self._features_epoch = -1
+        self._traffic = Traffic()
+        self._refusal: AuthorizationFailed | None = None
+        self.features: Mapping[str, int] = {}
+        """The newest finalized features that any broker told of: name to level."""
+
+    # Whom to ask
+
+    def set_addresses(self, addresses: Mapping[int, Address], now_ms: float) -> None:
+        """Where the brokers are now. A connection whose broker has got another number is kept under it.
+
+        That is how the first connection, made before anybody knew who is who, goes on being of use.
+        """
+        names = {address: node_id for node_id, address in addresses.items()}
+        for route, connection in tuple(self._by_route.items()):
+            address = addresses.get(route.node_id)
+            if address == connection.address:
+                continue
+            heir = Route(names.get(connection.address, route.node_id), route.lane)
+            if address is None and heir not in self._by_route:
+                self._by_route[heir] = self._by_route.pop(route)
+                self._routes[connection.number] = heir
+            elif address is not None:
+                self._end(connection, f"broker {route.node_id} is no longer at {connection.address}", now_ms)
+        self._addresses = dict(addresses)
+
+    def ready(self, route: Route, now_ms: float) -> bool:
+        """Whether a request can be sent there at once. If not, this is what connects to it."""
+        connection = self._by_route.get(route)
+        if connection is None:
+            if route.node_id in self._addresses and now_ms >= self._retry_ms.get(route, 0.0):
+                self._connect(route, now_ms)
+            return False
+        return self._can_send(connection, now_ms)
+
+    def is_unreachable(self, route: Route) -> bool:
+        """Whether the last attempt to reach it failed, or no metadata says any more where it is."""
+        return route in self._failures or route.node_id not in self._addresses
+
+    def least_loaded(self, now_ms: float, lane: int = DATA) -> Route | None:
+        """The broker that can be asked now and has the least to do; ``None`` if one has to be connected to first."""
+        routes = [Route(node_id, lane) for node_id in self._addresses]
+        if not routes:
+            return None
+        start = self._random.randrange(len(routes))
+        best: Route | None = None
+        least = self._in_flight_max
+        pending = False
+        for route in routes[start:] + routes[:start]:
+            connection = self._by_route.get(route)
+            if connection is None:
+                continue
+            if connection.state is not ConnectionState.READY:
+                pending = True
+            elif self._can_send(connection, now_ms) and len(connection.in_flight) < least:
+                best, least = route, len(connection.in_flight)
+        if best is None and not pending:
+            for route in routes[start:] + routes[:start]:
+                if route not in self._by_route and now_ms >= self._retry_ms.get(route, 0.0):
+                    self._connect(route, now_ms)
+                    break
+        return best
+
+    def send(self, route: Route, call: Call, now_ms: float) -> None:
+        """Send a request to a broker that is ready. Raises ``UnsupportedVersion``."""
+        connection = self._by_route[route]
+        deadline_ms = now_ms + (call.timeout_ms or self._config.request_timeout_ms)
+        parts = connection.encode(call, now_ms, deadline_ms)
+        self._traffic.sent(parts)
+        self._actions.append(Send(connection.number, parts))
+
+    def take_actions(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions
+
+    # What happens
+
+    def connected(self, number: int, now_ms: float) -> None:
+        connection = self._connection(number)
+        if connection is not None:
+            parts = connection.negotiate(now_ms, now_ms + self._config.request_timeout_ms)
+            self._actions.append(Send(number, parts))
+
+    def received(self, number: int, frame: Buffer, now_ms: float) -> None:
+        connection = self._connection(number)
+        if connection is None:
+            return
+        try:
+            answered = connection.answered(frame, now_ms)
+            if answered is None:
+                return
+            head, response = answered
+            if head.api.key is ApiKey.API_VERSIONS and connection.state is ConnectionState.NEGOTIATING:
+                self._negotiated(connection, response, now_ms)
+                return
+            if connection.state is ConnectionState.AUTHENTICATING:
+                self._step(connection, response, now_ms)
+                return
+        except DecodeError as error:
+            log.error("broker %s sent what cannot be read: %s", connection.address, error)
+            self._end(connection, f"broker {connection.address} sent what cannot be read", now_ms, failed=True)
+            return
+        self._traffic.answered(frame, head.api.key, now_ms - head.sent_ms)
+        head.call.answered(response, head.version, now_ms)
+
+    def disconnected(self, number: int, reason: str, now_ms: float) -> None:
+        connection = self._connection(number)
+        if connection is not None:
+            self._end(connection, f"{connection.address}: {reason}", now_ms, failed=True, tell=False)
+
+    def refused(self, reason: str, *, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
+        """A broker does not trust this client, or this client the broker: trying again changes nothing."""
+        self._refusal = AuthorizationFailed(code, reason)
+
+    def poll(self, now_ms: float) -> None:
+        """End what takes too long, and what has not been used for long. Raises ``AuthorizationFailed``, once known."""
+        if self._refusal is not None:
+            raise self._refusal
+        idle_ms = self._config.connections_max_idle_ms
+        for route, connection in tuple(self._by_route.items()):
+            if not connection.in_flight and route.node_id not in self._addresses:
+                self._end(connection, f"{connection.address} is no longer needed", now_ms)
+            elif connection.in_flight and now_ms >= connection.in_flight[0].deadline_ms:
+                name = connection.in_flight[0].api.name
+                timeout_ms = connection.in_flight[0].call.timeout_ms or self._config.request_timeout_ms
+                waited = f"{name} was not answered within {timeout_ms} ms"
+                self._end(connection, f"{connection.address}: {waited}", now_ms, failed=True)
+            elif connection.state is not ConnectionState.READY and now_ms >= connection.setup_deadline_ms:
+                self._end(connection, f"{connection.address} took too long to connect", now_ms, failed=True)
+            elif not connection.in_flight and now_ms >= connection.session_deadline_ms:
+                self._end(connection, f"{connection.address} wants to hear again who this is", now_ms)
+            elif idle_ms >= 0 and not connection.in_flight and now_ms >= connection.active_ms + idle_ms:
+                self._end(connection, f"{connection.address} was idle", now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        deadline = NEVER
+        idle_ms = self._config.connections_max_idle_ms
+        for connection in self._by_route.values():
+            if connection.in_flight:
+                deadline = min(deadline, connection.in_flight[0].deadline_ms)
+            elif idle_ms >= 0:
+                deadline = min(deadline, connection.active_ms + idle_ms)
+            if connection.state is not ConnectionState.READY:
+                deadline = min(deadline, connection.setup_deadline_ms)
+            elif not connection.in_flight:
+                deadline = min(deadline, connection.session_deadline_ms)
+            if connection.throttled_until_ms > now_ms:
+                deadline = min(deadline, connection.throttled_until_ms)
+        for retry_ms in self._retry_ms.values():
+            if retry_ms > now_ms:
+                deadline = min(deadline, retry_ms)
+        return deadline
+
+    def metrics(self) -> dict[str, float]:
+        """What was asked and answered. Handshakes are not counted."""
+        return self._traffic.metrics(in_flight=sum(len(one.in_flight) for one in self._by_route.values()))
+
+    def close(self, reason: str, now_ms: float) -> None:
+        for connection in tuple(self._by_route.values()):
+            self._end(connection, reason, now_ms)
+
+    # Inside
+
+    def _connection(self, number: int) -> Connection | None:
+        route = self._routes.get(number)
+        return None if route is None else self._by_route[route]
+
+    def _can_send(self, connection: Connection, now_ms: float) -> bool:
+        return (
+            connection.state is ConnectionState.READY
+            and len(connection.in_flight) < self._in_flight_max
+            and now_ms >= connection.throttled_until_ms
+        )
+
+    def _connect(self, route: Route, now_ms: float) -> None:
+        self._traffic.connecting()
+        number, self._next_number = self._next_number, self._next_number + 1
+        connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
+        connection.active_ms = now_ms
+        if self._config.security.security_protocol.uses_sasl:
+            connection.authentication = Authentication(mechanism_for(self._config.security, self._random))
+        connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._failures.get(route, 0) + 1, self._random)
+        self._by_route[route] = connection
+        self._routes[number] = route
+        self._actions.append(Connect(number, connection.address.host, connection.address.port))
+
+    def _negotiated(self, connection: Connection, response: object, now_ms: float) -> None:
+        again = connection.negotiated(response)  # type: ignore[arg-type]
+        if again is not None:
+            parts = connection.negotiate(now_ms, now_ms + self._config.request_timeout_ms, version=again)
+            self._actions.append(Send(connection.number, parts))
+            return
+        versions = connection.api_versions
+        assert versions is not None
+        if versions.finalized_features_epoch > self._features_epoch:
+            self._features_epoch = versions.finalized_features_epoch
+            self.features = {feature.name: feature.max_version_level for feature in versions.finalized_features}
+        if connection.state is ConnectionState.AUTHENTICATING:
+            parts = connection.authenticate(now_ms, now_ms + self._config.request_timeout_ms)
+            self._actions.append(Send(connection.number, parts))
+        else:
+            self._became_ready(connection)
+
+    def _step(self, connection: Connection, response: object, now_ms: float) -> None:
+        try:
+            parts = connection.authenticated(response, now_ms, now_ms + self._config.request_timeout_ms)
+        except AuthorizationFailed as error:
+            self.refused(f"{connection.address}: {error.message}", code=error.code)
+            self._end(connection, f"{connection.address} did not believe who this is", now_ms, failed=True)
+            return
+        if parts is None:
+            self._became_ready(connection)
+        else:
+            self._actions.append(Send(connection.number, parts))
+
+    def _became_ready(self, connection: Connection) -> None:
+        route = self._routes[connection.number]
+        if self._failures.pop(route, 0):
+            log.info("broker %s answers again", connection.address)
+        self._retry_ms.pop(route, None)
+
+    def _end(
+        self, connection: Connection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
+    ) -> None:
+        route = self._routes.pop(connection.number)
+        del self._by_route[route]
+        self._traffic.disconnected()
+        if tell:
+            self._actions.append(Disconnect(connection.number))
+        if failed:
+            failures = self._failures[route] = self._failures.get(route, 0) + 1
+            self._retry_ms[route] = now_ms + self._reconnect.delay_ms(failures, self._random)
+            log.log(logging.WARNING if failures == 1 else logging.DEBUG, "lost the connection to broker %s", reason)
+        for waiting in tuple(connection.in_flight):
+            waiting.call.lost(reason, now_ms)

@@ -1,0 +1,126 @@
+"""Who coordinates what: looked up when needed, forgotten when wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from semel.client.config.common import Address, ClientConfig
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import Connections, Route
+from semel.client.machine.connection.metadata import Metadata
+from semel.clock import NEVER
+from semel.errors import ErrorCode, Family, KafkaError, client_error, family_of
+from semel.wire.apis import ApiKey
+from semel.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_BATCHES_SINCE: Final = 4
+
+
+class CoordinatorType(IntEnum):
+    """What is coordinated. Numbered as on the wire."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class CoordinatorKey(NamedTuple):
+    type: CoordinatorType
+    name: str
+
+
+class Coordinators:
+    """``refused`` is told of an answer that no retry will change."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        connections: Connections,
+        metadata: Metadata,
+        random: Random,
+        *,
+        lane: int,
+        refused: Callable[[CoordinatorKey, KafkaError], None],
+    ) -> None:
+        self._connections = connections
+        self._metadata = metadata
+        self._random = random
+        self._lane = lane
+        self._refused = refused
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._known: dict[CoordinatorKey, int] = {}
+        self._asking: set[CoordinatorKey] = set()
+        self._failures: dict[CoordinatorKey, int] = {}
+        self._retry_ms: dict[CoordinatorKey, float] = {}
+
+    def route(self, key: CoordinatorKey, now_ms: float, *, lane: int | None = None) -> Route | None:
+        """Where to ask, once that broker can be asked. Asking for it is what looks for it."""
+        node_id = self._known.get(key)
+        if node_id is None:
+            self._look_up(key, now_ms)
+            return None
+        route = Route(node_id, self._lane if lane is None else lane)
+        if self._connections.ready(route, now_ms):
+            return route
+        if self._connections.is_unreachable(route):
+            # Another broker may have become the coordinator meanwhile, and no answer has said so.
+            self.forget(key)
+            self._failed(key, now_ms)
+        return None
+
+    def forget(self, key: CoordinatorKey) -> None:
+        """It is not there any more."""
+        self._known.pop(key, None)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        return min((moment for moment in self._retry_ms.values() if moment > now_ms), default=NEVER)
+
+    def _look_up(self, key: CoordinatorKey, now_ms: float) -> None:
+        if key in self._asking or now_ms < self._retry_ms.get(key, 0.0):
+            return
+        route = self._connections.least_loaded(now_ms, self._lane)
+        if route is None:
+            return
+        self._asking.add(key)
+        self._connections.send(
+            route,
+            Call(
+                ApiKey.FIND_COORDINATOR,
+                build=lambda version: FindCoordinatorRequest(
+                    key=key.name, key_type=key.type, coordinator_keys=[key.name]
+                ),
+                answered=lambda response, version, at_ms: self._answered(key, response, version, at_ms),
+                lost=lambda reason, at_ms: self._failed(key, at_ms),
+            ),
+            now_ms,
+        )
+
+    def _answered(self, key: CoordinatorKey, response: Any, version: int, now_ms: float) -> None:
+        found = _found(response, version)
+        if found.error_code == ErrorCode.NONE:
+            self._asking.discard(key)
+            self._failures.pop(key, None)
+            self._retry_ms.pop(key, None)
+            self._known[key] = found.node_id
+            self._metadata.broker_found(found.node_id, Address(found.host, found.port), now_ms)
+        elif family_of(found.error_code) is Family.RETRIABLE:
+            self._failed(key, now_ms)
+        else:
+            self._asking.discard(key)
+            what = "transactional id" if key.type is CoordinatorType.TRANSACTION else "group"
+            reason = f" ({found.error_message})" if found.error_message else ""
+            self._refused(key, client_error(found.error_code, f"no coordinator for {what} {key.name!r}{reason}"))
+
+    def _failed(self, key: CoordinatorKey, now_ms: float) -> None:
+        self._asking.discard(key)
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._retry_ms[key] = now_ms + self._backoff.delay_ms(failures, self._random)
+
+
+def _found(response: FindCoordinatorResponse, version: int) -> Coordinator:
+    if version >= _BATCHES_SINCE:
+        return response.coordinators[0]
+    return Coordinator("", response.node_id, response.host, response.port, response.error_code, response.error_message)

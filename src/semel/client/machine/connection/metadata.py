@@ -1,0 +1,214 @@
+"""Keeping the view of the cluster true: what is asked, when, and of whom.
+
+The brokers are asked when something is missing or was found wrong, and at the latest after metadata.max.age.ms. One
+request is on its way at a time, and after one that did not help the next waits for retry.backoff.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from semel.client.config.common import Address, ClientConfig
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.cluster_view import ClusterView
+from semel.client.machine.connection.connections import Connections, Route
+from semel.clock import NEVER
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger(__name__)
+
+
+class Metadata:
+    """The current ``view``, and the requests that renew it.
+
+    ``idle_ms`` is how long a topic is asked for after it was last wanted; ``None``: until ``retain`` drops it.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        connections: Connections,
+        random: Random,
+        *,
+        lane: int,
+        idle_ms: int | None = None,
+        may_create_topics: bool = True,
+    ) -> None:
+        self._config = config
+        self._connections = connections
+        self._random = random
+        self._lane = lane
+        self._idle_ms = idle_ms
+        self._may_create_topics = may_create_topics
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._wanted: dict[str, float] = {}
+        self._wants_all = False
+        self._asking = False
+        self._asked: tuple[str, ...] = ()
+        self._outdated = True
+        self._failures = 0
+        self._retry_ms = 0.0
+        self._updated_ms = 0.0
+        self._unanswered_since_ms: float | None = None
+        self.updates = 0
+        """How many answers there were: a caller that waits for the next one compares."""
+        self.view = ClusterView()
+        self._bootstrap(0.0)
+
+    def want(self, topic: str, now_ms: float) -> None:
+        """Keep this topic known from now on."""
+        if topic not in self._wanted:
+            self.outdated()
+            self._retry_ms = 0.0  # Nothing was asked about it yet, so nothing has failed.
+        self._wanted[topic] = now_ms
+
+    def retain(self, topics: Iterable[str], now_ms: float) -> None:
+        """Want these topics and no others."""
+        names = dict.fromkeys(topics)
+        for gone in [name for name in self._wanted if name not in names]:
+            self.forget(gone)
+        for name in names:
+            self.want(name, now_ms)
+
+    def want_all(self, *, wanted: bool) -> None:
+        """Whether every topic there is has to be known; those that are asked for by name are then not created."""
+        if wanted and not self._wants_all:
+            self.outdated()
+            self._retry_ms = 0.0
+        self._wants_all = wanted
+
+    def forget(self, topic: str) -> None:
+        """This topic is no longer needed."""
+        self._wanted.pop(topic, None)
+        if not self._wants_all:
+            self.view = self.view.without(topic)
+
+    def outdated(self) -> None:
+        """Something that the view says was found wrong or missing: ask again as soon as allowed."""
+        self._outdated = True
+
+    def leader_moved(
+        self,
+        topic_partition: TopicPartition,
+        leader: int,
+        leader_epoch: int,
+        brokers: Mapping[int, Address],
+        now_ms: float,
+    ) -> None:
+        """A broker said who leads instead of it (KIP-951)."""
+        view = self.view.with_leader(topic_partition, leader, leader_epoch, brokers)
+        if view is not self.view:
+            self.view = view
+            self._connections.set_addresses(view.brokers, now_ms)
+
+    def broker_found(self, node_id: int, address: Address, now_ms: float) -> None:
+        """A broker told where another one is."""
+        if self.view.brokers.get(node_id) != address:
+            self.view = replace(self.view, brokers={**self.view.brokers, node_id: address})
+            self._connections.set_addresses(self.view.brokers, now_ms)
+
+    def poll(self, now_ms: float) -> None:
+        """Ask, if it is time and a broker is ready."""
+        if self._asking:
+            return
+        self._expire(now_ms)
+        if now_ms < self._due_ms():
+            return
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = now_ms
+        if now_ms >= self._unanswered_since_ms + self._config.metadata_recovery_rebootstrap_trigger_ms:
+            log.warning("no known broker has answered for long: asking bootstrap.servers again")
+            self._bootstrap(now_ms)
+            self._unanswered_since_ms = now_ms
+        route = self._connections.least_loaded(now_ms, self._lane)
+        if route is not None:
+            self._ask(route, now_ms)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        due_ms = NEVER if self._asking else self._due_ms()
+        # Once it is due, what is waited for is a broker that can be asked, and that is an event.
+        return due_ms if due_ms > now_ms else NEVER
+
+    def _due_ms(self) -> float:
+        return (
+            self._retry_ms
+            if self._outdated
+            else max(self._retry_ms, self._updated_ms + self._config.metadata_max_age_ms)
+        )
+
+    def _ask(self, route: Route, now_ms: float) -> None:
+        topics = self._asked = tuple(self._wanted)
+        wants_all = self._wants_all
+        self._asking, self._outdated = True, False
+        self._connections.send(
+            route,
+            Call(
+                ApiKey.METADATA,
+                build=lambda version: MetadataRequest(
+                    topics=None if wants_all else [MetadataRequestTopic(name=name) for name in topics],
+                    allow_auto_topic_creation=self._may_create_topics,
+                ),
+                answered=lambda response, version, at_ms: self._answered(response, wants_all, at_ms),
+                lost=self._lost,
+            ),
+            now_ms,
+        )
+
+    def _answered(self, response: Any, is_all: bool, now_ms: float) -> None:
+        assert isinstance(response, MetadataResponse)
+        self._asking = False
+        self._unanswered_since_ms = None
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._bootstrap(now_ms)
+            self._failed(now_ms)
+            return
+        if not response.brokers:
+            self._failed(now_ms)  # A broker that has just started may not know even itself.
+            return
+        self.view = self.view.updated(response)
+        if is_all:
+            present = {topic.name for topic in response.topics}
+            for gone in [name for name in self.view.topics if name not in present]:
+                self.view = self.view.without(gone)
+        self.updates += 1
+        self._updated_ms = now_ms
+        self._connections.set_addresses(self.view.brokers, now_ms)
+        if any(name in self._wanted and not self._is_complete(name) for name in self._asked):
+            self._failed(now_ms)
+        else:
+            # What was found wrong while this was on its way may be right by now; a topic that is new must be asked for.
+            self._failures = 0
+            is_new = any(name not in self._asked for name in self._wanted)
+            self._retry_ms = now_ms if is_new else now_ms + self._config.retry_backoff_ms
+
+    def _is_complete(self, topic: str) -> bool:
+        view = self.view.topics.get(topic)
+        return view is not None and bool(view.partitions) and all(p.leader is not None for p in view.partitions)
+
+    def _lost(self, reason: str, now_ms: float) -> None:
+        self._asking = False
+        self._failed(now_ms)
+
+    def _failed(self, now_ms: float) -> None:
+        self._outdated = True
+        self._failures += 1
+        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+
+    def _bootstrap(self, now_ms: float) -> None:
+        """Forget the brokers and begin with the addresses that were configured, which have no numbers yet."""
+        brokers = {-1 - index: address for index, address in enumerate(self._config.bootstrap_servers)}
+        self.view = ClusterView(brokers, self.view.topics, self.view.topic_names)
+        self._connections.set_addresses(brokers, now_ms)
+
+    def _expire(self, now_ms: float) -> None:
+        if self._idle_ms is not None:
+            for name in [name for name, used_ms in self._wanted.items() if now_ms >= used_ms + self._idle_ms]:
+                self.forget(name)

@@ -1,0 +1,386 @@
+"""A consumer's decisions, put together: where to begin, what to fetch, what to hand out.
+
+Which partitions are read is said by the application (``assign``) or by the group (``add``, ``remove``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+from semel.client.assignors import Assignor
+from semel.client.config.consumer import ConsumerConfig, IsolationLevel
+from semel.client.machine.connection.actions import Action
+from semel.client.machine.connection.cluster_view import TopicView
+from semel.client.machine.connection.connected import ConnectedMachine
+from semel.client.machine.connection.connections import COORDINATION, Connections
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.consumer.fetched import DecodeRows, Rows
+from semel.client.machine.consumer.fetcher import Fetcher
+from semel.client.machine.consumer.list_offsets import OffsetLookup
+from semel.client.machine.consumer.positions import Positions
+from semel.client.machine.consumer.start_offsets import StartOffsets
+from semel.client.machine.group.commits import Committed
+from semel.client.machine.group.group import Group
+from semel.client.machine.group.subscription import TopicSubscription
+from semel.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
+from semel.clock import NEVER
+from semel.errors import (
+    AbortableError,
+    AuthorizationFailed,
+    ErrorCode,
+    Family,
+    KafkaError,
+    StateError,
+    UnsupportedVersion,
+    client_error,
+    family_of,
+)
+from semel.types import TopicPartition
+
+
+class ConsumerMachine(ConnectedMachine):
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        random: Random,
+        *,
+        assignors: Sequence[Assignor] = (),
+        software_version: str = "0",
+    ) -> None:
+        super().__init__(Connections(config.client, random, software_version=software_version))
+        self._config = config
+        self._metadata = Metadata(
+            config.client,
+            self._connections,
+            random,
+            lane=COORDINATION,
+            may_create_topics=config.allow_auto_create_topics,
+        )
+        self._metadata_seen = 0
+        self._positions = Positions()
+        self._lookup = OffsetLookup(config.client, config.isolation_level, self._connections, self._metadata, random)
+        self._fetcher = Fetcher(config, self._positions, self._connections, self._metadata, random)
+        self.group = (
+            Group(config, assignors, self, self._connections, self._metadata, random)
+            if config.group_id is not None
+            else None
+        )
+        self._start_offsets = StartOffsets(config, self._positions, self._lookup, self._fetcher.errors, self.group)
+        self._group_topics: tuple[str, ...] = ()
+        self._asked_topics: dict[str, Promise[TopicView]] = {}
+        self._tenure_before: object | None = None
+        """Of the group, when the first record was handed out that is not settled yet."""
+        self._readable: list[Promise[None]] = []
+        self._leaving: Promise[None] | None = None
+        self._records_consumed = 0
+        self.error: KafkaError | None = None
+
+    # What the application calls
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._positions.partitions
+
+    def assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        if self.is_subscribed:
+            raise StateError("assign: this consumer has subscribed, so its group assigns; unsubscribe first")
+        self._assign(partitions, now_ms)
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.group is not None and self.group.is_subscribed
+
+    def subscribe(self, subscription: TopicSubscription, now_ms: float) -> None:
+        group = self.the_group("subscribe")
+        if self._positions.partitions and not group.is_subscribed:
+            raise StateError("subscribe: partitions were assigned by hand; unsubscribe first")
+        group.subscribe(subscription)
+        self._want_topics(now_ms)
+
+    def the_group(self, call: str) -> Group:
+        if self.group is None:
+            raise StateError(f"{call}: this consumer has no group.id, so it belongs to no group")
+        return self.group
+
+    def leave(self, reason: str, now_ms: float) -> Promise[None]:
+        """Commit, give up all partitions, and leave the group. Callbacks that become due have to be served."""
+        promise: Promise[None] = Promise()
+
+        def left(settled: Promise[None] | None = None) -> None:
+            self._leaving = None
+            self._assign((), now_ms)
+            promise.fulfil(None)
+            self._release_readers()
+
+        if self.group is None:
+            left()
+        else:
+            self._leaving = promise
+            self.group.leave(reason, now_ms).then(left)
+        return promise
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, now_ms: float) -> Promise[None]:
+        """These, or else what was handed out."""
+        group = self.the_group("commit")
+        asked = self.positions() if offsets is None else dict(offsets)
+        promise = group.commit(asked, now_ms)
+        promise.then(lambda settled: self.settled(asked) if settled.error is None else None)
+        return promise
+
+    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed: on the way back, no further than here."""
+        if self.group is not None:
+            self.group.settled(offsets)
+        self._start_offsets.settled(offsets)
+        self._tenure_before = None
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Promise[Committed]:
+        return self.the_group("committed").committed(partitions)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each partition was handed out, where that is known."""
+        return {
+            position.topic_partition: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
+            for position in self._positions
+            if position.offset is not None
+        }
+
+    def rewind(self) -> None:
+        """Back to what was committed last: what came after it was not done."""
+        self._start_offsets.rewind()
+        self._tenure_before = None
+
+    @property
+    def has_lost_work(self) -> bool:
+        """Whether partitions were taken away since records were handed out that are neither committed nor taken back,
+        or may have been another member's in between.
+
+        Then what was handed out may be of these partitions, and what ``positions`` says of them means nothing.
+        """
+        before = self._tenure_before
+        return self.group is not None and before is not None and before != self.group.tenure
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        self._start_offsets.seek(self._positions[topic_partition], offset)
+
+    def put_back(self, topic_partition: TopicPartition, offset: int) -> None:
+        """This record and those behind it were not handed out after all. The way back is not changed by it."""
+        self._positions[topic_partition].seek(offset)
+
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp: int) -> None:
+        """Go to the first record that is as late as this; EARLIEST and LATEST are times, too."""
+        self._start_offsets.seek_to_time(self._positions[topic_partition], timestamp)
+
+    def pause(self, topic_partition: TopicPartition, *, paused: bool) -> None:
+        self._positions[topic_partition].is_paused = paused
+
+    def position(self, topic_partition: TopicPartition) -> Promise[int]:
+        position = self._positions[topic_partition]
+        self._start_offsets.require_way(position)
+        self._start_offsets.release([topic_partition])  # The caller has been told of it, or is just being told.
+        return position.known()
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        return self._positions[topic_partition].high_watermark
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """``None`` before anything is known of the partition's end."""
+        committed_only = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+        return self._positions[topic_partition].lag(committed_only=committed_only)
+
+    def metrics(self) -> dict[str, float]:
+        lags = [
+            max(0, position.high_watermark - position.offset)
+            for position in self._positions
+            if position.high_watermark is not None and position.offset is not None
+        ]
+        return {
+            **self._connections.metrics(),
+            "records-consumed-total": self._records_consumed,
+            "records-lag-max": max(lags, default=0),
+            "assigned-partitions": len(self._positions.partitions),
+        }
+
+    def find_offsets(
+        self, timestamps: Mapping[TopicPartition, int], now_ms: float
+    ) -> Promise[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        promise = self._lookup.find(timestamps)
+        self._want_topics(now_ms)
+        return promise
+
+    def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
+        promise = self._asked_topics.setdefault(topic, Promise())
+        self._want_topics(now_ms)
+        self._metadata.outdated()
+        return promise
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Records that are here. Raises what went wrong with a partition, once, if there are none."""
+        if not self._may_take():
+            return []
+        records = self._fetcher.take(count)
+        self._taken(len(records))
+        return records
+
+    def take_decoded(self) -> ConsumerRecord | None:
+        """The first of these, if it takes no more than handing it out. ``None`` says nothing: ask ``take``."""
+        if not self._may_take():
+            return None
+        record = self._fetcher.take_decoded()
+        if record is not None:
+            self._taken(1)
+        return record
+
+    def take_rows(self, count: int, decode: DecodeRows) -> list[tuple[TopicPartition, Rows]]:
+        """The same as columns."""
+        if not self._may_take():
+            return []
+        taken = self._fetcher.take_rows(count, decode)
+        self._taken(sum(rows.num_rows for _, rows in taken))
+        return taken
+
+    def readable(self) -> Promise[None]:
+        """Kept when ``take`` has something to give, or to raise; while the group is left, when a callback is due."""
+        promise: Promise[None] = Promise()
+        self._readable = [waiting for waiting in self._readable if not waiting.settled]
+        self._readable.append(promise)
+        self._tell_readers()
+        return promise
+
+    def shut(self, now_ms: float) -> None:
+        closed = AbortableError(ErrorCode.NETWORK_EXCEPTION, "the consumer was closed")
+        self._fail_all(closed)
+        self._connections.close("the consumer was closed", now_ms)
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> list[Action]:
+        try:
+            self._connections.poll(now_ms)
+            self._look_at_metadata()
+            if self.group is not None:
+                self.group.poll(now_ms)
+                if self._group_topics != self.group.topics:
+                    self._want_topics(now_ms)
+            self._out_of_range()
+            self._start_offsets.poll()
+            if self.group is not None:
+                self.group.poll_offsets(now_ms)
+            self._lookup.poll(now_ms)
+            self._fetcher.poll(now_ms)
+            self._metadata.poll(now_ms)  # Last, because all the others say what they miss.
+        except (AuthorizationFailed, UnsupportedVersion) as error:
+            self.error = error
+            self._fail_all(error)
+        self._tell_readers()
+        self._deadline_ms = min(
+            self._connections.next_deadline_ms(now_ms),
+            self._metadata.next_deadline_ms(now_ms),
+            self._lookup.next_deadline_ms(now_ms),
+            self._fetcher.next_deadline_ms(now_ms),
+            NEVER if self.group is None else self.group.next_deadline_ms(now_ms),
+        )
+        return self._connections.take_actions()
+
+    # What the group calls
+
+    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        self._start_offsets.withhold(partitions)
+        self._assign((*self._positions.partitions, *partitions), now_ms)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        self._start_offsets.release(partitions)
+
+    def remove(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        gone = set(partitions)
+        self._assign((kept for kept in self._positions.partitions if kept not in gone), now_ms)
+
+    # Inside
+
+    def _may_take(self) -> bool:
+        if self.error is not None:
+            raise type(self.error)(self.error.code, self.error.message) from self.error
+        if self.group is None:
+            return True
+        self.group.raise_error()
+        return not self.group.holds_records
+
+    def _taken(self, count: int) -> None:
+        """So many records are handed out now; with none, there may be an error to raise."""
+        if not count and self._fetcher.errors:
+            raise self._fetcher.errors.pop(next(iter(self._fetcher.errors)))
+        if count and self._tenure_before is None and self.group is not None:
+            self._tenure_before = self.group.tenure
+        self._records_consumed += count
+
+    def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        self._start_offsets.assign(partitions)
+        self._want_topics(now_ms)
+
+    def _want_topics(self, now_ms: float) -> None:
+        assigned = [topic for topic, _ in self._positions.partitions]
+        if self.group is not None:
+            self._group_topics = self.group.topics
+            self._metadata.want_all(wanted=self.group.wants_all_topics)
+        self._metadata.retain((*assigned, *self._group_topics, *self._lookup.topics(), *self._asked_topics), now_ms)
+
+    def _out_of_range(self) -> None:
+        positions, self._fetcher.out_of_range = self._fetcher.out_of_range, []
+        for position in positions:
+            self._start_offsets.out_of_range(position)
+
+    def _look_at_metadata(self) -> None:
+        if self._metadata_seen == self._metadata.updates:
+            return
+        self._metadata_seen = self._metadata.updates
+        for topic, view in self._metadata.view.topics.items():
+            if view.error != ErrorCode.NONE and family_of(view.error) is not Family.RETRIABLE:
+                error = client_error(
+                    view.error, f"topic {topic!r} cannot be read: the broker answered {view.error.name}"
+                )
+                for topic_partition in self._positions.partitions:
+                    if topic_partition.topic == topic:
+                        self._fetcher.errors[topic_partition] = error
+                if topic in self._asked_topics:
+                    self._asked_topics.pop(topic).fail(error)
+                if topic in self._group_topics:
+                    self._fetcher.errors[TopicPartition(topic, 0)] = error
+            elif view.partitions and topic in self._asked_topics:
+                self._asked_topics.pop(topic).fulfil(view)
+
+    def _tell_readers(self) -> None:
+        if not self._readable:
+            return
+        group = self.group
+        if self._leaving is not None:
+            # A caller that waits now takes nothing more: woken for records, it would ask again for ever.
+            if group is not None and group.is_callback_due:
+                self._release_readers()
+            return
+        is_held = group is not None and group.holds_records
+        is_news = self.error is not None or (group is not None and (group.is_callback_due or group.has_error))
+        if is_news or (not is_held and (self._fetcher.has_records or self._fetcher.errors)):
+            self._release_readers()
+
+    def _release_readers(self) -> None:
+        readers, self._readable = self._readable, []
+        for promise in readers:
+            promise.fulfil(None)
+
+    def _fail_all(self, error: Exception) -> None:
+        self._lookup.fail(error)
+        if self.group is not None:
+            self.group.fail(error)
+        for position in self._positions:
+            position.fail(error)
+        for asked in self._asked_topics.values():
+            asked.fail(error)
+        for reader in self._readable:
+            reader.fail(error)
+        if self._leaving is not None:
+            self._leaving.fulfil(None)  # The coordinator cannot be told any more.
+            self._leaving = None
+        self._asked_topics.clear()
+        self._readable.clear()

@@ -1,0 +1,176 @@
+"""When the leader of a partition changes: does the new one have what was read of the old one?
+
+It has, unless replicas that were behind were made to lead (an unclean election). Then the records after some offset are
+other records, or none, and an offset alone does not show it. So before anything is fetched from a new leader it is
+asked where, in its log, the epoch of the last record that was fetched ends (KIP-320). What lies behind that is gone:
+
+- held ready, but not handed out: it is thrown away and read again;
+- handed out: reading goes on where the logs part, with a warning, or if auto.offset.reset is none, that is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from semel.client.config.consumer import ConsumerConfig, OffsetReset
+from semel.client.machine.connection.backoff import Backoff
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import COORDINATION, Connections, Route
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.consumer.positions import Position, Positions
+from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
+from semel.errors import ErrorCode, Family, client_error, family_of, named
+from semel.types import TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+log = logging.getLogger(__name__)
+
+_CONSUMER: Final = -1
+_UNKNOWN: Final = -1
+
+
+class _Asked(NamedTuple):
+    position: Position
+    generation: int
+    fetch_offset: int
+    fetch_epoch: int
+    leader_epoch: int
+
+
+class TruncationCheck:
+    """Asks for positions that have to be checked. What the consumer must hear of goes to ``failed``."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        positions: Positions,
+        connections: Connections,
+        metadata: Metadata,
+        random: Random,
+        *,
+        failed: Callable[[TopicPartition, Exception], None],
+        out_of_range: Callable[[Position], None],
+    ) -> None:
+        self._resets = config.auto_offset_reset is not OffsetReset.NONE
+        self._positions = positions
+        self._connections = connections
+        self._metadata = metadata
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._failed = failed
+        self._out_of_range = out_of_range
+        self._failures = 0
+        self._asked: dict[TopicPartition, int] = {}
+        """What is being asked for, with the generation of the position."""
+
+    def poll(self, now_ms: float) -> None:
+        by_route: dict[Route, dict[TopicPartition, _Asked]] = {}
+        for position in self._positions:
+            partition = self._metadata.view.partition(position.topic_partition)
+            if partition is None or partition.leader is None or now_ms < position.retry_ms:
+                continue
+            # A fetch that is under way to the old leader may still bring something that has to be checked, too.
+            if position.fetching or not position.has_to_be_checked(partition.leader_epoch):
+                continue
+            if self._asked.get(position.topic_partition) == position.generation:
+                continue
+            assert position.fetch_offset is not None
+            assert position.fetch_epoch is not None
+            assert partition.leader_epoch is not None
+            by_route.setdefault(Route(partition.leader, COORDINATION), {})[position.topic_partition] = _Asked(
+                position, position.generation, position.fetch_offset, position.fetch_epoch, partition.leader_epoch
+            )
+        for route, asked in by_route.items():
+            if self._connections.ready(route, now_ms):
+                self._ask(route, asked, now_ms)
+
+    def _ask(self, route: Route, asked: Mapping[TopicPartition, _Asked], now_ms: float) -> None:
+        def build(version: int) -> OffsetForLeaderEpochRequest:
+            topics: dict[str, OffsetForLeaderTopic] = {}
+            for (topic, index), one in asked.items():
+                topics.setdefault(topic, OffsetForLeaderTopic(topic, [])).partitions.append(
+                    OffsetForLeaderPartition(index, one.leader_epoch, one.fetch_epoch)
+                )
+            return OffsetForLeaderEpochRequest(_CONSUMER, list(topics.values()))
+
+        def answered(response: Any, version: int, at_ms: float) -> None:
+            self._answered(asked, response, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            self._metadata.outdated()
+            self._later(asked, at_ms)
+
+        self._asked.update((topic_partition, one.generation) for topic_partition, one in asked.items())
+        call = Call(ApiKey.OFFSET_FOR_LEADER_EPOCH, build=build, answered=answered, lost=lost)
+        self._connections.send(route, call, now_ms)
+
+    def _answered(
+        self, asked: Mapping[TopicPartition, _Asked], response: OffsetForLeaderEpochResponse, now_ms: float
+    ) -> None:
+        unanswered = dict(asked)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                one = unanswered.get(TopicPartition(topic.topic, answer.partition))
+                if one is not None and self._settled(one, answer):
+                    unanswered.pop(one.position.topic_partition)
+                    self._asked.pop(one.position.topic_partition, None)
+        if unanswered:
+            self._later(unanswered, now_ms)
+        else:
+            self._failures = 0
+
+    def _settled(self, asked: _Asked, answer: EpochEndOffset) -> bool:
+        """Whether that was an answer: else it is asked again."""
+        position = asked.position
+        if position.generation != asked.generation:
+            return True  # It is somewhere else by now.
+        code = answer.error_code
+        if code != ErrorCode.NONE:
+            if code in OUTDATED_METADATA:
+                self._metadata.outdated()
+            if family_of(code) is not Family.RETRIABLE:
+                text = f"{position.topic_partition} cannot be read: the broker answered {named(code).name}"
+                self._failed(position.topic_partition, client_error(code, text))
+            return False
+        if _UNKNOWN in (answer.leader_epoch, answer.end_offset):
+            self._out_of_range(position)  # The leader knows nothing as old as that.
+            return self._resets
+        if answer.end_offset >= asked.fetch_offset:
+            position.checked_epoch = asked.leader_epoch
+            return True
+        return self._parted(asked, answer)
+
+    def _parted(self, asked: _Asked, answer: EpochEndOffset) -> bool:
+        position = asked.position
+        assert position.offset is not None
+        if answer.end_offset >= position.offset:
+            position.seek(position.offset, position.offset_epoch)
+            return True
+        text = (
+            f"{position.topic_partition}: records were read up to offset {position.offset}; of those, the new leader "
+            f"(epoch {asked.leader_epoch}) has none from offset {answer.end_offset} on"
+        )
+        if not self._resets:
+            text += f", and auto.offset.reset is none: seek to {answer.end_offset}, or where you want to read on"
+            self._failed(position.topic_partition, client_error(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            return False
+        log.warning("%s; reading on at %s", text, answer.end_offset)
+        position.seek(answer.end_offset, answer.leader_epoch)
+        return True
+
+    def _later(self, asked: Mapping[TopicPartition, _Asked], now_ms: float) -> None:
+        self._failures += 1
+        for topic_partition, one in asked.items():
+            self._asked.pop(topic_partition, None)
+            if one.position.generation == one.generation:
+                one.position.retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)

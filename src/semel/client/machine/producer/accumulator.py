@@ -1,0 +1,125 @@
+"""Records become batches: one open batch per partition, and no more memory than allowed.
+
+The law: ``buffered_bytes`` counts every record that was taken and is not settled. A record is taken while it is below
+``buffer.memory``; so the limit is passed by one record at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.producer.batch import Delivery, Flush, ProducerBatch
+from semel.client.machine.producer.partition_queue import PartitionQueue
+from semel.types import TopicPartition
+from semel.wire.records import BatchBuilder, Headers
+
+
+class Accumulator:
+    def __init__(self, config: ProducerConfig) -> None:
+        self._batch_size = config.batch_size_max
+        self._codec = config.compression_type
+        self._compression_level = config.compression_level
+        self._linger_ms = config.linger_ms
+        self._queues: dict[str, list[PartitionQueue]] = {}
+        self._flushing = 0
+        self.buffered_bytes = 0
+        self.active: dict[PartitionQueue, None] = {}
+        """The partitions that have batches. Who was served goes to the end of the line."""
+
+    def queues(self, topic: str, partition_count: int) -> list[PartitionQueue]:
+        """The queues of a topic, one per partition; more if it has got more partitions."""
+        queues = self._queues.get(topic)
+        if queues is None or len(queues) < partition_count:
+            queues = self._queues.setdefault(topic, [])
+            for index in range(len(queues), partition_count):
+                queues.append(PartitionQueue(TopicPartition(topic, index)))
+        return queues
+
+    def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        return self._queues[topic_partition.topic][topic_partition.partition]
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        delivery: Delivery,
+        now_ms: float,
+    ) -> bool:
+        """Put a record into its partition's batch. Says whether that changed what there is to send, or when."""
+        batch = queue.open
+        if batch is not None:
+            before_bytes = batch.size_bytes
+            if batch.append(timestamp, key, value, headers, delivery):
+                self.buffered_bytes += batch.size_bytes - before_bytes
+                if batch.size_bytes < self._batch_size:
+                    return False
+                queue.open = None
+                return True
+        builder = BatchBuilder(
+            size_bytes_max=self._batch_size, codec=self._codec, compression_level=self._compression_level
+        )
+        batch = ProducerBatch(queue.topic_partition, builder, now_ms)
+        batch.append(timestamp, key, value, headers, delivery)
+        self.buffered_bytes += batch.size_bytes
+        queue.waiting.append(batch)
+        queue.open = batch if batch.size_bytes < self._batch_size else None
+        self.active[queue] = None
+        return True
+
+    def append_built(
+        self, queue: PartitionQueue, records: bytes, record_count: int, delivery: Delivery, now_ms: float
+    ) -> ProducerBatch:
+        """Put a batch behind those that wait. What was being collected before it is full now."""
+        batch = ProducerBatch.built(queue.topic_partition, records, record_count, delivery, now_ms)
+        queue.open = None
+        queue.waiting.append(batch)
+        self.buffered_bytes += batch.size_bytes
+        self.active[queue] = None
+        return batch
+
+    def served(self, queue: PartitionQueue) -> None:
+        """Its turn is over: the others come first now."""
+        del self.active[queue]
+        self.active[queue] = None
+
+    def settled(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The batch is out of the queue and settled: give back the memory it took."""
+        self.buffered_bytes -= batch.size_bytes
+        if queue.is_empty:
+            self.active.pop(queue, None)
+        for flush in batch.flushes:
+            flush.one_is_settled()
+
+    def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        self.buffered_bytes += sum(part.size_bytes for part in parts) - batch.size_bytes
+        for flush in batch.flushes:
+            flush.one_is_settled()
+
+    def linger_deadline_ms(self, queue: PartitionQueue, *, urgent: bool) -> float:
+        """When the first batch that was never sent may leave: in the past if it is full or nothing is to linger."""
+        if urgent or self._flushing or queue.returned or len(queue.waiting) > 1 or queue.open is None:
+            return 0.0
+        return queue.waiting[0].created_ms + self._linger_ms
+
+    # Flushing
+
+    def incomplete(self) -> Iterator[ProducerBatch]:
+        for queue in self.active:
+            yield from queue.batches()
+
+    def flush(self) -> Flush:
+        """Everything that is here leaves without lingering. The caller adds what else is waited for, and itself."""
+        flush = Flush()
+        self._flushing += 1
+        flush.promise.then(lambda _: self._flushed())
+        for batch in self.incomplete():
+            flush.wait_for_one_more()
+            batch.flushes.append(flush)
+        return flush
+
+    def _flushed(self) -> None:
+        self._flushing -= 1

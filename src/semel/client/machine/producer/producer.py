@@ -1,0 +1,263 @@
+"""A producer's decisions, put together: a record comes in, finds its partition, its batch, its broker, and is settled.
+
+    add -> admission (waiting room, partition) -> accumulator (batches) -> sender (requests) -> settled
+
+The law: every record that ``add`` took is settled exactly once, with where it was written or with why it was not.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.connection.actions import Action
+from semel.client.machine.connection.cluster_view import TopicView
+from semel.client.machine.connection.connected import ConnectedMachine
+from semel.client.machine.connection.connections import DATA, Connections
+from semel.client.machine.connection.coordinators import Coordinators
+from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.accumulator import Accumulator
+from semel.client.machine.producer.admission import Admission
+from semel.client.machine.producer.batch import Delivery, Settlement
+from semel.client.machine.producer.bulk import Bulk
+from semel.client.machine.producer.partitioner import Partitioner, Partitioning
+from semel.client.machine.producer.producer_id import ProducerId
+from semel.client.machine.producer.sender import Sender
+from semel.client.machine.producer.sequences import Numbering
+from semel.client.machine.transaction.coordination import Coordination
+from semel.client.machine.transaction.transaction import Transaction
+from semel.clock import NEVER
+from semel.errors import (
+    AbortableError,
+    AuthorizationFailed,
+    ErrorCode,
+    FatalError,
+    KafkaError,
+    StateError,
+    UnsupportedVersion,
+)
+from semel.wire.records import Headers
+
+
+class ProducerMachine(ConnectedMachine):
+    def __init__(
+        self,
+        config: ProducerConfig,
+        random: Random,
+        *,
+        partitioner: Partitioner | None = None,
+        software_version: str = "0",
+    ) -> None:
+        super().__init__(
+            Connections(
+                config.client,
+                random,
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                software_version=software_version,
+            )
+        )
+        self._config = config
+        self._metadata = Metadata(
+            config.client, self._connections, random, lane=DATA, idle_ms=config.metadata_max_idle_ms
+        )
+        self._accumulator = Accumulator(config)
+        self.admission = Admission(
+            config,
+            Partitioning(config, random, partitioner),
+            self._metadata,
+            self._accumulator,
+            refused=self._refused,
+        )
+        self._closing = self._refuses = False
+        self.error: KafkaError | None = None
+        self.transaction: Transaction | None = None
+        self._producer_id: ProducerId | None = None
+        numbering: Numbering | None = None
+        if config.transactional_id is not None:
+            self.admission.is_open_to_all = False
+            numbering = self.transaction = Transaction(
+                config.transactional_id, features=lambda: self._connections.features
+            )
+            self._coordinators = Coordinators(
+                config.client,
+                self._connections,
+                self._metadata,
+                random,
+                lane=DATA,
+                refused=lambda key, error: self._coordination.refused(key, error),
+            )
+            self._coordination = Coordination(config, self.transaction, self._connections, self._coordinators, random)
+        elif config.enable_idempotence:
+            numbering = self._producer_id = ProducerId(config.client, self._connections, random, fatal=self._fatal)
+        self._sender = Sender(config, self._accumulator, self._metadata, self._connections, random, numbering)
+
+    # Records
+
+    def add(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp: int,
+        delivery: Delivery,
+        now_ms: float,
+    ) -> bool:
+        """Take a record. Says whether ``poll`` has something new to do.
+
+        Raises, and takes nothing, if this producer may not send now or the record is larger than a request may be.
+        """
+        self._check_may_send()
+        return self.admission.add(topic, value, key, partition, headers, timestamp, delivery, now_ms)
+
+    def add_batch(
+        self, topic: str, partition: int, records: bytes, record_count: int, delivery: Delivery, now_ms: float
+    ) -> None:
+        """The same for a batch that was encoded elsewhere, of a topic that is known."""
+        self._check_may_send()
+        self.admission.add_batch(topic, partition, records, record_count, delivery, now_ms)
+
+    def add_bulk(self, bulk: Bulk, delivery: Delivery, now_ms: float) -> None:
+        """The same for many records of one topic."""
+        self._check_may_send()
+        self.admission.add_bulk(bulk, delivery, now_ms)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records wait for room: time to slow down."""
+        return self.admission.has_line
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record is settled."""
+        return not self._accumulator.active and self.admission.is_empty
+
+    def flush(self) -> Promise[None]:
+        """Send everything now, without lingering; kept when all that was added before is settled."""
+        flush = self._accumulator.flush()
+        self.admission.join(flush)
+        flush.one_is_settled()
+        return flush.promise
+
+    def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
+        """The topic, once it is known."""
+        return self.admission.know_topic(topic, now_ms)
+
+    def take_settled(self) -> list[Settlement]:
+        settled, self._sender.settled = self._sender.settled, []
+        return settled
+
+    def close(self) -> None:
+        """Take no more records; what is there leaves without lingering."""
+        self._closing = True
+        self._refuse_more()
+
+    def shut(self, now_ms: float) -> None:
+        """Give up what is left, and every connection."""
+        self.close()
+        closed = AbortableError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before this was acknowledged")
+        self._give_up(closed, also_on_wire=True)
+        if self.transaction is not None:
+            self.transaction.fatal(FatalError(closed.code, "the producer is closed"))
+        self._connections.close("the producer was closed", now_ms)
+
+    def metrics(self) -> dict[str, float]:
+        buffer_bytes = self.admission.buffer_memory
+        return {
+            **self._connections.metrics(),
+            "record-send-total": self._sender.records_acknowledged,
+            "record-error-total": self._sender.records_failed,
+            "buffer-total-bytes": buffer_bytes,
+            "buffer-available-bytes": max(0, buffer_bytes - self.admission.used_bytes),
+        }
+
+    @property
+    def waiting_for(self) -> str:
+        """What keeps this producer from going on, for a person."""
+        if self.transaction is not None and self._coordination.waiting_for is not None:
+            return self._coordination.waiting_for
+        return "records to be acknowledged" if not self.is_idle else "the brokers"
+
+    # What the driver calls
+
+    def poll(self, now_ms: float) -> list[Action]:
+        try:
+            self._poll(now_ms)
+        except (AuthorizationFailed, UnsupportedVersion) as error:
+            self._fatal(error)
+        urgent = self._is_urgent
+        self._deadline_ms = min(
+            self._connections.next_deadline_ms(now_ms),
+            self._metadata.next_deadline_ms(now_ms),
+            self.admission.next_deadline_ms(now_ms),
+            self._sender.next_deadline_ms(now_ms, urgent=urgent),
+            NEVER if self._producer_id is None else self._producer_id.next_deadline_ms(now_ms),
+            NEVER if self.transaction is None else self._coordination.next_deadline_ms(now_ms),
+            NEVER if self.transaction is None else self._coordinators.next_deadline_ms(now_ms),
+        )
+        return self._connections.take_actions()
+
+    # Inside
+
+    def _poll(self, now_ms: float) -> None:
+        self._connections.poll(now_ms)
+        self._metadata.poll(now_ms)
+        if self._producer_id is not None:
+            self._producer_id.poll(now_ms)
+        self.admission.poll(now_ms)
+        if self.transaction is not None and self.transaction.drops_batches:
+            self._give_up(self.transaction.error or _aborted())
+        self._sender.poll(now_ms, urgent=self._is_urgent)
+        self.admission.poll_again(now_ms)
+        if self.transaction is not None:
+            self._coordination.poll(now_ms, is_settled=self.is_idle)
+            if self.transaction.error is not None and isinstance(self.transaction.error, FatalError):
+                self._fatal(self.transaction.error)
+
+    @property
+    def _is_urgent(self) -> bool:
+        committing = self.transaction is not None and self.transaction.is_ending
+        return committing or self._closing or self.admission.has_line
+
+    def _check_may_send(self) -> None:
+        if self.transaction is not None:
+            self.transaction.check_may_send()
+        if not self._refuses:
+            return
+        if self.error is not None:
+            raise type(self.error)(self.error.code, self.error.message) from self.error
+        raise StateError("send: the producer is closed")
+
+    def _refuse_more(self) -> None:
+        self._refuses = True
+        self.admission.is_open_to_all = False
+
+    def _refused(self, settlement: Settlement) -> None:
+        """Records that were taken, and could not be put into a batch."""
+        self._sender.records_failed += 1 if settlement.bulk_count is None else settlement.bulk_count
+        self._sender.settled.append(settlement)
+        if self.transaction is not None:
+            error = settlement.outcome
+            failure = error if isinstance(error, KafkaError) else AbortableError(ErrorCode.INVALID_RECORD, str(error))
+            self.transaction.failed(failure, was_numbered=False)
+
+    def _give_up(self, error: Exception, *, also_on_wire: bool = False) -> None:
+        self.admission.give_up(error)
+        self._sender.give_up(error, also_on_wire=also_on_wire)
+
+    def _fatal(self, error: Exception) -> None:
+        if self.error is not None:
+            return
+        assert isinstance(error, KafkaError)
+        self.error = error
+        self._refuse_more()
+        if self.transaction is not None:
+            self.transaction.fatal(error)
+        self.admission.fail_topics(error)
+        self._give_up(error, also_on_wire=True)
+
+
+def _aborted() -> AbortableError:
+    return AbortableError(ErrorCode.TRANSACTION_ABORTABLE, "not written: the transaction was aborted")

@@ -1,0 +1,235 @@
+"""A transaction's steps, asked of the coordinators one at a time until they are done.
+
+One request is on its way at a time: the steps of a transaction build on each other. What an answer means is decided
+here, code by code; everything that is not named follows the table of families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, TypeVar, assert_never
+
+from semel.client.config.producer import ProducerConfig
+from semel.client.machine.connection.backoff import Backoff, while_markers_are_written
+from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.connections import Connections
+from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+from semel.client.machine.producer.sequences import TRANSACTIONS_V2, Identity
+from semel.client.machine.transaction.requests import (
+    RequestOf,
+    add_offsets_request,
+    add_partitions_request,
+    commit_offsets_request,
+    end_request,
+    init_request,
+    offset_codes,
+    partition_codes,
+)
+from semel.client.machine.transaction.steps import (
+    AddOffsets,
+    AddPartitions,
+    CommitOffsets,
+    EndTransaction,
+    InitProducerId,
+    Step,
+)
+from semel.client.machine.transaction.transaction import Transaction
+from semel.clock import NEVER
+from semel.errors import AbortableError, ErrorCode, Family, KafkaError, client_error, family_of, named
+from semel.wire.apis import ApiKey
+
+S = TypeVar("S", InitProducerId, AddPartitions, AddOffsets, CommitOffsets, EndTransaction)
+
+
+_RESUME_SINCE: Final = 3
+# Of TxnOffsetCommit and of EndTxn: V2 asks for nothing else.
+_V2_VERSION_MIN: Final = 5
+_V1_VERSION_MAX: Final = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.END_TXN: 4,
+}
+
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+# The coordinator knows nothing, or no more, of what we want aborted: bumping our own epoch settles it either way.
+_NOTHING_TO_ABORT: Final = frozenset(
+    {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID, *_FENCED}
+)
+
+
+class Coordination:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        transaction: Transaction,
+        connections: Connections,
+        coordinators: Coordinators,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._transaction = transaction
+        self._connections = connections
+        self._coordinators = coordinators
+        self._random = random
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._markers_backoff = while_markers_are_written(config.client.retry_backoff_ms)
+        self._key = CoordinatorKey(CoordinatorType.TRANSACTION, transaction.transactional_id)
+        self._asking = False
+        self._failures = 0
+        self._retry_ms = 0.0
+        self._commit_in_doubt = False
+        self.waiting_for: str | None = None
+        """What keeps the transaction from going on, for the message of a timeout."""
+
+    def poll(self, now_ms: float, *, is_settled: bool) -> None:
+        if self._asking or now_ms < self._retry_ms:
+            return
+        step = self._transaction.next_step(is_settled=is_settled)
+        match step:
+            case None:
+                pass
+            case InitProducerId():
+                self._ask(step, init_request(self._config, step), self._on_init, now_ms)
+            case AddPartitions():
+                self._ask(step, add_partitions_request(self._transaction, step), self._on_add_partitions, now_ms)
+            case AddOffsets():
+                self._ask(step, add_offsets_request(self._transaction, step), self._on_add_offsets, now_ms)
+            case CommitOffsets():
+                self._ask(step, commit_offsets_request(self._transaction, step), self._on_commit_offsets, now_ms)
+            case EndTransaction():
+                self._ask(step, end_request(self._transaction, step), self._on_end, now_ms)
+            case _:
+                assert_never(step)
+
+    def next_deadline_ms(self, now_ms: float) -> float:
+        return self._retry_ms if not self._asking and self._retry_ms > now_ms else NEVER
+
+    def refused(self, key: CoordinatorKey, error: KafkaError) -> None:
+        """There will be no coordinator, however long we wait."""
+        if isinstance(error, AbortableError):
+            self._transaction.abortable(error)
+        else:
+            self._transaction.fatal(error)
+
+    # Asking
+
+    def _ask(self, step: S, request: RequestOf, handle: Callable[[S, Any, float], None], now_ms: float) -> None:
+        key = self._coordinator_of(step)
+        api_key, build = request
+        route = self._coordinators.route(key, now_ms)
+        if route is None:
+            self.waiting_for = f"the coordinator of {key.type.name.lower()} {key.name!r}"
+            return
+        version_min = version_max = None
+        if isinstance(step, InitProducerId):
+            version_min = None if step.resume is None else _RESUME_SINCE
+        else:
+            if not isinstance(step, EndTransaction):
+                self._transaction.sent()
+            if self._transaction.transaction_version < TRANSACTIONS_V2:
+                version_max = _V1_VERSION_MAX[api_key]
+            else:
+                version_min = _V2_VERSION_MIN
+        self._asking = True
+        self.waiting_for = f"an answer to {api_key.name}"
+
+        def answered(response: Any, version: int, at_ms: float) -> None:
+            self._asking = False
+            self._retry_ms = 0.0
+            handle(step, response, at_ms)
+
+        def lost(reason: str, at_ms: float) -> None:
+            self._asking = False
+            self._commit_in_doubt |= isinstance(step, EndTransaction) and step.committed
+            self._coordinators.forget(key)
+            self._later(at_ms, reason)
+
+        call = Call(api_key, build, answered, lost, version_min=version_min, version_max=version_max)
+        self._connections.send(route, call, now_ms)
+
+    def _coordinator_of(self, step: Step) -> CoordinatorKey:
+        if isinstance(step, CommitOffsets):
+            return CoordinatorKey(CoordinatorType.GROUP, step.group.group_id)
+        return self._key
+
+    # Answers
+
+    def _on_init(self, step: InitProducerId, response: Any, now_ms: float) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self._done()
+            self._transaction.initialized(Identity(response.producer_id, response.producer_epoch))
+        else:
+            self._refused(step, response.error_code, "InitProducerId", now_ms)
+
+    def _on_add_partitions(self, step: AddPartitions, response: Any, now_ms: float) -> None:
+        codes = partition_codes(response)
+        added = [partition for partition in step.partitions if codes.get(partition) == ErrorCode.NONE]
+        self._transaction.partitions_added(added)
+        self._settle(step, [codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in step.partitions], now_ms)
+
+    def _on_add_offsets(self, step: AddOffsets, response: Any, now_ms: float) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self._transaction.group_added(step.group_id)
+        self._settle(step, [response.error_code], now_ms)
+
+    def _on_commit_offsets(self, step: CommitOffsets, response: Any, now_ms: float) -> None:
+        codes = offset_codes(response)
+        said = {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in step.remaining}
+        for partition, code in said.items():
+            if code == ErrorCode.NONE:
+                del step.remaining[partition]
+        if not step.remaining:
+            self._transaction.offsets_committed(step)
+        self._settle(step, list(said.values()), now_ms)
+
+    def _on_end(self, step: EndTransaction, response: Any, now_ms: float) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self._done()
+            known = response.producer_id >= 0
+            self._transaction.ended(Identity(response.producer_id, response.producer_epoch) if known else None)
+        elif response.error_code == ErrorCode.INVALID_TXN_STATE and self._transaction.nothing_to_end():
+            self._done()
+        elif not step.committed and response.error_code in _NOTHING_TO_ABORT:
+            self._done()
+            self._transaction.abort_by_init()
+        else:
+            self._refused(step, response.error_code, "EndTxn", now_ms)
+
+    def _settle(self, step: Step, codes: list[int], now_ms: float) -> None:
+        """Of the codes for the parts of a request, the worst decides."""
+        wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+        if wrong:
+            worst = next((code for code in wrong if family_of(code) is not Family.RETRIABLE), wrong[0])
+            self._refused(step, worst, type(step).__name__, now_ms)
+        else:
+            self._done()
+
+    def _refused(self, step: Step, code: int, request: str, now_ms: float) -> None:
+        text = f"{request} of transactional id {self._transaction.transactional_id!r} was answered {named(code).name}"
+        if code in _FENCED:
+            doubt = "; an earlier answer was lost, so the commit may have happened" if self._commit_in_doubt else ""
+            self._transaction.fatal(client_error(ErrorCode.PRODUCER_FENCED, text + doubt))
+        elif code in _MOVED or (isinstance(step, CommitOffsets) and code == ErrorCode.REQUEST_TIMED_OUT):
+            self._coordinators.forget(self._coordinator_of(step))
+            self._later(now_ms, text)
+        elif code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            self._later(now_ms, text, self._markers_backoff)
+        elif family_of(code) is Family.RETRIABLE:
+            self._later(now_ms, text)
+        elif family_of(code) is Family.ABORTABLE and not isinstance(step, InitProducerId):
+            self._transaction.abortable(client_error(code, text))
+        else:
+            self._transaction.fatal(client_error(code, text, Family.FATAL))
+
+    def _later(self, now_ms: float, reason: str, backoff: Backoff | None = None) -> None:
+        self._failures += 1
+        self._retry_ms = now_ms + (backoff or self._backoff).delay_ms(self._failures, self._random)
+        self.waiting_for = reason
+
+    def _done(self) -> None:
+        self._failures = 0
+        self._commit_in_doubt = False
+        self.waiting_for = None

@@ -1,0 +1,76 @@
+"""Records that are here already, handed out: what ``poll`` and iteration take, without waiting and without fetching.
+
+The law: the position moves past what is handed out, and past nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from semel.client.arrow_extra import arrow_module
+from semel.client.deserializers import Deserializers
+from semel.client.drivers.runtime import ClientRuntime
+from semel.client.group_session import GroupSession
+from semel.client.machine.consumer.consumer import ConsumerMachine
+from semel.client.values import ConsumerRecord
+from semel.types import INT32_MAX
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RecordBuffer:
+    def __init__(
+        self,
+        runtime: ClientRuntime[ConsumerMachine],
+        group_session: GroupSession,
+        deserializers: Deserializers,
+        *,
+        max_poll_records: int,
+    ) -> None:
+        self._runtime = runtime
+        self._machine = runtime.machine
+        self._guard = runtime.guard
+        self._group_session = group_session
+        self._deserializers = deserializers
+        self._max_poll_records = max_poll_records
+
+    def take(self, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records; none if the application has to be told something first."""
+        with self._guard:
+            is_news = self._group_session.visit()
+            records = self._machine.take(self._max_poll_records if max_records is None else max_records)
+            if self._deserializers.exist:
+                records = self._deserializers.applied(records, self._machine.put_back)
+        if is_news:
+            self._runtime.wake()
+        return records
+
+    def take_decoded(self) -> ConsumerRecord | None:
+        """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
+
+        Fetches bring many records, and they are decoded some at a time; so for iteration this is nearly always
+        enough. The position moves with every single one.
+        """
+        driver = self._runtime.driver
+        if driver is None or self._runtime.is_closed or self._group_session.is_telling:
+            return None
+        driver.check_process()
+        with self._guard:
+            is_news = self._group_session.visit()
+            record = self._machine.take_decoded()
+            if record is not None and self._deserializers.exist:
+                (record,) = self._deserializers.applied([record], self._machine.put_back)
+        if is_news:
+            self._runtime.wake()
+        return record
+
+    def take_table(self, max_records: int | None = None) -> pa.Table:
+        """The next records as a table."""
+        tables = arrow_module("tables", "poll_arrow")
+        with self._guard:
+            is_news = self._group_session.visit()
+            taken = self._machine.take_rows(INT32_MAX if max_records is None else max_records, tables.decode_rows)
+        if is_news:
+            self._runtime.wake()
+        return tables.as_table(taken)

@@ -1,0 +1,99 @@
+"""What is to be sent, made ready and put into the machine, for senders that bring their own future.
+
+The hooks come first; what they raise is raised here, and nothing is taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semel.client.arrow_extra import arrow_module
+from semel.client.config.producer import ProducerConfig
+from semel.client.deliveries import BatchDelivery, BulkDelivery, Delivery
+from semel.client.hooks import Hooks, Lists
+from semel.client.machine.producer.bulk import Bulk
+from semel.client.machine.producer.producer import ProducerMachine
+from semel.client.offsets import HeadersLike, as_headers
+from semel.client.values import BulkMetadata, ProducerRecord
+from semel.clock import Clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SendQueue:
+    """The caller holds the machine's guard while it puts something in, and wakes the driver afterwards."""
+
+    def __init__(self, config: ProducerConfig, machine: ProducerMachine, clock: Clock, hooks: Hooks) -> None:
+        self._config = config
+        self._machine = machine
+        self._admission = machine.admission
+        self._clock = clock
+        self._hooks = hooks
+        self._has_hooks = hooks != Hooks()
+
+    def put(
+        self,
+        delivery: Delivery,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: HeadersLike,
+        timestamp: int | None,
+    ) -> bool:
+        """Put in a record. Says whether the driver must be woken."""
+        if headers or self._has_hooks or (key is not None and type(key) is not bytes):
+            if self._hooks.change_records:
+                given = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
+                topic, value, key, partition, headers, timestamp = self._hooks.prepare(given)
+            delivery = self._hooks.acknowledging(delivery)
+            is_plain = False
+        else:
+            is_plain = value is not None
+        if timestamp is None:
+            timestamp = self._clock.now_ms()
+        try:
+            if is_plain and self._admission.add_to_open(topic, value, key, partition, timestamp, delivery):
+                return False
+            return self._machine.add(
+                topic,
+                value,
+                # bytes(7) would be seven zeros; memoryview takes what holds bytes, and nothing else.
+                key if key is None or type(key) is bytes else bytes(memoryview(key)),
+                partition,
+                as_headers(headers) if headers else (),
+                timestamp,
+                delivery,
+                self._clock.monotonic_ms(),
+            )
+        except TypeError as error:
+            raise TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}") from None
+
+    def put_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
+        """Put in a whole batch: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
+        told = BatchDelivery(delivery, record_count)
+        self._machine.add_batch(topic, partition, records, record_count, told, self._clock.monotonic_ms())
+
+    def put_bulk(self, delivery: Delivery, bulk: Bulk) -> None:
+        """Put in many records: first they are made a bulk, by one of those below, and then this."""
+        if not bulk.record_count:
+            delivery.set_result(BulkMetadata(bulk.topic, 0, {}))
+            return
+        told = BulkDelivery(self._hooks.acknowledging(delivery), bulk.topic, bulk.record_count)
+        self._machine.add_bulk(bulk, told, self._clock.monotonic_ms())
+
+    def bulk_of_lists(self, topic: str, lists: Lists, call: str) -> Bulk:
+        """What ``send_many`` sends. It takes its time, so the guard is not to be held."""
+        module = arrow_module("bulk", call)
+        now_ms = self._clock.now_ms()
+        rows = module.rows_of_lists(*self._hooks.prepare_many(topic, lists), now_ms)
+        bulk: Bulk = module.ArrowBulk(topic, rows, self._config)
+        return bulk
+
+    def bulk_of_table(self, topic: str, table: pa.Table | pa.RecordBatch, call: str) -> Bulk:
+        """The same for ``send_arrow``."""
+        module = arrow_module("bulk", call)
+        self._hooks.refuse_table()
+        bulk: Bulk = module.ArrowBulk(topic, module.as_rows(table, self._clock.now_ms()), self._config)
+        return bulk
