@@ -176,11 +176,15 @@ class DecodeError(SemelError):
 
 
 class KafkaError(SemelError):
-    """A refusal with the code that goes on the wire and a sentence for the person who reads it."""
+    """A refusal with the code that goes on the wire and a sentence for the person who reads it.
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
+    ``record_errors``: the records of a batch that it was refused for, each by its number and with a sentence (KIP-467).
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "", *, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message or code.name)
         self.code = code
+        self.record_errors = record_errors
         self.message = message or code.name
 
     def __str__(self) -> str:

@@ -30,6 +30,7 @@ from semel.broker.measured import measure
 from semel.broker.metrics import Metrics
 from semel.broker.node import Node
 from semel.broker.partitions import Partitions
+from semel.broker.record_checks import RecordChecks
 from semel.broker.server import Limits, Server
 from semel.broker.turns import Turns
 from semel.clock import Clock
@@ -157,6 +158,7 @@ class Broker:
         if coordinators is not None:
             coordinators.release_members()
         await running.server.finish_connections(timeout_s=STOP_CONNECTIONS_SECONDS_MAX)
+        node.record_checks.kill()
         if coordinators is not None:
             coordinators.stop()
         if running.page is not None:
@@ -241,8 +243,9 @@ class Broker:
             descriptors=self._descriptors,
             producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
             turns=Turns(self._clock),
+            record_checks=RecordChecks(self._make_worker),
         )
-        self._closers += [node.partitions.close, node.deadlines.close]
+        self._closers += [node.partitions.close, node.deadlines.close, node.record_checks.kill]
         hosting = Hosting(node, loop)
         self._closers.append(hosting.close)
         hosting.open_all()

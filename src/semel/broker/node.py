@@ -17,6 +17,7 @@ from semel.broker.features import Features
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.metrics import Metrics
 from semel.broker.partitions import Partition, Partitions
+from semel.broker.record_checks import RecordChecks
 from semel.broker.turns import Turns
 from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
@@ -61,6 +62,7 @@ class Node:
     deadlines: Deadlines
     sessions: FetchSessions
     producer_ids: ProducerIds
+    record_checks: RecordChecks
     turns: Turns
     descriptors: Descriptors = field(default_factory=Descriptors)
     make_coordinators: Callable[[], Coordinators] = field(default=_nobody_coordinates)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from semel.broker.transaction_gate import TransactionGate
 from semel.errors import ErrorCode
+from semel.log.batch_check import BatchCheck
 from semel.log.partition_log import Appended, PartitionLog
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker
@@ -68,9 +69,16 @@ class Partition:
         self._visible_bytes = 0
         self._invisible: deque[tuple[int, int]] = deque()
 
-    def append(self, records: memoryview, *, now_ms: int, require_zero_first: bool = False) -> Appended:
+    def append(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        require_zero_first: bool = False,
+        check: BatchCheck | None = None,
+    ) -> Appended:
         """Append a batch. Raises KafkaError or StorageError, and then nothing was appended."""
-        appended = self.log.append(records, now_ms=now_ms, require_zero_first=require_zero_first)
+        appended = self.log.append(records, now_ms=now_ms, require_zero_first=require_zero_first, check=check)
         if not appended.duplicate:
             self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended

@@ -12,7 +12,12 @@ from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
 from semel.types import ZERO_UUID, Buffer
 from semel.wire.framing import encode_response
-from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from semel.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 LOG_START_OFFSET_SINCE: Final = 5
 
@@ -64,9 +69,8 @@ class ProduceTarget(NamedTuple):
         return answer
 
     def refused(self, correlation_id: int, error: KafkaError | StorageError) -> bytes:
-        if isinstance(error, KafkaError):
-            return self.refusal(correlation_id, error.code, error.message)
-        return self.refusal(correlation_id, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        refused = refused_partition(self.partition_index, error)
+        return _encoded(correlation_id, self.version, self.topic, self.topic_id, refused)
 
     def gone(self) -> KafkaError:
         """Why nothing is appended to a partition that was deleted since the request came."""
@@ -80,19 +84,21 @@ class ProduceTarget(NamedTuple):
         log_start_offset = _NONE
         if self.version >= LOG_START_OFFSET_SINCE:
             _, _, log_start_offset = _OFFSETS.unpack_from(answer, self.offsets_position)
-        return self.refusal(correlation_id, code, log_start_offset=log_start_offset)
-
-    def refusal(
-        self, correlation_id: int, code: ErrorCode, text: str | None = None, log_start_offset: int = _NONE
-    ) -> bytes:
         refused = PartitionProduceResponse(
-            index=self.partition_index,
-            error_code=code,
-            base_offset=_NONE,
-            log_start_offset=log_start_offset,
-            error_message=text,
+            index=self.partition_index, error_code=code, base_offset=_NONE, log_start_offset=log_start_offset
         )
         return _encoded(correlation_id, self.version, self.topic, self.topic_id, refused)
+
+
+def refused_partition(index: int, error: KafkaError | StorageError) -> PartitionProduceResponse:
+    """What is said about a partition whose batch was not appended, and about the records it was refused for."""
+    answer = PartitionProduceResponse(index=index, base_offset=_NONE)
+    if isinstance(error, KafkaError):
+        answer.error_code, answer.error_message = error.code, error.message
+        answer.record_errors = [BatchIndexAndErrorMessage(number, text) for number, text in error.record_errors]
+    else:
+        answer.error_code, answer.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    return answer
 
 
 def _encoded(

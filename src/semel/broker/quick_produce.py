@@ -28,6 +28,7 @@ from semel.broker.produce_frame import (
 from semel.broker.produce_target import ProduceTarget
 from semel.broker.transaction_gate import identity_in
 from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.log.batch_check import BRIEF_BYTES_MAX, BatchCheck
 from semel.types import INTERNAL_TOPICS, ZERO_UUID, Buffer
 from semel.wire.records import (
     ATTRIBUTES_POSITION,
@@ -65,23 +66,30 @@ class QuickProduce:
             return False
         if target is None or (version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD):
             return False
-        partition = target.partition
+        partition, records = target.partition, frame[start:stop]
         is_transactional = attributes & TRANSACTIONAL_BIT != 0
+        producer, is_asked = None, False
         if transactional_id is not None or is_transactional:
             if transactional_id is None or not is_transactional:
                 return False
-            producer = identity_in(frame[start:stop])
+            producer = identity_in(records)
             if producer is None:
                 return False
-            if not partition.gate.is_open(transactional_id, producer):
-                if version < TRANSACTIONS_V2_SINCE or acks == 0:
-                    return False
-                from semel.broker.asking_produce import AskingProduce  # Most brokers never see a transaction.
+            is_asked = not partition.gate.is_open(transactional_id, producer)
+            if is_asked and (version < TRANSACTIONS_V2_SINCE or acks == 0):
+                return False
+        check = None
+        if attributes & CODEC_MASK or stop - start > BRIEF_BYTES_MAX:
+            check = partition.log.begin_check(records)
+        if is_asked or (check is not None and check.is_long):
+            from semel.broker.asking_produce import AskingProduce  # Most brokers never need it.
 
-                asking = AskingProduce(self, connection, target, correlation_id, timeout_ms, named)
-                asking.ask(transactional_id, producer, frame[start:stop])
-                return True
-        answer, last_offset = self.append(target, frame[start:stop], correlation_id, is_transactional=is_transactional)
+            asking = AskingProduce(self, connection, target, correlation_id, timeout_ms, named, acks)
+            asking.begin(transactional_id, producer, records, check)
+            return True
+        answer, last_offset = self.append(
+            target, records, correlation_id, is_transactional=is_transactional, check=check
+        )
         if acks == 0:
             if last_offset == REFUSED:
                 connection.close()
@@ -96,7 +104,13 @@ class QuickProduce:
         return True
 
     def append(
-        self, target: ProduceTarget, records: memoryview, correlation_id: int, *, is_transactional: bool
+        self,
+        target: ProduceTarget,
+        records: memoryview,
+        correlation_id: int,
+        *,
+        is_transactional: bool,
+        check: BatchCheck | None,
     ) -> tuple[Buffer, int]:
         """The answer, and the offset that must be committed before it may leave: ``REFUSED`` if there is none."""
         node, version = self.node, target.version
@@ -105,6 +119,7 @@ class QuickProduce:
                 records,
                 now_ms=node.clock.now_ms(),
                 require_zero_first=is_transactional and version >= TRANSACTIONS_V2_SINCE,
+                check=check,
             )
         except (KafkaError, StorageError) as error:
             return target.refused(correlation_id, error), REFUSED

@@ -1,8 +1,8 @@
 """What a client's batch must be before it may enter a log.
 
-Everything is read off the batch header; the records are looked at only where a setting of the topic asks for it
-(compaction needs keys, another codec needs other bytes, a lower bound on timestamps needs the lowest). Each refusal
-carries the error code that Kafka gives for exactly that.
+The header is held against its ranges and the topic's settings, the checksum is computed, and ``BatchCheck`` looks into
+the records: a batch that no reader could get past would stop every reader of the partition for good. Each refusal
+carries the error code that Kafka gives for exactly that, and names the records it is about (KIP-467).
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 from typing import Final
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.log.batch_check import BatchCheck
 from semel.log.config import LogConfig
 from semel.types import INT64_MAX, TopicPartition
 from semel.wire.compression import Codec
-from semel.wire.compression import compress as compress_block
-from semel.wire.compression import decompress as decompress_block
 from semel.wire.crc import crc32c
 from semel.wire.records import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    BadRecord,
     BatchHeader,
     TimestampType,
     UnsupportedMagic,
-    iterate_records,
     parse_header,
     patch_codec,
     patch_log_append_time,
@@ -32,10 +31,6 @@ from semel.wire.records import (
     read_header,
     verify_crc,
 )
-
-# A record of one byte compressed well is still bounded: what the broker itself unpacks may grow a hundredfold at most.
-_EXPANSION_MAX: Final = 100
-_EXPANSION_FLOOR_BYTES: Final = 64 * 1024 * 1024
 
 _PLAIN_ATTRIBUTES: Final = CODEC_MASK  # neither transactional nor control, and times are the producer's
 
@@ -66,11 +61,17 @@ def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig,
 
 
 def admit(
-    records: memoryview, *, config: LogConfig, now_ms: int, topic_partition: TopicPartition
+    records: memoryview,
+    *,
+    config: LogConfig,
+    now_ms: int,
+    topic_partition: TopicPartition,
+    check: BatchCheck | None = None,
 ) -> tuple[memoryview, BatchHeader]:
     """The batch as it will be stored (the same bytes unless the topic's settings change them) and its header.
 
-    Raises ``KafkaError``. The buffer may be patched in place; nothing else is touched.
+    ``check``: what is known of these records already. The buffer may be patched in place; nothing else is touched.
+    Raises ``KafkaError``.
     """
     header = _whole_batch(records, topic_partition)
     if header.size_bytes > config.max_message_bytes:
@@ -85,17 +86,21 @@ def admit(
             f"a batch of {header.size_bytes} bytes for {topic_partition}; segment.bytes is {config.segment_bytes}",
         )
     _check_shape(header, topic_partition)
+    if check is None or not check.answers(config):
+        check = BatchCheck(records, config)
+    check.finish()
+    _check_records(check, header, topic_partition)
     if config.compact:
-        _check_keys(records, header, topic_partition)
+        _check_keys(check, header, topic_partition)
     codec = config.compression_type
     if codec is not None and codec != header.compression:
-        records = _recompressed(records, header, codec, config, topic_partition)
+        records = _recompressed(records, check, codec, config)
         header = parse_header(records)
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         patch_log_append_time(records, 0, now_ms)
         header = parse_header(records)
     else:
-        _check_timestamps(records, header, config, now_ms, topic_partition)
+        _check_timestamps(check, header, config, now_ms, topic_partition)
     return records, header
 
 
@@ -123,20 +128,32 @@ def _check_shape(header: BatchHeader, topic_partition: TopicPartition) -> None:
         raise KafkaError(code, f"the batch for {topic_partition} has {text}")
 
 
-def _check_keys(records: memoryview, header: BatchHeader, topic_partition: TopicPartition) -> None:
-    try:
-        for record in iterate_records(records, size_max=_unpacked_size_max(header)):
-            if record.key is None:
-                raise _invalid(
-                    f"record {record.offset - header.base_offset} of the batch for {topic_partition} has no key; "
-                    "a compacted topic needs one"
-                )
-    except DecodeError as error:
-        raise _invalid(f"{topic_partition}: {error}") from None
+def _check_records(check: BatchCheck, header: BatchHeader, topic_partition: TopicPartition) -> None:
+    fault = check.fault
+    if fault is None:
+        return
+    named = ((fault.index, fault.what),) if isinstance(fault, BadRecord) else ()
+    raise KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"the batch for {topic_partition} does not hold the {header.record_count} records that it says: {fault}",
+        record_errors=named,
+    )
+
+
+def _check_keys(check: BatchCheck, header: BatchHeader, topic_partition: TopicPartition) -> None:
+    if not check.keyless_count:
+        return
+    named = tuple((number, "the record has no key; a compacted topic needs one") for number in check.keyless)
+    raise KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"{check.keyless_count} of {header.record_count} records of the batch for {topic_partition} have no key, the "
+        f"first is record {check.keyless[0]}; a compacted topic needs one",
+        record_errors=named,
+    )
 
 
 def _check_timestamps(
-    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, topic_partition: TopicPartition
+    check: BatchCheck, header: BatchHeader, config: LogConfig, now_ms: int, topic_partition: TopicPartition
 ) -> None:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise KafkaError(
@@ -151,39 +168,28 @@ def _check_timestamps(
             f"({config.message_timestamp_after_max_ms}) after the broker's time {now_ms}",
         )
     before_max_ms = config.message_timestamp_before_max_ms
-    if before_max_ms < INT64_MAX:
-        try:
-            lowest = min(record.timestamp for record in iterate_records(records, size_max=_unpacked_size_max(header)))
-        except DecodeError as error:
-            raise _invalid(f"{topic_partition}: {error}") from None
-        if now_ms - lowest > before_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {lowest} for {topic_partition} is more than message.timestamp.before.max.ms "
-                f"({before_max_ms}) before the broker's time {now_ms}",
-            )
+    if check.oldest is not None and now_ms - check.oldest[0] > before_max_ms:
+        oldest, number = check.oldest
+        text = (
+            f"timestamp {oldest} is more than message.timestamp.before.max.ms ({before_max_ms}) before the broker's "
+            f"time {now_ms}"
+        )
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"record {number} of the batch for {topic_partition}: {text}",
+            record_errors=((number, text),),
+        )
 
 
-def _recompressed(
-    records: memoryview, header: BatchHeader, codec: Codec, config: LogConfig, topic_partition: TopicPartition
-) -> memoryview:
-    levels = {
-        Codec.GZIP: None if config.compression_gzip_level < 0 else config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    try:
-        block = decompress_block(header.compression, records[HEADER_SIZE:], size_max=_unpacked_size_max(header))
-    except DecodeError as error:
-        raise _invalid(f"{topic_partition}: {error}") from None
+def _recompressed(records: memoryview, check: BatchCheck, codec: Codec, config: LogConfig) -> memoryview:
+    if check.codec != codec or check.recompressed is None:
+        check = BatchCheck(records, config)  # The topic's codec was another when these records were looked at.
+        check.finish()
+        assert check.recompressed is not None
     stored = bytearray(records[:HEADER_SIZE])
-    stored += compress_block(codec, block, level=levels.get(codec))
+    stored += check.recompressed
     patch_codec(stored, codec)
     return memoryview(stored)
-
-
-def _unpacked_size_max(header: BatchHeader) -> int:
-    return max(_EXPANSION_FLOOR_BYTES, header.size_bytes * _EXPANSION_MAX)
 
 
 def _invalid(message: str) -> KafkaError:

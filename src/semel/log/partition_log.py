@@ -18,6 +18,7 @@ from zlib import crc32
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log import lookup
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
+from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, is_plainly_sound
 from semel.log.commit import NewNames, Unsynced
 from semel.log.config import LogConfig
 from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, write_file
@@ -195,16 +196,18 @@ class PartitionLog:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         require_zero_first: bool = False,
+        check: BatchCheck | None = None,
     ) -> Appended:
         """Write one batch, or recognise it as one that is already there. Raises ``KafkaError``.
 
+        ``check``: the look into these records, where it was begun before; without one it is done here, all of it.
         The buffer is patched in place (offset, leader epoch). It is on disk, and may be acknowledged, once
         ``high_watermark`` has passed the last offset.
         """
         if self.offline is not None or self.suspended is not None:
             raise self._is_offline()
         if origin is Origin.CLIENT:
-            records, header = self._admit(records, now_ms)
+            records, header = self._admit(records, now_ms, check)
         else:
             header = parse_header(records)
         log_append_time_ms = now_ms if header.attributes & TIMESTAMP_TYPE_BIT else None
@@ -285,12 +288,25 @@ class PartitionLog:
             self._is_unawaited = False
             self.on_write(self)
 
-    def _admit(self, records: memoryview, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    def begin_check(self, records: memoryview, effort_max: int = EFFORT_AT_ONCE_MAX) -> BatchCheck:
+        """The look into a client's batch, as far as it goes with so much effort; for ``append`` when it is over."""
+        check = BatchCheck(records, self._config)
+        if effort_max > 0:
+            check.begin(effort_max)
+        return check
+
+    def _admit(self, records: memoryview, now_ms: int, check: BatchCheck | None) -> tuple[memoryview, BatchHeader]:
         if self._takes_batches_as_they_are and len(records) >= HEADER_SIZE and records[MAGIC_POSITION] == MAGIC_V2:
             header = BatchHeader.read(records)
             if is_plainly_good(records, header, self._config, now_ms):
-                return records, header
-        return admit(records, config=self._config, now_ms=now_ms, topic_partition=self.topic_partition)
+                if check is None:
+                    if is_plainly_sound(records, header):
+                        return records, header
+                    check = BatchCheck(records, self._config)
+                check.finish()
+                if check.fault is None:
+                    return records, header
+        return admit(records, config=self._config, now_ms=now_ms, topic_partition=self.topic_partition, check=check)
 
     def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
         """Append batches that already have their offsets: from a leader, or from the journal. Raises ``KafkaError``.

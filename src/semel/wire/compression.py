@@ -64,6 +64,11 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: Codec, data: Buffer, *, size_max: int) -> bytes:
     """What was compressed, if it is no more than ``size_max`` bytes. Concatenated members and frames are one stream."""
+    return bytes(decompressed(codec, data, size_max=size_max))
+
+
+def decompressed(codec: Codec, data: Buffer, *, size_max: int) -> bytes | bytearray:
+    """The same in the buffer that it was decompressed into: a large block is not held twice."""
     match codec:
         case Codec.NONE:
             _check_size(codec, len(data), size_max)
@@ -98,14 +103,15 @@ def _cramjam() -> Any:
     return cramjam
 
 
-def _decompress_into(codec: Codec, into: Callable[[Buffer, bytearray], int], data: Buffer, bound: int) -> bytes:
+def _decompress_into(codec: Codec, into: Callable[[Buffer, bytearray], int], data: Buffer, bound: int) -> bytearray:
     """A buffer of a fixed size is the one thing that no decompressor writes beyond."""
     output = bytearray(bound)
     try:
         size = into(data, output)
     except _cramjam().DecompressionError as error:
         raise DecodeError(f"{len(data)} bytes of {codec.name} into {bound}: {error}") from None
-    return bytes(memoryview(output)[:size])
+    del output[size:]
+    return output
 
 
 def _lz4_compress(data: Buffer, level: int) -> bytes:

@@ -5,19 +5,22 @@ node: acknowledged is what the high watermark has passed. With ``acks`` 0 there 
 none learns of an error by losing its connection, as in Apache Kafka.
 
 A batch of a transaction is appended only if the request names the transactional id (CVE-2018-17196) and its coordinator
-agrees: see ``transactional_produce``.
+agrees: see ``transactional_produce``. Where the look into the batches takes long, it comes before all that, elsewhere.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from semel.broker.delayed_produce import DelayedProduce
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.produce_frame import TOPIC_IDS_SINCE, TRANSACTIONS_V2_SINCE, ZSTD_SINCE
+from semel.broker.produce_target import refused_partition
 from semel.broker.request import Request
 from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck
 from semel.log.partition_log import Appended
 from semel.types import INTERNAL_TOPICS, TopicPartition
 from semel.wire.messages.produce import (
@@ -34,7 +37,10 @@ from semel.wire.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRA
 if TYPE_CHECKING:
     from semel.broker.transactional_produce import TransactionalProduce
 
-_NO_OFFSET: Final = -1
+logger = logging.getLogger("semel.broker")
+
+_Checks: TypeAlias = dict[int, BatchCheck]
+"""By the identity of the part of the request that they belong to."""
 
 # The codec and the transactional bit both lie in the low byte of the attributes.
 _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
@@ -42,13 +48,74 @@ _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
 
 def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceResponse | None:
     if message.acks not in (-1, 0, 1):
-        return _all_refused(message, ErrorCode.INVALID_REQUIRED_ACKS)
+        text = f"acks is {message.acks}; it must be -1, 0 or 1"
+        return _all_refused(message, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, text))
+    checks = _begin_checks(node, request, message)
+    long = [check for check in checks.values() if check.is_long]
+    if not long:
+        return _serve(node, request, message, checks)
+    return _serve_later(node, request, message, checks, long)
+
+
+def _begin_checks(node: Node, request: Request, message: ProduceRequest) -> _Checks:
+    """The looks into the batches. Together they get the time that one request may take; the others are not begun."""
+    checks: _Checks = {}
+    effort_left = EFFORT_AT_ONCE_MAX
+    for topic in message.topic_data:
+        name, error = _name_of(node, topic, request.version)
+        if error is not None:
+            continue
+        for data in topic.partition_data:
+            partition = node.partitions.get(name, data.index)
+            if partition is None or data.records is None:
+                continue
+            assert isinstance(data.records, memoryview)
+            check = checks[id(data)] = partition.log.begin_check(data.records, effort_left)
+            effort_left -= check.effort + 1
+    return checks
+
+
+def _serve_later(
+    node: Node, request: Request, message: ProduceRequest, checks: _Checks, long: list[BatchCheck]
+) -> ProduceResponse | None:
+    size_bytes = sum(len(data.records or b"") for topic in message.topic_data for data in topic.partition_data)
+    try:
+        node.record_checks.check_room(size_bytes)
+    except KafkaError as error:
+        if message.acks == 0:
+            request.refuse()
+            return None
+        return _all_refused(message, error)
+    # The buffer that the request arrived in is needed for others meanwhile.
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                check = checks.get(id(data))
+                data.records = memoryview(bytearray(data.records)) if check is None else check.keep()
+
+    def checked(error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            response = _serve(node, request, message, checks)
+            if response is not None:
+                request.answer(response)
+        except Exception:
+            logger.exception("Produce v%d from %s failed while it was parked", request.version, request.peer_host)
+            request.refuse()
+
+    request.park(None, hold=True)
+    node.record_checks.run(long, size_bytes, checked)
+    return None
+
+
+def _serve(node: Node, request: Request, message: ProduceRequest, checks: _Checks) -> ProduceResponse | None:
     if message.transactional_id is None:
-        return _append_all(node, request, message, None)
+        return _append_all(node, request, message, checks, None)
     from semel.broker.transactional_produce import TransactionalProduce  # Most brokers never see a transaction.
 
     transaction = TransactionalProduce(
-        node, request, message, append=lambda admitted: _append_all(node, request, message, admitted)
+        node, request, message, append=lambda admitted: _append_all(node, request, message, checks, admitted)
     )
 
     def writable(topic: TopicProduceData) -> str | None:
@@ -59,7 +126,11 @@ def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceRes
 
 
 def _append_all(
-    node: Node, request: Request, message: ProduceRequest, transaction: TransactionalProduce | None
+    node: Node,
+    request: Request,
+    message: ProduceRequest,
+    checks: _Checks,
+    transaction: TransactionalProduce | None,
 ) -> ProduceResponse | None:
     acks = message.acks
     response = ProduceResponse()
@@ -75,13 +146,9 @@ def _append_all(
                 if topic_error is not None:
                     raise topic_error
                 partition = node.led_partition(name, data.index)
-                appended = _append(node, partition, data, request.version, transaction)
-            except KafkaError as error:
-                answers.append(_refused(data.index, error.code, error.message, partition, node))
-                failed = True
-                continue
-            except StorageError as error:
-                answers.append(_refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR, str(error), partition, node))
+                appended = _append(node, partition, data, request.version, transaction, checks.get(id(data)))
+            except (KafkaError, StorageError) as error:
+                answers.append(_refused(data.index, error, partition, node))
                 failed = True
                 continue
             answer = _appended(node, data, appended)
@@ -119,6 +186,7 @@ def _append(
     data: PartitionProduceData,
     version: int,
     transaction: TransactionalProduce | None,
+    check: BatchCheck | None,
 ) -> Appended:
     records = data.records
     if not records:
@@ -135,7 +203,7 @@ def _append(
             require_zero_first = version >= TRANSACTIONS_V2_SINCE
             _check_transaction(transaction, partition.topic_partition)
     assert isinstance(records, memoryview)
-    return partition.append(records, now_ms=node.clock.now_ms(), require_zero_first=require_zero_first)
+    return partition.append(records, now_ms=node.clock.now_ms(), require_zero_first=require_zero_first, check=check)
 
 
 def _check_transaction(transaction: TransactionalProduce | None, topic_partition: TopicPartition) -> None:
@@ -162,21 +230,17 @@ def _appended(node: Node, data: PartitionProduceData, appended: Appended) -> Par
 
 
 def _refused(
-    index: int, code: ErrorCode, text: str, partition: Partition | None, node: Node
+    index: int, error: KafkaError | StorageError, partition: Partition | None, node: Node
 ) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=_NO_OFFSET, error_message=text)
-    if partition is not None and code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    answer = refused_partition(index, error)
+    if partition is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         answer.current_leader = LeaderIdAndEpoch(node.config.node_id, partition.leader_epoch)
     return answer
 
 
-def _all_refused(message: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def _all_refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
     response = ProduceResponse()
-    text = f"acks is {message.acks}; it must be -1, 0 or 1"
     for topic in message.topic_data:
-        answers = [
-            PartitionProduceResponse(index=data.index, error_code=code, base_offset=_NO_OFFSET, error_message=text)
-            for data in topic.partition_data
-        ]
+        answers = [refused_partition(data.index, error) for data in topic.partition_data]
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     return response

@@ -6,6 +6,7 @@ records and back. The broker's produce and fetch paths need the header only.
 
 from semel.wire.compression import Codec, UnsupportedCodec
 from semel.wire.records.builder import BatchBuilder, build_batch, build_single
+from semel.wire.records.checking import BadRecord, RecordCheck, is_sound_single
 from semel.wire.records.header import (
     ATTRIBUTES_POSITION,
     BASE_SEQUENCE_POSITION,
@@ -82,17 +83,20 @@ __all__ = [
     "RECORD_COUNT_POSITION",
     "TIMESTAMP_TYPE_BIT",
     "TRANSACTIONAL_BIT",
+    "BadRecord",
     "BatchBuilder",
     "BatchHeader",
     "Codec",
     "Headers",
     "Record",
     "RecordBlock",
+    "RecordCheck",
     "TimestampType",
     "UnsupportedCodec",
     "UnsupportedMagic",
     "build_batch",
     "build_single",
+    "is_sound_single",
     "is_walkable",
     "iterate_headers",
     "iterate_records",

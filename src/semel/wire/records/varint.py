@@ -30,7 +30,7 @@ def encode_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def decode_unsigned(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def decode_unsigned(data: bytes | bytearray, position: int, bits: int) -> tuple[int, int]:
     """The number at ``position``, still in zigzag form, and the position behind it.
 
     ``IndexError`` where the bytes end before the number does; ``DecodeError`` where it needs more than ``bits`` bits.

@@ -1,0 +1,57 @@
+"""Looks into batches that take longer than the event loop may be kept: they are finished by a worker of their own.
+
+The batches that wait are copies, because the buffers they came in are needed for others. So what waits together is
+limited, whatever clients send; a batch beyond that is answered with an error after which producers send it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from semel.errors import ErrorCode, KafkaError
+from semel.log.batch_check import BatchCheck
+from semel.log.worker import Worker
+
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class RecordChecks:
+    def __init__(self, make_worker: Callable[[str], Worker]) -> None:
+        self._make_worker = make_worker
+        self._worker: Worker | None = None
+        self._is_over = False
+        self.waiting_bytes = 0
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raise KafkaError if so much more would be too much. One request is always taken."""
+        if self.waiting_bytes and self.waiting_bytes + size_bytes > WAITING_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"batches of {self.waiting_bytes} bytes wait for the check of their records; with {size_bytes} more it "
+                f"would be more than {WAITING_BYTES_MAX}; nothing was appended, send it again",
+            )
+
+    def run(self, checks: Sequence[BatchCheck], size_bytes: int, done: Callable[[BaseException | None], None]) -> None:
+        """Finish these checks elsewhere, and then call ``done``, with what went wrong if that failed unexpectedly."""
+        if self._is_over:
+            return  # The broker ends, and its clients with it.
+        if self._worker is None:
+            self._worker = self._make_worker("semel-checks")
+        self.waiting_bytes += size_bytes
+
+        def work() -> None:
+            for check in checks:
+                check.finish()
+
+        def told(result: BaseException | None) -> None:
+            self.waiting_bytes -= size_bytes
+            done(result)
+
+        self._worker.run(work, told)
+
+    def kill(self) -> None:
+        """Begin no further check, and tell of none."""
+        self._is_over = True
+        if self._worker is not None:
+            self._worker.kill()

@@ -1,0 +1,161 @@
+"""``RecordCheck`` takes exactly what ``RecordBlock`` reads to its end with offsets from 0 without gaps.
+
+The reader goes from record to record and builds each; the check passes over runs by their columns. They share nothing
+but the reading of unusual integers, so a batch that one takes and the other does not is a mistake of one of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semel.errors import DecodeError
+from semel.wire.records import (
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
+    RECORD_COUNT_POSITION,
+    Record,
+    RecordBlock,
+    build_batch,
+)
+from semel.wire.records.checking import KEYLESS_NAMED_MAX, RecordCheck, is_sound_single
+
+TIME = 1_750_000_000_000
+
+# A group of records that look alike: how many, the sizes of key and value, headers, and how fast time goes.
+GROUP = st.tuples(
+    st.integers(1, 90),
+    st.none() | st.integers(0, 70),
+    st.none() | st.integers(0, 200),
+    st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+    st.sampled_from([0, 0, 1, 3, 200, -40, 2**40]),
+)
+GROUPS = st.lists(GROUP, min_size=1, max_size=5)
+
+
+def block_of(groups: list[tuple[int, int | None, int | None, tuple[tuple[str, bytes | None], ...], int]]) -> bytearray:
+    records: list[Record] = []
+    for count, key_size, value_size, headers, step in groups:
+        key = None if key_size is None else b"k" * key_size
+        value = None if value_size is None else b"\x01" * value_size
+        for _ in range(count):
+            number = len(records)
+            records.append(Record(number, TIME + number * step, key, value, headers))
+    return bytearray(build_batch(records)[HEADER_SIZE:])
+
+
+def read_by_record_block(block: bytes | bytearray, count: int) -> list[Record] | None:
+    batch = bytearray(build_batch([Record(0, TIME)])[:HEADER_SIZE]) + block
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, LAST_OFFSET_DELTA_POSITION, count - 1)
+    struct.pack_into(">i", batch, RECORD_COUNT_POSITION, count)
+    records: list[Record] = []
+    try:
+        reader = RecordBlock(batch)
+        while found := reader.read(100):
+            records += found
+    except DecodeError:
+        return None
+    return records if [record.offset for record in records] == list(range(count)) else None
+
+
+def passes(block: bytes | bytearray, count: int, effort: int = 10**9) -> RecordCheck | None:
+    check = RecordCheck(bytes(block), count)
+    try:
+        while not check.advance(effort):
+            pass
+    except DecodeError:
+        return None
+    return check
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    groups=GROUPS,
+    mutations=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=3),
+    wrong_by=st.sampled_from([0, 0, 0, 1, -1]),
+    effort=st.sampled_from([1, 7, 10**9]),
+)
+def test_the_check_takes_what_the_reader_reads(
+    groups: list[tuple[int, int | None, int | None, tuple[tuple[str, bytes | None], ...], int]],
+    mutations: list[tuple[float, int]],
+    wrong_by: int,
+    effort: int,
+) -> None:
+    block = block_of(groups)
+    count = max(1, sum(group[0] for group in groups) + wrong_by)
+    for place, byte in mutations:
+        block[int(place * len(block))] = byte
+    read, check = read_by_record_block(block, count), passes(block, count, effort)
+    assert (read is not None) == (check is not None)
+    if read is not None and check is not None:
+        keyless = [record.offset for record in read if record.key is None]
+        assert (check.keyless_count, check.keyless) == (len(keyless), keyless[:KEYLESS_NAMED_MAX])
+    if count == 1 and is_sound_single(memoryview(block)):
+        assert read is not None
+
+
+def test_every_change_of_one_byte_is_judged_alike() -> None:
+    """Over all the widths of an offset delta in a run, and in a record of its own."""
+    chance = Random(1)
+    for groups in (
+        [(1, 3, 5, (), 0)],
+        [(1, None, None, (("h", b"v"), ("g", None)), 0)],
+        [(70, None, 20, (), 1), (20, 4, 20, (), 1)],
+        [(40, 2, 150, (("h", b"v"), ("g", None)), 100)],
+    ):
+        block = block_of(groups)
+        count = sum(group[0] for group in groups)
+        assert passes(block, count) is not None
+        for place in range(len(block)):
+            old = block[place]
+            for byte in {0, 1, 2, old ^ 1, old ^ 0x80, chance.randrange(256)}:
+                block[place] = byte
+                reads = read_by_record_block(block, count) is not None
+                assert (passes(block, count) is not None) == reads, (groups, place, byte)
+                if count == 1 and not reads:
+                    assert not is_sound_single(memoryview(block))
+            block[place] = old
+
+
+def test_long_runs_are_judged_alike_around_every_change_of_the_offset_delta() -> None:
+    count = 3 * 8192 + 10
+    records = [Record(number, TIME + number % 3, b"k", b"v") for number in range(count)]
+    sound = bytes(build_batch(records)[HEADER_SIZE:])
+    assert passes(sound, count) is not None
+    starts = _starts(sound, count)
+    for index in (0, 1, 62, 63, 64, 65, 128, 8191, 8192, 8193, 16383, 16384, 2 * 8192 + 5, count - 1):
+        for place in range(starts[index], starts[index + 1]):
+            for change in (1, 2, 0x80):
+                block = bytearray(sound)
+                block[place] ^= change
+                # The reader agrees on a small part; here it is enough that exactly lengths and numbers are fixed.
+                is_free = _is_free(sound[starts[index] : starts[index + 1]], place - starts[index], change)
+                assert (passes(block, count) is not None) == is_free, (index, place - starts[index], change)
+
+
+def _starts(block: bytes, count: int) -> list[int]:
+    starts = [0]
+    for _ in range(count):
+        starts.append(starts[-1] + 1 + (block[starts[-1]] >> 1))
+    assert starts[-1] == len(block)
+    return starts
+
+
+def _is_free(record: bytes, place: int, change: int) -> bool:
+    """Attributes, the low bits of the timestamp delta, the key's byte and the value's byte may be anything."""
+    return place in (1, len(record) - 4, len(record) - 2) or (place == 2 and change != 0x80)
+
+
+def test_a_million_records_are_passed_with_four_bytes_of_offset_delta() -> None:
+    count = 1_048_576 + 300
+    block = bytearray(build_batch([Record(number, TIME, b"", b"") for number in range(count)])[HEADER_SIZE:])
+    check = passes(block, count)
+    assert check is not None
+    assert check.keyless_count == 0
+    # The offset delta of a record in the last stretch.
+    block[-14] ^= 1
+    assert passes(block, count) is None
