@@ -160,7 +160,7 @@ def verify(disk: Disk, folder: str, *, deep: bool, running: bool) -> tuple[Repor
     from semel.metadata.verification import verify_metadata
 
     try:
-        report, topics = verify_metadata(disk, folder)
+        report, topics = verify_metadata(disk, folder, running=running)
         with Progress("verifying, bytes", _size_of_segments(folder)) as progress:
             report.add(verify_directory(disk, folder, topics, deep=deep, running=running, advance=progress.advance))
     except OSError as error:

@@ -54,6 +54,8 @@ class Contents:
     sequence_seen: int = 0
     """The highest sequence number of a sound record anywhere in the file, also behind an unsound one."""
     version: int = VERSION
+    sequence_before: int = 0
+    """The sequence number of the last sound record but one."""
 
     @property
     def is_whole(self) -> bool:
@@ -85,18 +87,18 @@ def read(data: bytes) -> Contents:
     if version not in (VERSION_OF_ONE_FILE, VERSION):
         raise DecodeError(f"it has format version {version}; this program knows versions up to {VERSION}")
     values: dict[str, Versioned] = {}
-    sequence = 0
+    sequence = sequence_before = 0
     position = len(HEADER)
     while (found := record_at(data, position, after_sequence=sequence)) is not None:
         record, position = found
-        sequence = record.sequence
+        sequence_before, sequence = sequence, record.sequence
         for entry in record.entries:
             if entry.written is None:
                 values.pop(entry.path, None)
             else:
                 values[entry.path] = entry.written
     seen = _last_sequence(data, position + 1, after_sequence=sequence)
-    return Contents(values, sequence, position, len(data) - position, seen, version)
+    return Contents(values, sequence, position, len(data) - position, seen, version, sequence_before)
 
 
 def _last_sequence(data: bytes, position: int, *, after_sequence: int) -> int:

@@ -21,14 +21,18 @@ from semel.types import INTERNAL_TOPICS
 _LOOKS_MAX: Final = 5
 
 
-def verify_metadata(disk: Disk, folder: str) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
+def verify_metadata(
+    disk: Disk, folder: str, *, running: bool = False
+) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
     """What is wrong with ``meta.properties`` and the two files of the store, and the topics, if they can be known.
+
+    ``running``: a broker may be writing a change just now, which is in none, one or both of the files.
 
     Raises ``StorageError`` for a directory that is none of Semel's.
     """
     refuse_kafka(disk, folder)
     report = Report()
-    contents = _verify_store(disk, folder, report)
+    contents = _verify_store(disk, folder, report, running)
     _verify_identity(disk, folder, contents, report)
     return report, None if contents is None else {topic.name: _expected(topic) for topic in topics_in(contents)}
 
@@ -73,12 +77,14 @@ def restore_metadata(disk: Disk, folder: str, *, accept_loss: bool) -> str | Non
     return f"{' and '.join(reversed(replaced))} made again from {right.path} as of change {right.contents.sequence}"
 
 
-def _verify_store(disk: Disk, folder: str, report: Report) -> Contents | None:
+def _verify_store(disk: Disk, folder: str, report: Report, running: bool) -> Contents | None:
     path = f"{folder}/{METADATA_FILES[0]}"
     for _ in range(_LOOKS_MAX):
         found = copies.look(disk, path)
         if all(file.is_whole for file in found) and found[0].sequence_seen == found[1].sequence_seen:
             break
+    if running and _is_being_written(*found):
+        return found[0].contents
     report.files += sum(file.data is not None for file in found)
     report.bytes += sum(len(file.data or b"") for file in found)
     if all(file.is_missing for file in found):
@@ -112,6 +118,18 @@ def _verify_store(disk: Disk, folder: str, report: Report) -> Contents | None:
             next_start = f"makes it again from {right.path}"
             report.findings.append(Finding(file.path, Severity.DERIVED, f"it {problem}", next_start))
     return right.contents
+
+
+def _is_being_written(first: copies.Found, second: copies.Found) -> bool:
+    """Whether the files differ by one change at most, the one that a broker is writing: first here, then there."""
+    if first.contents is None or second.contents is None:
+        return False
+    written = first.contents.sequence
+    if max(first.sequence_seen, second.sequence_seen) > written:
+        return False
+    in_first = second.is_whole and second.contents.sequence == written
+    in_second = first.is_whole and second.contents.sequence in (written, first.contents.sequence_before)
+    return in_first or in_second
 
 
 def _verify_identity(disk: Disk, folder: str, contents: Contents | None, report: Report) -> None:

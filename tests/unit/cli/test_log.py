@@ -144,6 +144,8 @@ def test_verifying_changes_nothing(run: Run, directory: Path) -> None:
         ("orders-0/leader-epoch-checkpoint", flip(4, bit=1), "derived", "epoch 0"),
         ("orders-0/leader-epoch-checkpoint", delete, "derived", "epoch 0"),
         ("orders-0/00000000000000000000.index", flip(3), "derived", "index|it has offset"),
+        ("orders-0/00000000000000000000.index", delete, "derived", "is missing"),
+        ("orders-0/00000000000000000000.timeindex", delete, "derived", "is missing"),
         ("orders-0/00000000000000000000.index", cut(3), "derived", "entries are 8 bytes"),
         ("orders-0/00000000000000000000.timeindex", flip(7), "derived", "timestamp"),
         ("orders-0/00000000000000000000.timeindex", flip(11), "derived", "no batch ends|descend|largest"),
@@ -165,7 +167,8 @@ def test_a_damaged_file_is_named_with_what_the_next_start_does(
     [
         ("00000000000000000000.txnindex", delete, "which was aborted"),
         ("00000000000000000000.txnindex", cut(34), "which was aborted"),
-        ("00000000000000000000.txnindex", flip(17), "it began at"),
+        ("00000000000000000000.txnindex", flip(17), "the log has"),
+        ("00000000000000000000.txnindex", flip(33, bit=2), "the log has"),
         ("*.snapshot", flip(20), "CRC"),
         ("*.snapshot", cut(5), "CRC"),
     ],
@@ -224,6 +227,14 @@ def test_a_segment_that_is_missing_is_named_with_the_offsets_that_are_lost(run: 
     found = findings(run, directory)[str(third.relative_to(directory))]
     assert found["severity"] == "loss"
     assert found["lost"].startswith(f"offsets {int(second.stem)} to {int(third.stem) - 1} ")
+
+
+def test_a_first_segment_that_is_missing_is_known_by_its_index(run: Run, directory: Path) -> None:
+    first, second, *_ = segments(directory)
+    first.unlink()
+    found = findings(run, directory)[str(first.with_suffix(".index").relative_to(directory))]
+    assert found["severity"] == "loss"
+    assert found["lost"].startswith(f"offsets 0 to {int(second.stem) - 1} ")
 
 
 def test_a_partition_that_is_missing_is_named(run: Run, directory: Path) -> None:

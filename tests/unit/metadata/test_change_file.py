@@ -52,7 +52,9 @@ def test_a_file_cut_at_any_byte_holds_the_commits_that_are_whole() -> None:
 def test_what_a_torn_write_left_behind_the_last_commit_is_told_apart(rest: bytes) -> None:
     whole = file_of(RECORDS)
     contents = read(whole + rest)
-    assert contents == Contents(values_after(RECORDS), 6, len(whole), unsound_bytes=len(rest), sequence_seen=6)
+    assert contents == Contents(
+        values_after(RECORDS), 6, len(whole), unsound_bytes=len(rest), sequence_seen=6, sequence_before=5
+    )
 
 
 def test_a_file_with_a_flipped_byte_is_not_whole_and_tells_the_last_sound_change_in_it() -> None:

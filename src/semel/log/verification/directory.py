@@ -67,8 +67,12 @@ def verify_directory(
         ).run()
 
     present = partitions_in(disk, folder)
+    if present and not running and not disk.exists(f"{folder}/{RECOVERY_POINT_FILE}"):
+        problem = "it is missing, which is usual only before the first checkpoint"
+        path = f"{folder}/{RECOVERY_POINT_FILE}"
+        report.findings.append(Finding(path, Severity.NOTE, problem, _WITHOUT[RECOVERY_POINT_FILE]))
     for partition in present:
-        if topics is not None and not _has(topics, partition):
+        if topics is not None and not running and not _has(topics, partition):
             problem = "the metadata has no such partition"
             report.findings.append(
                 Finding(f"{folder}/{partition}", Severity.NOTE, problem, "sets the folder aside", None, partition)
@@ -87,8 +91,8 @@ def partitions_in(disk: Disk, folder: str) -> list[TopicPartition]:
         if dash and topic and number.isascii() and number.isdigit():
             try:
                 disk.list(f"{folder}/{name}")
-            except NotADirectoryError:
-                continue
+            except (NotADirectoryError, FileNotFoundError):
+                continue  # A file with such a name; or a topic that is deleted meanwhile.
             found.append(TopicPartition(topic, int(number)))
     return found
 

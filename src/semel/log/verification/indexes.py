@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from semel.errors import DecodeError
 from semel.log.disk import Disk, read_file
 from semel.log.offset_index import OffsetIndex
-from semel.log.producer_state import CompletedTransaction
 from semel.log.time_index import TimeIndex
-from semel.log.transaction_index import TransactionIndex
+from semel.log.transaction_index import AbortedTransaction, TransactionIndex
 from semel.log.verification.findings import Finding, Severity
+from semel.log.verification.producers import Ended
 from semel.log.verification.walk import WalkedBatch
 from semel.types import TopicPartition
 
@@ -36,7 +36,7 @@ class SegmentIndexes:
         self._last_offset = base_offset - 1
         self._positions: dict[int, int] = {}
         self._times: dict[int, int] = {}
-        self._aborted: dict[tuple[int, int], int] = {}
+        self._aborted: dict[tuple[int, int], AbortedTransaction] = {}
         self.files = 0
         self._load(base_offset)
 
@@ -57,7 +57,7 @@ class SegmentIndexes:
         try:
             if (data := self._read(".txnindex")) is not None:
                 aborted = TransactionIndex.load(data, base_offset, end_offset=end)
-                self._aborted = {(entry.producer_id, entry.last_offset): entry.first_offset for entry in aborted}
+                self._aborted = {(entry.producer_id, entry.last_offset): entry for entry in aborted}
         except DecodeError as error:
             self._damaged(".txnindex", str(error))
 
@@ -78,25 +78,33 @@ class SegmentIndexes:
                 f"the log has {self._largest_timestamp}",
             )
 
-    def completed(self, ended: Sequence[CompletedTransaction], *, known_from: int) -> None:
+    def completed(self, ended: Sequence[Ended], *, known_from: int) -> None:
         """The transactions whose markers are in this segment; those that began below ``known_from`` are not certain."""
-        for transaction in ended:
-            first_offset = self._aborted.get((transaction.producer_id, transaction.last_offset))
+        for transaction, last_stable_offset in ended:
+            entry = self._aborted.get((transaction.producer_id, transaction.last_offset))
             said = f"the transaction of producer {transaction.producer_id} that ended at {transaction.last_offset}"
             if transaction.committed:
-                if first_offset is not None:
+                if entry is not None:
                     self._damaged(".txnindex", f"it has {said}, which was committed")
-            elif first_offset is None:
+            elif entry is None:
                 self._damaged(
                     ".txnindex",
                     f"it has not {said}, which was aborted",
                     lost=f"readers of committed records would get offsets {transaction.first_offset} to "
                     f"{transaction.last_offset} of an aborted transaction",
                 )
-            elif first_offset != transaction.first_offset and transaction.first_offset >= known_from:
-                self._damaged(
-                    ".txnindex", f"it has {said} from {first_offset} on; it began at {transaction.first_offset}"
+            elif transaction.first_offset >= known_from and last_stable_offset >= known_from:
+                expected = AbortedTransaction(
+                    transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
                 )
+                if entry != expected:
+                    self._damaged(".txnindex", f"it has {entry}; the log has {expected}")
+
+    def closed(self) -> None:
+        """No batch follows in this segment, so it has an offset index and a time index, even if they are empty."""
+        for suffix in (".index", ".timeindex"):
+            if not self._disk.exists(self._stem + suffix):
+                self._damaged(suffix, "it is missing")
 
     def findings(self) -> list[Finding]:
         """All of them. Entries that no batch has claimed point nowhere."""

@@ -61,9 +61,13 @@ class PartitionCheck:
         self.report.partitions = 1
         self._check_identity(names)
         base_offsets = self._base_offsets(names)
+        self._check_orphans(names, base_offsets)
         if base_offsets:
             self._check_segments(names, base_offsets)
         self._check_end()
+        if self.running and any(name.endswith(_INTERRUPTED) for name in {*names, *self.disk.list(self.folder)}):
+            # Compaction is about to replace files: a log may be the new one and its index the old.
+            self.report.findings = [found for found in self.report.findings if found.severity is Severity.LOSS]
         return self.report
 
     def _found(self, name: str, severity: Severity, problem: str, next_start: str, lost: str | None = None) -> None:
@@ -71,6 +75,8 @@ class PartitionCheck:
         self.report.findings.append(Finding(path, severity, problem, next_start, lost, self.partition))
 
     def _check_identity(self, names: list[str]) -> None:
+        if self.running and self.recovery_point == 0:
+            return  # It may just be made.
         path = f"{self.folder}/{PARTITION_METADATA_FILE}"
         self.report.files += PARTITION_METADATA_FILE in names
         try:
@@ -105,6 +111,20 @@ class PartitionCheck:
                     )
         return base_offsets
 
+    def _check_orphans(self, names: list[str], base_offsets: list[int]) -> None:
+        """An index without its log: the segment is gone, unless retention was interrupted while it removed one."""
+        stems = {f"{base_offset:020d}" for base_offset in base_offsets}
+        for name in names:
+            stem, _, suffix = name.partition(".")
+            if suffix != "index" or stem in stems or not (stem.isascii() and stem.isdigit()) or self.running:
+                continue
+            end = min((offset for offset in base_offsets if offset > int(stem)), default=self.recovery_point)
+            if end <= self.log_start:
+                self._found(name, Severity.NOTE, "its segment was removed", "removes it")
+            else:
+                problem = f"{stem}.log is missing, and this index of it is there"
+                self._found(name, Severity.LOSS, problem, _OFFLINE, _offsets(int(stem), end))
+
     def _check_segments(self, names: list[str], base_offsets: list[int]) -> None:
         limit = self.recovery_point if self.running else None
         producers = ReplayedProducers(
@@ -132,8 +152,12 @@ class PartitionCheck:
                     producers.batch(batch)
             self._replays = self._replays and self.deep and not walked.corrupt and walked.trouble is None
             if self._replays:
-                ended = [done for done in producers.ended[already_ended:] if done.last_offset < self.recovery_point]
-                indexes.completed(ended, known_from=base_offsets[0])
+                ended = producers.ended[already_ended:]
+                ended = [done for done in ended if done.transaction.last_offset < self.recovery_point]
+                # Compaction takes records of aborted transactions away, and with them where these began.
+                indexes.completed(ended, known_from=INT64_MAX if self.is_compacted else base_offsets[0])
+            if base_offset != base_offsets[-1] and walked.end_offset < self.recovery_point:
+                indexes.closed()
             self._note(walked, indexes)
         self.report.files += producers.files + epochs.exists
         self.report.findings += producers.findings(min(self._end_offset, self.recovery_point) if self._replays else -1)

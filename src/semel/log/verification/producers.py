@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from semel.errors import DecodeError
 from semel.log import checkpoints, producer_snapshot
 from semel.log.disk import Disk, read_file
@@ -15,6 +17,13 @@ from semel.wire.control import parse_marker
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
+class Ended(NamedTuple):
+    """A transaction whose marker was seen, and the last stable offset after it."""
+
+    transaction: CompletedTransaction
+    last_stable_offset: int
+
+
 class ReplayedProducers:
     """The producer state that follows from the log, and the snapshots that should agree with it on the way."""
 
@@ -26,7 +35,7 @@ class ReplayedProducers:
         self._states = ProducerStates(partition)
         self._findings: list[Finding] = []
         self._snapshots: list[tuple[int, str, list[ProducerEntry]]] = []
-        self.ended: list[CompletedTransaction] = []
+        self.ended: list[Ended] = []
         self.files = 0
         self.known_from = start
         for name in names:
@@ -51,7 +60,9 @@ class ReplayedProducers:
             marker = parse_marker(batch.data) if batch.data is not None and batch.header.is_control else None
             completed = self._states.replay(batch.header, marker)
             if completed is not None:
-                self.ended.append(completed)
+                undecided = self._states.first_undecided_offset
+                stable = completed.last_offset + 1 if undecided is None else undecided
+                self.ended.append(Ended(completed, stable))
 
     def findings(self, end_offset: int) -> list[Finding]:
         self._compare(end_offset)
