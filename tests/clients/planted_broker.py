@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from semel.broker import dispatch
+from semel.broker import dispatch, log_lines
 from semel.broker.response_memory import ResponseMemory
 from semel.cli.main import main
 from semel.errors import DecodeError
@@ -48,6 +48,11 @@ def stumbles_over_garbage() -> None:
     dispatch.decode_request_header = undecided
 
 
+def logs_texts_as_they_are() -> None:
+    """A transactional id with a newline in it is two lines of the log."""
+    log_lines.escaped = lambda text, characters_max=0: text
+
+
 def has_no_budget_for_answers() -> None:
     """What clients do not read is kept for them, however much it is."""
     ResponseMemory.room_bytes = lambda self: INT32_MAX  # type: ignore[method-assign]
@@ -61,6 +66,7 @@ BUGS: dict[str, Callable[[], None]] = {
         believes_every_header,
         takes_records_without_keys,
         stumbles_over_garbage,
+        logs_texts_as_they_are,
         has_no_budget_for_answers,
     )
 }

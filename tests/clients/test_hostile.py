@@ -36,13 +36,9 @@ ONLY_IN_THE_CAMPAIGN = frozenset(
         "bombs-to-a-plain-topic",
         "bombs-to-a-topic-with-its-own-codec",
         "blocks-that-are-not-compressed",
-        "client-ids-of-32-kilobytes",
-        "fetches-of-one-partition-500000-times",
-        "members-with-20-megabytes-of-metadata",
         "odd-batches",
         "records-that-lie",
         "records-that-lie-in-compressed-batches",
-        "settings-at-the-limits",
     }
 )
 
@@ -76,6 +72,7 @@ def test_a_broker_with_few_descriptors_goes_on_when_they_are_used_up(tmp_path: P
         ("believes_every_header", "headers-that-lie", SCALE, "no records, Produce v9: accepted"),
         ("takes_records_without_keys", "records-without-a-key-to-a-compacted-topic", SCALE, "accepted"),
         ("stumbles_over_garbage", "bytes-that-are-no-protocol", SCALE, "tracebacks in the log"),
+        ("logs_texts_as_they_are", "newlines-in-every-text", SCALE, "a stranger wrote a line of the log"),
         ("has_no_budget_for_answers", "forty-clients-that-do-not-read", 0.25, "memory: "),
     ],
 )

@@ -85,7 +85,7 @@ def fetches_of_500000_partitions(aim: Aim) -> None:
 def fetches_of_one_partition_500000_times(aim: Aim) -> None:
     asked = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)] * aim.times(500_000)
     topics = [FetchTopic(aim.new_topic(), partitions=asked)]
-    _asked(aim, ApiKey.FETCH, 11, FetchRequest(max_wait_ms=5_000, min_bytes=2**30, topics=topics))
+    _asked(aim, ApiKey.FETCH, 11, FetchRequest(max_wait_ms=aim.times(5_000), min_bytes=2**30, topics=topics))
 
 
 @attack

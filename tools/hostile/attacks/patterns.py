@@ -6,13 +6,15 @@ from uuid import UUID
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.produce import ProduceRequest
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import in_transaction, producer_of
 from tools.hostile.attacks.requests import frame_of
-from tools.hostile.batches import sound_batch
+from tools.hostile.attacks.transactions import TRANSACTIONAL, mark
+from tools.hostile.batches import raw_batch, records, sound_batch
 
 FORGED = "x\nFORGED-LINE 2026-01-01 ERROR semel.broker: the disk is on fire"
 _LONGEST = 32_767
@@ -84,8 +86,7 @@ def many_different_patterns(aim: Aim) -> None:
 def newlines_in_every_text(aim: Aim) -> None:
     """Transactional ids, group ids, client ids and member ids that carry a second line."""
     topic = aim.new_topic()
-    producer = (*producer_of(aim, FORGED), 0)
-    del producer
+    _marker_that_comes_too_late(aim, topic)
     for number in range(aim.times(50, least=5)):
         text = f"{FORGED} {number}"
         aim.noted(in_transaction(aim, topic, sound_batch(b"x"), text))
@@ -103,6 +104,16 @@ def newlines_in_every_text(aim: Aim) -> None:
             # Not a request: the header is right, and what follows is cut off.
             client.send(_cut(frame_of(ApiKey.PRODUCE, 9, ProduceRequest(text, timeout_ms=1000), client_id=text)))
             aim.noted(client.receive())
+
+
+def _marker_that_comes_too_late(aim: Aim, topic: str) -> None:
+    """The coordinator says in the log whose marker a partition refused; here because of one with a later epoch."""
+    producer_id, epoch = producer_of(aim, FORGED)
+    batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=(producer_id, epoch, 0))
+    aim.noted(in_transaction(aim, topic, batch, FORGED))
+    mark(aim, topic, producer_id, epoch + 5, 0)
+    with aim.stranger() as client:
+        aim.noted(client.ask(ApiKey.END_TXN, 5, EndTxnRequest(FORGED, producer_id, epoch, True)))
 
 
 @attack

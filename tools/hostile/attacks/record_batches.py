@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from semel.wire.compression import Codec, compress
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import check_topic, in_transaction, on_every_way, produce, producer_of
+from tools.hostile.attacks.transactions import TRANSACTIONAL
 from tools.hostile.batches import raw_batch, record, records, sound_batch, varint
 
-_TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 
 
@@ -36,7 +36,7 @@ HEADER_LIES = (
     Lie("last delta before the records", records(3), 3, 0),
     Lie("last delta negative", records(3), 3, -1),
     Lie("a control batch", records(1), 1, attributes=_CONTROL),
-    Lie("transactional without a producer", records(1), 1, attributes=_TRANSACTIONAL),
+    Lie("transactional without a producer", records(1), 1, attributes=TRANSACTIONAL),
     Lie("codec 5", records(1), 1, attributes=5),
     Lie("codec 7", records(1), 1, attributes=7),
 )
@@ -94,8 +94,8 @@ def headers_that_lie_in_transactions(aim: Aim) -> None:
     for lie in HEADER_LIES:
         transactional_id = f"liar-{aim.random.getrandbits(40)}"
         producer = (*producer_of(aim, transactional_id), 0)
-        attributes = lie.attributes | _TRANSACTIONAL
-        if lie.attributes == _TRANSACTIONAL:
+        attributes = lie.attributes | TRANSACTIONAL
+        if lie.attributes == TRANSACTIONAL:
             producer = (-1, -1, -1)
         batch = raw_batch(
             lie.block, count=lie.count, last_delta=lie.last_delta, attributes=attributes, producer=producer

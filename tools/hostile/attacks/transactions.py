@@ -17,7 +17,7 @@ from tools.hostile.attacks.requests import frame_of, produce_frame
 from tools.hostile.batches import raw_batch, records
 from tools.hostile.stranger import told
 
-_TRANSACTIONAL = 0x10
+TRANSACTIONAL = 0x10
 
 
 @attack
@@ -26,10 +26,10 @@ def forged_markers(aim: Aim) -> None:
     topic = aim.new_topic()
     for epoch in (2**31 - 1, 1_000_000, 1, -1, -(2**31)):
         producer_id, producer_epoch = producer_of(aim, "forged")
-        _mark(aim, topic, producer_id, producer_epoch, epoch)
-        _mark(aim, topic, 2**62, 2**15 - 1, epoch)
+        mark(aim, topic, producer_id, producer_epoch, epoch)
+        mark(aim, topic, 2**62, 2**15 - 1, epoch)
     producer_id, producer_epoch = producer_of(aim, "forged")
-    batch = raw_batch(records(1), count=1, attributes=_TRANSACTIONAL, producer=(producer_id, producer_epoch, 0))
+    batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=(producer_id, producer_epoch, 0))
     response = in_transaction(aim, topic, batch, "forged")
     if told(response) != "NONE":
         aim.finding(f"a producer cannot go on after forged markers: {told(response)}")
@@ -42,7 +42,7 @@ def forged_markers(aim: Aim) -> None:
     check_topic(aim, topic)
 
 
-def _mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+def mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
     marker = WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -146,6 +146,6 @@ def transactions_left_open(aim: Aim) -> None:
             break
         name = f"left-open-{number}"
         producer = (*producer_of(aim, name), 0)
-        batch = raw_batch(records(1), count=1, attributes=_TRANSACTIONAL, producer=producer)
+        batch = raw_batch(records(1), count=1, attributes=TRANSACTIONAL, producer=producer)
         aim.noted(in_transaction(aim, topic, batch, name))
     check_topic(aim, topic)
