@@ -78,6 +78,25 @@ administration.
 | 4.2.0 | 17 | by hand, without the crash campaign; `make bench ARGS=--spark` runs on it, too |
 | 4.3.0, Spark Connect | 17 | one pipeline only, in `make campaign-spark`, where `pyspark[connect]` is installed |
 
+## Limits that Kafka does not have
+
+All clients share one event loop, so no request may keep it ([the design](design/loop.md)). Far above what clients send:
+
+| what | limit | beyond it |
+|---|---|---|
+| elements of a request: partitions, names, ids, all together | 100,000 | the connection is closed |
+| protocols in JoinGroup | 1,000 | INVALID_REQUEST |
+| assignments in SyncGroup; names in ConsumerGroupHeartbeat or DescribeTopicPartitions | 10,000 | INVALID_REQUEST |
+| metadata that a member offers, names that it subscribes to, an assignment | 1 MiB | INVALID_REQUEST |
+| metadata or names of all members of a group | 8 MiB | GROUP_MAX_SIZE_REACHED to the one that joins |
+| assignments of a group | 8 MiB | INVALID_REQUEST to its leader (Kafka: 1 MB, UNKNOWN_SERVER_ERROR) |
+| a fetch session | 10,000 partitions, 100,000 in all sessions | there is no session: every fetch is a full one |
+| a regular expression | 4,096 characters, 2,000 steps with repetitions written out | INVALID_REGULAR_EXPRESSION |
+| a coordinator epoch in WriteTxnMarkers | the highest leader epoch of `__transaction_state` | INVALID_REQUEST |
+
+A request of many partitions is served in pieces, with other clients between them: OffsetCommit of 10,000 partitions is
+several appends, and a member that is fenced in the middle is told so for the rest.
+
 ## What clients send that the protocol does not say
 
 Every byte of a request must mean something here; what trails a message closes the connection. One known exception is

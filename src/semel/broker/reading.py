@@ -42,31 +42,24 @@ class Reading:
     urgent: bool
 
 
-def read_targets(node: Node, targets: list[FetchTarget], parameters: FetchParameters, *, room_bytes: int) -> Reading:
-    """Read what was asked for, or as much of it as there is memory for."""
-    reading = Reading([], 0, False)
-    _read_some(node, targets, parameters, reading, room_bytes)
-    return reading
-
-
-def read_in_slices(
-    node: Node, targets: list[FetchTarget], parameters: FetchParameters, *, room_bytes: int
-) -> Generator[None, None, Reading]:
-    """The same with a pause after every slice. What comes meanwhile may be in it or not, as with any reading."""
-    reading = Reading([], 0, False)
-    for start in range(0, len(targets), SLICE_TARGETS):
-        _read_some(node, targets[start : start + SLICE_TARGETS], parameters, reading, room_bytes)
-        yield
-    return reading
-
-
-def _read_some(
-    node: Node, targets: list[FetchTarget], parameters: FetchParameters, reading: Reading, room_bytes: int
-) -> None:
-    """Go on with a reading: within what is left of its bytes."""
-    size_bytes, urgent, results = reading.size_bytes, reading.urgent, reading.results
-    remaining_bytes = max(0, min(parameters.max_bytes, room_bytes) - size_bytes)
-    at_least_one = size_bytes == 0
+def read_targets(
+    node: Node,
+    targets: list[FetchTarget],
+    parameters: FetchParameters,
+    *,
+    room_bytes: int,
+    before: Reading | None = None,
+) -> Reading:
+    """Read what was asked for, or as much of it as there is memory for. Goes on with what was read ``before``."""
+    remaining_bytes = min(parameters.max_bytes, room_bytes)
+    at_least_one = True
+    size_bytes = 0
+    urgent = False
+    results: list[tuple[FetchTarget, PartitionData]] = []
+    if before is not None:
+        results, size_bytes, urgent = before.results, before.size_bytes, before.urgent
+        remaining_bytes = max(0, remaining_bytes - size_bytes)
+        at_least_one = size_bytes == 0
     for target in targets:
         max_bytes = min(target.asked.partition_max_bytes, remaining_bytes)
         data = _read(node, target, parameters, max_bytes, at_least_one)
@@ -78,7 +71,19 @@ def _read_some(
         if data.error_code or data.diverging_epoch.end_offset >= 0:
             urgent = True
         results.append((target, data))
-    reading.size_bytes, reading.urgent = size_bytes, urgent
+    return Reading(results, size_bytes, urgent)
+
+
+def read_in_slices(
+    node: Node, targets: list[FetchTarget], parameters: FetchParameters, *, room_bytes: int
+) -> Generator[None, None, Reading]:
+    """The same with a pause after every slice. What comes meanwhile may be in it or not, as with any reading."""
+    reading = Reading([], 0, False)
+    for start in range(0, len(targets), SLICE_TARGETS):
+        some = targets[start : start + SLICE_TARGETS]
+        reading = read_targets(node, some, parameters, room_bytes=room_bytes, before=reading)
+        yield
+    return reading
 
 
 def partition_of(node: Node, target: FetchTarget, *, uses_topic_ids: bool) -> Partition:

@@ -102,7 +102,9 @@ class Request:
             self._encode(encode_response_in_slices(self.correlation_id, self.api, self.version, response))
             return
         parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
-        self._encoded(parts)
+        if self._cache is not None:
+            self._keep(parts)
+        self._send(parts)
 
     def answer_parked(self, make_response: Callable[[], object]) -> None:
         """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
@@ -163,7 +165,8 @@ class Request:
         try:
             next(steps)
         except StopIteration as end:
-            self._encoded(end.value)
+            self._keep(end.value)
+            self._send(end.value)
         else:
             # The connection may look at nothing else meanwhile: the answer has its place in the line.
             self.park(None, hold=True)
@@ -178,10 +181,9 @@ class Request:
             logger.exception("%s v%d from %s could not be answered", self.api.name, self.version, self.peer_host)
             self.refuse()
 
-    def _encoded(self, parts: list[Buffer]) -> None:
+    def _keep(self, parts: list[Buffer]) -> None:
         if self._cache is not None and self.cache_key is not None:
             self._cache.put(self.cache_key, b"".join(parts))
-        self._send(parts)
 
     def _send(self, parts: list[Buffer]) -> None:
         assert self.parts is None, f"{self.api.name} answered twice"

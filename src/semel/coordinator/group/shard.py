@@ -26,12 +26,14 @@ from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
 from semel.coordinator.group.directory import CancelTimer, Change, GroupDirectory, TimerKey
 from semel.coordinator.group.effects import Deferred, Waiter
+from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
 from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.offsets import OffsetShard
 from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.group.results import CommitResult, OffsetToCommit
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
+from semel.errors import ErrorCode
 
 # After a decision about a deadline that could not be written, for instance because the disk is full.
 TICK_RETRY_MS: Final = 1000
@@ -52,6 +54,10 @@ class GroupShard:
         self, request: JoinRequest, waiter: Waiter, moment: Moment, topics: TopicsView
     ) -> GroupDecision[JoinResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
+        members = group.members.values() if isinstance(group, ClassicGroup) else ()
+        error = refusal_of_join(members, request)
+        if error is not ErrorCode.NONE:
+            return Decision(JoinResult(error, request.member_id))
         if isinstance(group, ConsumerGroup):
             return self.consumer.classic.join(group, request, waiter, moment, topics)
         return self.classic.join(request, waiter, moment)
@@ -62,6 +68,9 @@ class GroupShard:
         group = self.directory.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumer.classic.sync(group, request, moment, topics)
+        error = refusal_of_sync(request)
+        if error is not ErrorCode.NONE:
+            return Decision(SyncResult(error))
         return self.classic.sync(request, waiter, moment)
 
     def heartbeat(

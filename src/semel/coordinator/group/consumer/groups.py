@@ -36,6 +36,7 @@ from semel.coordinator.group.consumer.targeting import preferred_assignor
 from semel.coordinator.group.conversion import Upgrade, can_upgrade
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
+from semel.coordinator.group.member_size import refusal_of_subscription
 from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
@@ -131,6 +132,10 @@ class ConsumerGroups:
         self, draft: Draft, beat: Heartbeat, topics: TopicsView, moment: Moment
     ) -> GroupDecision[HeartbeatResult]:
         replaced_id = None if beat.instance_id is None else draft.group.instances.get(beat.instance_id)
+        if beat.topic_names is not None:
+            too_large = refusal_of_subscription(draft.group.members.values(), beat.member_id, beat.topic_names)
+            if too_large is not None:
+                return Decision(refused(*too_large))
         refusal = admit(draft, beat, self._settings)
         if refusal is not None:
             return Decision(refusal)
