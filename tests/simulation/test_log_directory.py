@@ -13,8 +13,9 @@ import pytest
 
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
-from semel.log.directory import LogDirectory, TopicLogs
+from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
+from semel.log.topic_logs import TopicLogs
 from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation, seeds, simulate
 from semel.types import TopicPartition

@@ -17,7 +17,7 @@ from semel.broker.config import BrokerConfig, Flush
 from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.log.config import LogConfig
-from semel.log.directory import TopicLogs
+from semel.log.topic_logs import TopicLogs
 from semel.metadata.image import (
     BrokerConfigsAltered,
     BrokerRegistered,
@@ -136,6 +136,9 @@ class Hosting:
         if node.config.node_id not in state.replicas or node.partitions.get(topic.name, index) is not None:
             return
         topic_partition = TopicPartition(topic.name, index)
+        if (unavailable := node.logs.unavailable.get(topic_partition)) is not None:
+            node.partitions.unavailable[topic_partition] = unavailable.reason
+            return
         try:
             log = node.logs.get(topic_partition) or node.logs.create(topic_partition, topic_logs(topic, node.config))
         except (OSError, StorageError) as error:
@@ -167,14 +170,16 @@ class Hosting:
             topic_partition = TopicPartition(topic.name, index)
             node.partitions.remove(topic_partition)
             log = node.logs.get(topic_partition)
-            if log is None:
-                continue
-            if node.cleaner is not None:
+            if log is not None and node.cleaner is not None:
                 node.cleaner.abort(log)
             try:
                 node.logs.delete(topic_partition)
             except OSError as error:
                 logger.error("the files of %s stay until the next start: %s", topic_partition, error)
+        try:
+            node.logs.names_settled()
+        except OSError as error:
+            logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
 
     def _reconfigure_broker(self, image: ClusterImage) -> None:
         node = self._node

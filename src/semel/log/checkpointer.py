@@ -20,6 +20,7 @@ other file has moved every log, and while no log is offline whose records may be
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -59,8 +60,14 @@ class Checkpointer:
         interval_ms: int = CHECKPOINT_INTERVAL_MS,
     ) -> None:
         self.named: set[TopicPartition] = set()  # those that the checkpoint files may name
+        # What the files said of partitions that could not be opened, by file. They go on saying it: it is the evidence
+        # that records are missing.
+        self.kept: dict[str, dict[TopicPartition, int]] = {}
         self.journal: Journal | None = None
         self.killed = False
+        self._write_lock = (
+            threading.Lock()
+        )  # The loop writes them too, before it makes a topic of a deleted one's name.
         self._path = path
         self._disk = disk
         self._clock = clock
@@ -163,7 +170,9 @@ class Checkpointer:
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:
         here = {log.topic_partition: offset for log, offset in offsets.items() if self._is_here(log)}
-        checkpoints.write_offsets(self._disk, f"{self._path}/{name}", here)
+        write = checkpoints.write_log_starts if name == LOG_START_FILE else checkpoints.write_offsets
+        with self._write_lock:
+            write(self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
 
     def carry_out_at_once(self, logs: Iterable[PartitionLog]) -> Outcome:
         """While nobody is served: for a start."""
@@ -247,9 +256,7 @@ class Checkpointer:
         logs = self._logs.values()
         return _Offsets(
             recovery_points={log: log.recovery_point for log in logs},
-            log_starts={
-                log: log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
-            },
+            log_starts={log: log.log_start_offset for log in logs if log.log_start_offset},
             high_watermarks={log: log.high_watermark for log in logs},
         )
 

@@ -44,7 +44,7 @@ def carry_out(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
 def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
     """Raises ``OSError`` where the file system as a whole could not be synced."""
     outcome = Outcome()
-    written: list[tuple[Checkpoint, list[str]]] = []
+    written: list[tuple[Checkpoint, list[str], bytes]] = []
     for job in jobs:
         try:
             for write in job.index_writes:
@@ -52,15 +52,17 @@ def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
             small_files = _small_files(job)
             for path, content in small_files:
                 write_file(disk, path + ".tmp", content)
+            own = _write_checkpoint(disk, job)
         except OSError as error:
             outcome.skipped.append((job, error))
         else:
-            written.append((job, [path for path, _ in small_files]))
+            written.append((job, [path for path, _ in small_files], own))
     disk.sync_all(folder)
-    for job, paths in written:
+    for job, paths, own in written:
         try:
             for path in paths:
                 disk.rename(path + ".tmp", path)
+            _rename_checkpoint(disk, job, own)
         except OSError as error:
             outcome.skipped.append((job, error))
         else:
@@ -83,8 +85,14 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
         try:
             for write in job.index_writes:
                 write.carry_out(disk, sync=True)
-            for path, content in _small_files(job):
-                replace_file(disk, path, content)
+            small_files = _small_files(job)
+            for path, content in small_files:
+                write_file(disk, path + ".tmp", content, sync=True)
+            own = _write_checkpoint(disk, job, sync=True)
+            for path, _ in small_files:
+                disk.rename(path + ".tmp", path)
+            _rename_checkpoint(disk, job, own)
+            disk.sync_directory(job.log.folder)
         except OSError as error:
             outcome.skipped.append((job, error))
         else:
@@ -92,8 +100,29 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
     return outcome
 
 
+def _write_checkpoint(disk: Disk, job: Checkpoint, *, sync: bool = False) -> bytes:
+    content = job.partition_checkpoint()
+    write_file(disk, _checkpoint_beside(job), content, sync=sync)
+    return content
+
+
+def _rename_checkpoint(disk: Disk, job: Checkpoint, content: bytes) -> None:
+    """Unless the log start has moved meanwhile: then the segments before it are gone, and the file says so."""
+    log = job.log
+    with log.checkpoint_lock:
+        if job.partition_checkpoint() == content:
+            disk.rename(_checkpoint_beside(job), log.checkpoint_path)
+        else:
+            replace_file(disk, log.checkpoint_path, job.partition_checkpoint())
+
+
+def _checkpoint_beside(job: Checkpoint) -> str:
+    # Not the name that ``replace_file`` uses: the loop may be writing that one at the same time.
+    return job.log.checkpoint_path + ".next.tmp"
+
+
 def _small_files(job: Checkpoint) -> list[tuple[str, bytes]]:
-    files = [(path, frozen.encode()) for path, frozen in job.snapshots]
+    files = [(path, frozen.encode()) for path, frozen in job.snapshots] + job.checksums
     if job.epochs is not None:
         files.append((job.epochs_path, job.epochs))
     return files

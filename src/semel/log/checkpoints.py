@@ -1,7 +1,7 @@
 """The small text files beside the logs, in Kafka's formats.
 
     <name>-checkpoint         "0", the number of entries, then "topic partition offset" or "epoch offset" per line
-    partition.metadata        "version: 0", "topic_id: <22 characters>"
+    partition.metadata        "version: 0", "topic_id: <22 characters>", and a checksum that Kafka does not read
     meta.properties           cluster.id, node.id, version
 
 The law: a file is replaced as a whole or not at all, a file that is missing says nothing, and one that is not exactly
@@ -10,18 +10,23 @@ what it should be raises ``DecodeError``: a number read from half a file would b
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
 from semel.errors import DecodeError, SemelError, StorageError
+from semel.log import checked_text
 from semel.log.disk import Disk, read_file, replace_file
 from semel.types import INT64_MAX, TopicPartition, kafka_uuid, parse_kafka_uuid
 
 CHECKPOINT_VERSION: Final = 0
 PARTITION_METADATA_VERSION: Final = 0
 META_PROPERTIES_VERSION: Final = 1
+CHECKSUM_SUFFIX: Final = ".crc32c"
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -61,6 +66,56 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
+# Log starts: deleted records must stay deleted, so a wrong number must be told from a right one
+
+
+@dataclass(frozen=True, slots=True)
+class LogStarts:
+    """What ``log-start-offset-checkpoint`` says, and whether that is what was written."""
+
+    offsets: Mapping[TopicPartition, int]
+    is_sound: bool
+
+    def of(self, topic_partition: TopicPartition, own: int | None) -> int:
+        """Where a partition starts. ``own``: what its ``partition.checkpoint`` says, where that is sound."""
+        given = self.offsets.get(topic_partition, 0)
+        if own is None:
+            return given
+        return max(own, given) if self.is_sound else own
+
+
+def read_log_starts(disk: Disk, path: str) -> LogStarts:
+    data = _read(disk, path)
+    checksums = _read(disk, path + CHECKSUM_SUFFIX)
+    if data is None:
+        return LogStarts({}, is_sound=checksums is None)
+    is_sound = checksums is not None and _checksum(data) in checksums.split(b"\n")
+    try:
+        return LogStarts(decode_offsets(data), is_sound)
+    except DecodeError as error:
+        logger.warning("%s is passed over, the partitions' own files say where they start: %s", path, error)
+        return LogStarts({}, is_sound=False)
+
+
+def write_log_starts(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """The checksum stands in a file of its own, since Kafka's format has no place for one.
+
+    That file is written first, with the checksums of the new content and of the old: a crash in between leaves a file
+    that one of them is true of.
+    """
+    data = encode_offsets(offsets)
+    old = _read(disk, path)
+    checksums = [_checksum(data)] + ([] if old is None else [_checksum(old)])
+    if old == data and _checksum(data) in (_read(disk, path + CHECKSUM_SUFFIX) or b"").split(b"\n"):
+        return
+    replace_file(disk, path + CHECKSUM_SUFFIX, b"".join(line + b"\n" for line in checksums))
+    replace_file(disk, path, data)
+
+
+def _checksum(data: bytes) -> bytes:
+    return checked_text.checksum(data).encode("ascii")
+
+
 # Leader epochs
 
 
@@ -95,11 +150,14 @@ def read_topic_id(disk: Disk, path: str) -> UUID | None:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    return f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {kafka_uuid(topic_id)}".encode()
+    body = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {kafka_uuid(topic_id)}\n"
+    # Kafka reads the first two lines and no further.
+    return f"{body}{checked_text.CHECKSUM_KEY}: {checked_text.checksum(body.encode())}\n".encode()
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
     fields = _decode_properties(data, separator=":")
+    _check_partition_metadata(data, fields)
     version = _number(_required(fields, "version"))
     if version != PARTITION_METADATA_VERSION:
         raise DecodeError(f"partition metadata version {version}; only version {PARTITION_METADATA_VERSION} is known")
@@ -108,6 +166,16 @@ def decode_partition_metadata(data: bytes) -> UUID:
         return parse_kafka_uuid(text)
     except ValueError as error:
         raise DecodeError(f"topic_id {text!r}: {error}") from None
+
+
+def _check_partition_metadata(data: bytes, fields: Mapping[str, str]) -> None:
+    """Kafka's own files have no checksum, nor have those of older data directories."""
+    if unknown := fields.keys() - {"version", "topic_id", checked_text.CHECKSUM_KEY}:
+        raise DecodeError(f"unknown fields {sorted(unknown)}")
+    given = fields.get(checked_text.CHECKSUM_KEY)
+    body, _, _ = data.rpartition(checked_text.CHECKSUM_KEY.encode())
+    if given is not None and given != checked_text.checksum(body):
+        raise DecodeError(f"checksum {given}; its content has {checked_text.checksum(body)}")
 
 
 # Whose data directory

@@ -12,25 +12,29 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
 from semel.log import checkpoints, identity
-from semel.log.checkpointer import CHECKPOINT_INTERVAL_MS, LOG_START_FILE, RECOVERY_POINT_FILE, Checkpointer
+from semel.log.checkpointer import (
+    CHECKPOINT_INTERVAL_MS,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    Checkpointer,
+)
 from semel.log.checkpoints import MetaProperties
 from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
-from semel.log.config import LogConfig
-from semel.log.disk import Disk, Lock, write_file
-from semel.log.journal import FILE_SIZE_BYTES, Journal, read_entries
-from semel.log.journal_replay import replay_journal
-from semel.log.loading import load_log
+from semel.log.disk import Disk, Lock
+from semel.log.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
+from semel.log.journal_replay import JournalContent
+from semel.log.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable, make_log
 from semel.log.partition_log import PartitionLog
 from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from semel.log.truncation import start_anew_at, truncate_to
+from semel.log.topic_logs import TopicLogs
+from semel.log.truncation import truncate_to
 from semel.log.worker import Worker, done_by
 from semel.log.write_refusals import WriteRefusals
 from semel.types import TopicPartition
@@ -39,19 +43,6 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
 META_PROPERTIES_FILE: Final = "meta.properties"
-PARTITION_METADATA_FILE: Final = "partition.metadata"
-DELETED_FOLDER_SUFFIX: Final = "-delete"
-STRAY_FOLDER_SUFFIX: Final = "-stray"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLogs:
-    """What the metadata says about a topic's logs."""
-
-    topic_id: UUID
-    config: LogConfig
-    synced: bool  # whether acknowledged means synced (flush=commit, and always for the internal topics)
-    partitions: tuple[int, ...] = ()  # those kept here: a start makes the ones that are missing
 
 
 class LogDirectory:
@@ -70,6 +61,8 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.unavailable: dict[TopicPartition, Unavailable] = {}
+        self._has_unsettled_names = False  # whether a deleted log's folder may get its old name back in a power cut
         self._disk = disk
         self._clock = clock
         self._loop = loop
@@ -150,81 +143,57 @@ class LogDirectory:
             self._disk.sync_directory(parent)
 
     def load(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Open every partition of the topics, make those that are missing, and set aside what belongs to none."""
+        """Open every partition of the topics, make those that are missing, and set aside what belongs to none.
+
+        A partition that cannot be opened is ``unavailable`` then, and the others are served.
+        """
         recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-        log_starts = self._read_offsets(LOG_START_FILE)
-        for name in self._disk.list(self.path):
-            topic_partition = _parse_folder_name(name)
-            if name.endswith(DELETED_FOLDER_SUFFIX):
-                self._disk.remove_folder(f"{self.path}/{name}")
-            elif topic_partition is not None:
-                self._load_one(topic_partition, topics, recovery_points, log_starts)
-        for topic, described in topics.items():
-            for partition in described.partitions:
-                if TopicPartition(topic, partition) not in self.logs:
-                    self._make(TopicPartition(topic, partition), described)
-        self._checkpointer.named = {*recovery_points, *log_starts}
-        if any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items()):
-            # Something below a recovery point was not sound. Before it is made again, nobody may vouch for it.
-            self._checkpointer.write_recovery_points()
+        high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        log_starts = checkpoints.read_log_starts(self._disk, f"{self.path}/{LOG_START_FILE}")
         generation, entries = read_entries(self._disk, self.path)
-        replay_journal(entries, self.logs.values(), now_ms=self._clock.now_ms())
-        self._restore_log_starts(log_starts)
+        opening = Opening(
+            disk=self._disk,
+            path=self.path,
+            topics=topics,
+            now_ms=self._clock.now_ms(),
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            recovery_points=recovery_points,
+            log_starts=log_starts,
+            journal=JournalContent(entries),
+            logs=self.logs,
+            unavailable=self.unavailable,
+        )
+        opening.run()
+        opening.replay_journal()
+        self._checkpointer.kept = {
+            name: {partition: offsets[partition] for partition in self.unavailable if partition in offsets}
+            for name, offsets in (
+                (RECOVERY_POINT_FILE, recovery_points),
+                (LOG_START_FILE, log_starts.offsets),
+                (HIGH_WATERMARK_FILE, high_watermarks),
+            )
+        }
+        named, here = {*recovery_points, *log_starts.offsets}, {*self.logs, *self.unavailable}
+        if named - here or any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items()):
+            # Something below a recovery point was not sound: before it is made again, nothing may vouch for it. Or a
+            # topic was deleted: what is said of it must not be taken for another of its name.
+            self._checkpointer.write_recovery_points()
+        self._checkpointer.named = named
+        self._keep_journal_of_unavailable(entries)
         self._make_recovered_durable(topics)
         self._start_committing(generation + 1)
         for topic_partition, log in self.logs.items():
             self._attach(log, topics[topic_partition.topic].synced)
         self._checkpointer.begin(self._require_journal())
 
-    def _load_one(
-        self,
-        topic_partition: TopicPartition,
-        topics: Mapping[str, TopicLogs],
-        recovery_points: Mapping[TopicPartition, int],
-        log_starts: Mapping[TopicPartition, int],
-    ) -> None:
-        folder = self._folder(topic_partition)
-        topic = topics.get(topic_partition.topic)
-        topic_id = self._topic_id_in(folder)
-        if topic_id is None:
-            if topic is not None:
-                # Never finished: what was acknowledged here since is in the journal.
-                self._disk.remove_folder(folder)
-            return
-        if topic is None or topic_id != topic.topic_id:
-            stray = f"{self.path}/{topic_id.hex}-{topic_partition.partition}{STRAY_FOLDER_SUFFIX}"
-            logger.warning("%s belongs to no topic (its id is %s) and is set aside as %s", folder, topic_id, stray)
-            self._disk.remove_folder(stray)
-            self._disk.rename(folder, stray)
-            return
-        log = self.logs[topic_partition] = load_log(
-            self._disk,
-            folder,
-            topic_partition=topic_partition,
-            topic_id=topic.topic_id,
-            config=topic.config,
-            log_start_offset=log_starts.get(topic_partition, 0),
-            recovery_point=recovery_points.get(topic_partition, 0),
-            now_ms=self._clock.now_ms(),
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-        )
-        # The process before this one may have been killed between making a name and syncing it.
-        if log.recovery_point > log.segments.first.base_offset:
-            log.sync_progress.named(folders=(folder,))
-        else:
-            log.sync_progress.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
-
-    def _restore_log_starts(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """After the journal was replayed: only then is it known where a log really ends."""
-        for topic_partition, offset in log_starts.items():
-            log = self.logs.get(topic_partition)
-            if log is None or offset <= log.log_start_offset:
-                continue
-            if offset <= log.log_end_offset:
-                log.advance_log_start(offset)
-            else:
-                logger.warning("%r ends before its start at %d: it starts anew there", log, offset)
-                start_anew_at(self._disk, log, offset, now_ms=self._clock.now_ms())
+    def _keep_journal_of_unavailable(self, entries: Sequence[Entry]) -> None:
+        """The journal is about to be overwritten, and may hold what a partition that could not be opened lacks."""
+        wanted = {(found.topic_id, name.partition) for name, found in self.unavailable.items()}
+        kept = [entry for entry in entries if (entry.topic_id, entry.partition) in wanted]
+        if all(entry.kind is Kind.DATA for entry in kept):
+            # The same entry may have been found in both places. Behind a VOID it may be meant twice.
+            kept = list({(*entry[:4], bytes(entry.payload)): entry for entry in kept}.values())
+        write_kept(self._disk, self.path, kept)
 
     def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
         """Where acknowledged means synced, readers see nothing after a start that a power cut could take back.
@@ -274,53 +243,48 @@ class LogDirectory:
             self._checkpointer.write_recovery_points()
             self.persist_log_starts()
             self._checkpointer.named.discard(topic_partition)
-        log = self._make(topic_partition, topic)
-        self._attach(log, topic.synced)
-        return log
-
-    def _make(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
-        """Raises ``OSError`` where the disk refuses, and then nothing is there that was not there before."""
-        folder = self._folder(topic_partition)
+        if self._has_unsettled_names:
+            self.names_settled()
         if self._lock is not None and not self._disk.exists(f"{self.path}/{LOCK_FILE}"):
             # Or a directory that was moved away would be begun anew, and could not be put back.
             raise FileNotFoundError(errno.ENOENT, "the data directory is gone", self.path)
-        self._clear_away(folder)
-        existed = self._disk.exists(folder)
-        try:
-            self._disk.make_folder(folder)
-            metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"
-            write_file(self._disk, metadata_path, checkpoints.encode_partition_metadata(topic.topic_id))
-            log = load_log(
-                self._disk,
-                folder,
-                topic_partition=topic_partition,
-                topic_id=topic.topic_id,
-                config=topic.config,
-                now_ms=self._clock.now_ms(),
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-            )
-        except OSError:
-            if not existed:
-                with contextlib.suppress(OSError):
-                    self._disk.remove_folder(folder)
-            raise
-        log.sync_progress.named(files=(metadata_path,), folders=(folder, self.path))
-        self.logs[topic_partition] = log
+        self._clear_away(self._folder(topic_partition))
+        log = self.logs[topic_partition] = make_log(
+            self._disk, self.path, topic_partition, topic, self._clock.now_ms(), self._producer_id_expiration_ms
+        )
+        self._attach(log, topic.synced)
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Forget a log. Its folder gets another name at once, its files go when the worker comes to it.
 
         Where the disk refuses the other name, ``tidy`` asks again; before that, no log is made in the folder.
+        ``names_settled`` makes the other name durable.
         """
-        log = self.logs.pop(topic_partition)
-        log.retire("the topic was deleted")
-        doomed = f"{self.path}/{log.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
-        self._to_delete[log.folder] = doomed
+        self._has_unsettled_names = True
+        for offsets in self._checkpointer.kept.values():
+            offsets.pop(topic_partition, None)
+        log = self.logs.pop(topic_partition, None)
+        found = log or self.unavailable.pop(topic_partition, None)
+        if found is None:
+            return
+        if log is not None:
+            log.retire("the topic was deleted")
+        folder = self._folder(topic_partition)
+        self._to_delete[folder] = f"{self.path}/{found.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
         try:
-            self._clear_away(log.folder)
+            self._clear_away(folder)
         except OSError as error:
             logger.error("the files of %s, which was deleted, stay for now: %s", topic_partition, error)
+
+    def names_settled(self) -> None:
+        """After the logs of a topic were deleted: make their new names durable, and say nothing of them any more.
+
+        Only then may a topic of the same name be made: a folder whose own files do not say whose it is belongs to the
+        topic whose name it has.
+        """
+        self._checkpointer.write_recovery_points()  # Replacing the file syncs the folder.
+        self._has_unsettled_names = False
 
     def tidy(self) -> None:
         """Called now and then: see whether the directory is there, and take away what the disk refused to take away."""
@@ -354,10 +318,15 @@ class LogDirectory:
     def truncate(self, log: PartitionLog, offset: int) -> None:
         """Cut a log back to ``offset``, and see to it that no crash brings the rest back."""
         self._require_committer().void(log, offset)
+        log.recovery_point = min(log.recovery_point, offset)
+        log.persist_log_start()  # And with it the recovery point: what is cut is not to be missed.
         truncate_to(self._disk, log, offset)
 
     def persist_log_starts(self) -> None:
         """Before anybody is told that records are deleted."""
+        for log in self.logs.values():
+            if log.log_start_offset > log.persisted_log_start and log.offline is None:
+                log.persist_log_start()
         self._checkpointer.write_log_starts()
 
     # Checkpoints
@@ -412,14 +381,12 @@ class LogDirectory:
     def _folder(self, topic_partition: TopicPartition) -> str:
         return f"{self.path}/{topic_partition}"
 
-    def _topic_id_in(self, folder: str) -> UUID | None:
-        try:
-            return checkpoints.read_topic_id(self._disk, f"{folder}/{PARTITION_METADATA_FILE}")
-        except DecodeError:
-            return None
-
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
+        try:
+            return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
+        except DecodeError as error:
+            logger.warning("%s; the partitions' own checkpoints are used", error)
+            return {}
 
     def _require_journal(self) -> Journal:
         assert self._journal is not None
@@ -429,11 +396,6 @@ class LogDirectory:
         if self._committer is None:
             raise StorageError(f"{self.path} is not loaded")
         return self._committer
-
-
-def _parse_folder_name(name: str) -> TopicPartition | None:
-    topic, dash, number = name.rpartition("-")
-    return TopicPartition(topic, int(number)) if dash and topic and number.isascii() and number.isdigit() else None
 
 
 def _log_failure(outcome: object) -> None:

@@ -4,6 +4,9 @@ Two files take turns. The active one is filled from its start with entries of on
 behind it has a lower generation, so reading stops there. A file may be overwritten only after every partition that
 wrote into it has synced its own files (see ``directory``).
 
+A third file, ``journal.kept``, holds the entries of partitions that a start could not open: they may be all that is
+left of acknowledged records, and the other two are about to be overwritten. It is replaced as a whole.
+
 The file is zeroed ahead of the writes: a sync then moves data only, not the file system's own bookkeeping, which halves
 its time.
 
@@ -21,19 +24,22 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from semel.log.disk import Disk, File
+from semel.errors import StorageError
+from semel.log.disk import Disk, File, read_file, replace_file
 from semel.types import Buffer
 from semel.wire.crc import crc32c
 
 FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
 OVERGROWN: Final = 2  # times its size: the most that the active file takes while the other one cannot be released
 FILE_NAMES: Final = ("journal.0", "journal.1")  # not a name that a partition could have
+KEPT_FILE_NAME: Final = "journal.kept"
 
 _MAGIC: Final = 0x53454D4C
 _HEADER: Final = struct.Struct(">IIQB16siqI")
 _UP_TO_CRC: Final = struct.Struct(">II")
 _AFTER_CRC: Final = struct.Struct(">QB16siqI")
 _CRC_END: Final = 8
+_KEPT_GENERATION: Final = 1
 _ZEROED_AHEAD_MIN: Final = 256 * 1024
 _ZEROED_AHEAD_MAX: Final = 8 * 1024 * 1024
 
@@ -41,6 +47,9 @@ _ZEROED_AHEAD_MAX: Final = 8 * 1024 * 1024
 class Kind(IntEnum):
     DATA = 1
     VOID = 2  # entries of this partition at or above the base offset, written earlier, no longer count
+
+
+_KINDS: Final = tuple(map(int, Kind))
 
 
 class Entry(NamedTuple):
@@ -144,8 +153,27 @@ class Journal:
         return True
 
 
+def write_kept(disk: Disk, folder: str, entries: Sequence[Entry]) -> None:
+    """Keep these entries for the next start, and no others."""
+    path = f"{folder}/{KEPT_FILE_NAME}"
+    if entries:
+        replace_file(disk, path, b"".join(part for entry in entries for part in _encoded(entry, _KEPT_GENERATION)))
+    elif disk.exists(path):
+        disk.remove(path)
+        disk.sync_directory(folder)
+
+
+def _encoded(entry: Entry, generation: int) -> tuple[Buffer, ...]:
+    kind, topic_id, partition, base_offset, payload = entry
+    rest = _AFTER_CRC.pack(generation, kind, topic_id.bytes, partition, base_offset, len(payload))
+    return _UP_TO_CRC.pack(_MAGIC, crc32c(payload, crc32c(rest))), rest, payload
+
+
 def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
     """All sound entries, oldest first, and the highest generation seen (0 when there is no journal)."""
+    kept: list[Entry] = []
+    if disk.exists(f"{folder}/{KEPT_FILE_NAME}"):
+        _, kept = _read_one(read_file(disk, f"{folder}/{KEPT_FILE_NAME}"))
     found: list[tuple[int, list[Entry]]] = []
     for name in FILE_NAMES:
         path = f"{folder}/{name}"
@@ -159,7 +187,7 @@ def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
         if entries:
             found.append((generation, entries))
     found.sort(key=lambda item: item[0])
-    return (found[-1][0] if found else 0), [entry for _, entries in found for entry in entries]
+    return (found[-1][0] if found else 0), [*kept, *(entry for _, entries in found for entry in entries)]
 
 
 def _read_one(data: bytes) -> tuple[int, list[Entry]]:
@@ -171,6 +199,8 @@ def _read_one(data: bytes) -> tuple[int, list[Entry]]:
         end = position + _HEADER.size + length
         if magic != _MAGIC or end > len(view) or crc32c(view[position + _CRC_END : end]) != crc:
             break
+        if kind not in _KINDS:
+            raise StorageError(f"the journal holds an entry of kind {kind}; this program knows {_KINDS}")
         if entries and generation != first_generation:
             break
         first_generation = generation

@@ -20,13 +20,14 @@ from typing import Final
 from semel.errors import DecodeError
 from semel.log.disk import File
 from semel.log.index_tail import IndexTail
+from semel.log.segment_checksums import IndexChecksum, RunningChecksum
 from semel.types import INT32_MAX, Buffer
 
 ENTRY_SIZE: Final = 8
 
 
 class OffsetIndex:
-    __slots__ = ("_cuts", "_offsets", "_positions", "_stale", "_written", "base_offset")
+    __slots__ = ("_checksum", "_cuts", "_offsets", "_positions", "_stale", "_written", "base_offset")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -35,6 +36,7 @@ class OffsetIndex:
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
         self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
 
     @classmethod
     def load(
@@ -55,6 +57,7 @@ class OffsetIndex:
             if any(map(ge, values, islice(values, 1, None))) or (values and values[-1] > INT32_MAX):
                 raise DecodeError(f"the {name} of an offset index (base {base_offset}) do not ascend within 31 bits")
         index._written = index.entries
+        index._checksum.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         if end_position is not None:
@@ -100,12 +103,11 @@ class OffsetIndex:
 
     def tail(self) -> IndexTail:
         """What the file lacks."""
-        written = self._written
-        words = array("I", bytes((len(self._offsets) - written) * ENTRY_SIZE))
-        words[0::2], words[1::2] = self._offsets[written:], self._positions[written:]
-        if sys.byteorder == "little":
-            words.byteswap()
-        return IndexTail(written * ENTRY_SIZE, words.tobytes(), self._cuts)
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
 
     def written(self, tail: IndexTail) -> None:
         """The tail is in the file."""
@@ -121,8 +123,16 @@ class OffsetIndex:
         tail.write(file)
         self.written(tail)
 
+    def _packed(self, first: int, end: int) -> bytes:
+        words = array("I", bytes((end - first) * ENTRY_SIZE))
+        words[0::2], words[1::2] = self._offsets[first:end], self._positions[first:end]
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words.tobytes()
+
     def _keep(self, entries: int) -> None:
         self._cuts += 1
+        self._checksum.cut(entries)
         if entries < self._written:
             self._written = entries
             self._stale = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,18 +17,20 @@ from uuid import UUID
 from zlib import crc32
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
-from semel.log import lookup
+from semel.log import lookup, partition_checkpoint, segment_checksums
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
 from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, is_plainly_sound
 from semel.log.commit import NewNames, Unsynced
 from semel.log.config import LogConfig
-from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, write_file
+from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, replace_file, write_file
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from semel.log.lookup import TimestampOffset
+from semel.log.partition_checkpoint import PARTITION_CHECKPOINT_FILE, PartitionCheckpoint
 from semel.log.producer_state import FrozenProducers, ProducerDescription, ProducerStates
 from semel.log.reading import aborted_within, read_below
 from semel.log.retention import expired_segments
 from semel.log.segment import IndexWrite, Segment, file_name
+from semel.log.segment_checksums import CHECKSUMS_SUFFIX
 from semel.log.segments import Segments
 from semel.log.sync_progress import SyncProgress
 from semel.log.transaction_index import AbortedTransaction
@@ -101,8 +104,15 @@ class Checkpoint:
     epochs_path: str
     epochs: bytes | None  # where they have changed
     epochs_version: int
+    checksums: list[tuple[str, bytes]]  # path and content, per segment
+    epoch_entries: tuple[tuple[int, int], ...]
     new_names: NewNames | None
     cuts: int  # how often the log had been cut when this was made
+
+    def partition_checkpoint(self) -> bytes:
+        """As of now: the log start may have moved since the checkpoint was prepared, and must not go back."""
+        offset = min(self.offset, self.log.log_end_offset)
+        return self.log.encode_checkpoint(recovery_point=offset, epochs=self.epoch_entries)
 
 
 class PartitionLog:
@@ -133,6 +143,9 @@ class PartitionLog:
         self.epochs = epochs
         self.leader_epoch = epochs.latest or 0
         self.log_start_offset = log_start_offset
+        self.persisted_log_start = log_start_offset
+        # ``partition.checkpoint`` is written at checkpoints, on a worker, and before segments go, on the loop.
+        self.checkpoint_lock = threading.Lock()
         self.log_end_offset = log_end_offset
         self.durable_offset = log_end_offset
         self.high_watermark = log_end_offset
@@ -485,6 +498,11 @@ class PartitionLog:
                 segment.finish()
         self.checkpoint_runs = True
         changed = self._epochs_version != self._epochs_version_written
+        ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
+        checksums = [
+            (segment.path(CHECKSUMS_SUFFIX), segment_checksums.encode(segment.checksums(end)))
+            for segment, end in zip(segments, ends, strict=True)
+        ]
         snapshots = [(self._snapshot_path(self.log_end_offset), self.producers.freeze())]
         if self._deferred_snapshot is not None:
             snapshots.append(self._deferred_snapshot)
@@ -497,9 +515,27 @@ class PartitionLog:
             epochs_path=f"{self.folder}/{LEADER_EPOCH_FILE}",
             epochs=self.epochs.to_text() if changed else None,
             epochs_version=self._epochs_version,
+            checksums=checksums,
+            epoch_entries=tuple(self.epochs.entries),
             new_names=self.sync_progress.new_names(),
             cuts=self._cuts,
         )
+
+    def encode_checkpoint(self, *, recovery_point: int, epochs: tuple[tuple[int, int], ...]) -> bytes:
+        checkpoint = PartitionCheckpoint(self.topic_id, recovery_point, self.log_start_offset, epochs)
+        return partition_checkpoint.encode(checkpoint)
+
+    @property
+    def checkpoint_path(self) -> str:
+        return f"{self.folder}/{PARTITION_CHECKPOINT_FILE}"
+
+    def persist_log_start(self) -> None:
+        """Before records are gone, or anything is said about it: from here on a start does not look for them."""
+        epochs = tuple(self.epochs.entries)
+        with self.checkpoint_lock:
+            content = self.encode_checkpoint(recovery_point=self.recovery_point, epochs=epochs)
+            replace_file(self._disk, self.checkpoint_path, content)
+        self.persisted_log_start = self.log_start_offset
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """The recovery point has moved: older snapshots that belong to no segment have had their day."""
@@ -646,6 +682,13 @@ class PartitionLog:
             self._disk.sync_directory(self.folder)
         following = self.segments[self.segments.number_for(segments[-1].base_offset) + 1]
         self.advance_log_start(following.base_offset)
+        try:
+            self.persist_log_start()
+        except OSError:
+            # The disk may be full, and this is what makes room. Without the file a start reads everything, and does
+            # not ask where the log began.
+            self._disk.remove(self.checkpoint_path)
+            self._disk.sync_directory(self.folder)
         self.segments.replace(segments, ())
         aborted = any(segment.transaction_index.entries for segment in segments)
         for segment in segments:

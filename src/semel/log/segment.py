@@ -18,6 +18,7 @@ from semel.log.disk import Disk, File
 from semel.log.index_tail import IndexTail
 from semel.log.offset_index import OffsetIndex
 from semel.log.on_demand_file import OnDemandFile
+from semel.log.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
 from semel.log.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import TransactionIndex
@@ -34,7 +35,7 @@ _STEP_BYTES: Final = 8 * 1024
 _SCAN_BYTES: Final = 4 * 1024 * 1024
 
 INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
-SUFFIXES: Final = (".log", *INDEX_SUFFIXES)
+SUFFIXES: Final = (".log", *INDEX_SUFFIXES, CHECKSUMS_SUFFIX)
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -178,12 +179,7 @@ class Segment:
         Nothing else writes them: a file that was written and not synced could be torn behind a recovery point.
         """
         writes: list[IndexWrite] = []
-        indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
-            self.offset_index,
-            self.time_index,
-            self.transaction_index,
-        )
-        for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
+        for suffix, index in zip(INDEX_SUFFIXES, self.indexes, strict=True):
             # A finished segment has an offset and a time index even if they are empty: operators look for them.
             wanted = index.has_unwritten or (self._finished and index is not self.transaction_index)
             if wanted or self.index_files_are_stale:
@@ -214,6 +210,23 @@ class Segment:
     def _on_demand(self) -> File:
         return OnDemandFile(self._disk, lambda: self.path(".log"))
 
+    def checksums(self, end_offset: int) -> SegmentChecksums:
+        """Of the files once their indexes are written, with the log file ending at ``end_offset`` as it does now."""
+        return SegmentChecksums(end_offset, self.size_bytes, tuple(index.checksum() for index in self.indexes))
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex | TimeIndex | TransactionIndex, ...]:
+        """In the order of ``INDEX_SUFFIXES``."""
+        return self.offset_index, self.time_index, self.transaction_index
+
+    def forget_indexes(self) -> None:
+        """They are to be made again from the log, whatever their files hold."""
+        self.offset_index = OffsetIndex(self.base_offset)
+        self.time_index = TimeIndex(self.base_offset)
+        self.transaction_index = TransactionIndex()
+        self.largest_timestamp, self.offset_of_largest_timestamp = NO_TIMESTAMP, self.base_offset
+        self.index_files_are_stale = True
+
     def close(self) -> None:
         self.file.close()
 
@@ -225,7 +238,10 @@ class Segment:
     # Reading
 
     def locate(self, offset: int) -> Place | None:
-        """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none."""
+        """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none.
+
+        Raises ``DecodeError`` where the file holds something else than whole batches.
+        """
         _, position = self.offset_index.lookup(offset)
         while position < self.size_bytes:
             step = self.file.read(position, min(_STEP_BYTES, self.size_bytes - position))
@@ -236,6 +252,7 @@ class Segment:
                 if batch_length < HEADER_SIZE - LOG_OVERHEAD:
                     raise DecodeError(f"{self.path('.log')}: batch length {batch_length} at {position + within}")
                 if base_offset + delta >= offset:
+                    self._check_batch(step, within, position + within)
                     return Place(position + within, batch_length + LOG_OVERHEAD)
                 within += batch_length + LOG_OVERHEAD
             if within == 0:
@@ -243,9 +260,18 @@ class Segment:
             position += within
         return None
 
-    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from ``position`` on. Stops in front of anything that is not one."""
-        end = self.size_bytes if end is None else end
+    def _check_batch(self, step: bytes, within: int, position: int) -> None:
+        """That what ``locate`` found is a batch of this segment, and all of it is there."""
+        header = parse_header(step, within)
+        if header.base_offset < self.base_offset or position + header.size_bytes > self.size_bytes:
+            raise DecodeError(
+                f"{self.path('.log')}: a batch of {header.size_bytes} bytes with base offset {header.base_offset} "
+                f"at {position}; the file has {self.size_bytes} bytes"
+            )
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every whole batch from ``position`` on. Stops in front of anything that is not one."""
+        end = self.size_bytes
         while position + HEADER_SIZE <= end:
             step = self.file.read(position, min(_STEP_BYTES, end - position))
             within = 0
@@ -253,6 +279,8 @@ class Segment:
                 try:
                     header = parse_header(step, within)
                 except DecodeError:
+                    return
+                if position + within + header.size_bytes > end:
                     return
                 yield position + within, header
                 within += header.size_bytes

@@ -21,6 +21,7 @@ from typing import Final
 from semel.errors import DecodeError
 from semel.log.disk import File
 from semel.log.index_tail import IndexTail
+from semel.log.segment_checksums import IndexChecksum, RunningChecksum
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import NO_TIMESTAMP
 
@@ -28,7 +29,7 @@ ENTRY_SIZE: Final = 12
 
 
 class TimeIndex:
-    __slots__ = ("_cuts", "_offsets", "_stale", "_timestamps", "_written", "base_offset")
+    __slots__ = ("_checksum", "_cuts", "_offsets", "_stale", "_timestamps", "_written", "base_offset")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -37,6 +38,7 @@ class TimeIndex:
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
         self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
@@ -54,6 +56,7 @@ class TimeIndex:
         if any(map(gt, offsets, islice(offsets, 1, None))) or (offsets and offsets[-1] > INT32_MAX):
             raise DecodeError(f"the offsets of a time index (base {base_offset}) descend or exceed 31 bits")
         index._written = index.entries
+        index._checksum.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         return index
@@ -104,6 +107,7 @@ class TimeIndex:
         """Drop the entries at or beyond ``offset``."""
         entries = bisect_left(self._offsets, offset - self.base_offset)
         self._cuts += 1
+        self._checksum.cut(entries)
         if entries < self._written:
             self._written = entries
             self._stale = True
@@ -112,9 +116,11 @@ class TimeIndex:
 
     def tail(self) -> IndexTail:
         """What the file lacks."""
-        written = self._written
-        data = _encode(self._timestamps[written:], self._offsets[written:])
-        return IndexTail(written * ENTRY_SIZE, data, self._cuts)
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
 
     def written(self, tail: IndexTail) -> None:
         """The tail is in the file."""
@@ -129,6 +135,9 @@ class TimeIndex:
         tail = self.tail()
         tail.write(file)
         self.written(tail)
+
+    def _packed(self, first: int, end: int) -> bytes:
+        return _encode(self._timestamps[first:end], self._offsets[first:end])
 
 
 # An entry is three 32-bit words. Whole columns are moved at once: a segment may have a quarter of a million entries.

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from semel.errors import DecodeError
 from semel.log.disk import File
 from semel.log.index_tail import IndexTail
+from semel.log.segment_checksums import IndexChecksum, RunningChecksum
 from semel.types import Buffer
 
 VERSION: Final = 0
@@ -37,6 +38,7 @@ class AbortedTransaction(NamedTuple):
 
 class TransactionIndex:
     __slots__ = (
+        "_checksum",
         "_cuts",
         "_first_offsets",
         "_last_offsets",
@@ -54,6 +56,7 @@ class TransactionIndex:
         self._written = 0  # how many of the entries are in the file
         self._stale = False  # whether the file may hold others behind them
         self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
@@ -74,6 +77,7 @@ class TransactionIndex:
             index._add(entry)
             last = entry
         index._written = index.entries
+        index._checksum.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         return index
@@ -113,6 +117,7 @@ class TransactionIndex:
         """Drop the transactions whose marker is at or beyond ``offset``."""
         entries = bisect_left(self._last_offsets, offset)
         self._cuts += 1
+        self._checksum.cut(entries)
         if entries < self._written:
             self._written = entries
             self._stale = True
@@ -121,9 +126,11 @@ class TransactionIndex:
 
     def tail(self) -> IndexTail:
         """What the file lacks."""
-        written = self._written
-        data = b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(written, self.entries))
-        return IndexTail(written * ENTRY_SIZE, data, self._cuts)
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
 
     def written(self, tail: IndexTail) -> None:
         """The tail is in the file."""
@@ -138,6 +145,9 @@ class TransactionIndex:
         tail = self.tail()
         tail.write(file)
         self.written(tail)
+
+    def _packed(self, first: int, end: int) -> bytes:
+        return b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(first, end))
 
     def _add(self, aborted: AbortedTransaction) -> None:
         self._producer_ids.append(aborted.producer_id)

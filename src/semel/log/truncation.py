@@ -42,12 +42,13 @@ def start_anew_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) ->
     fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
     # The name carries the log end: it must survive before anything else goes.
     disk.sync_directory(log.folder)
+    log.log_start_offset = offset
+    log.persist_log_start()
     log.segments.replace(old, (fresh,))
     for segment in old:
         if segment.base_offset != offset:
             segment.remove()
     log.epochs = LeaderEpochs()
-    log.log_start_offset = offset
     empty = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     log.was_cut(offset, empty)
     log.recovery_point = offset

@@ -15,8 +15,9 @@ from semel.broker.reading import Reading
 from semel.errors import ErrorCode
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
-from semel.log.directory import LogDirectory, TopicLogs
+from semel.log.directory import LogDirectory
 from semel.log.partition_log import Origin
+from semel.log.topic_logs import TopicLogs
 from semel.testing.clock import VirtualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.latency import uniform_ms

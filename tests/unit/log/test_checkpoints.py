@@ -41,7 +41,7 @@ def test_leader_epochs_are_read_as_they_were_written(path: Path) -> None:
 
 def test_topic_id_is_read_as_it_was_written(path: Path) -> None:
     path.write_bytes(checkpoints.encode_partition_metadata(TOPIC_ID))
-    assert path.read_bytes() == b"version: 0\ntopic_id: EjRWeJq83vASNFZ4mrze8A"
+    assert path.read_bytes() == b"version: 0\ntopic_id: EjRWeJq83vASNFZ4mrze8A\ncrc32c: 330b2c1d\n"
     assert checkpoints.read_topic_id(SystemDisk(), str(path)) == TOPIC_ID
 
 

@@ -13,8 +13,9 @@ from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log import checkpoints
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
-from semel.log.directory import LogDirectory, TopicLogs
+from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
+from semel.log.topic_logs import TopicLogs
 from semel.testing.clock import ManualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.disk_faults import DiskFault, Operation
@@ -225,7 +226,8 @@ def test_a_journal_that_continues_behind_a_hole_leaves_the_partition_offline(mac
     # As bit rot would have it: the batch that was synced is gone.
     machine.disk.open("/data/orders-0/00000000000000000000.log").write(100, b"\xff\xff")
     machine.directory = machine.open()
-    assert "the journal continues at offset 1, the log ends at 0" in (machine.log("orders").offline or "")
+    reason = machine.directory.unavailable[TopicPartition("orders", 0)].reason
+    assert "/data/orders-0: the journal continues at offset 1, the log ends at 0" in reason
 
 
 # Checkpoints, deletion, truncation

@@ -12,8 +12,9 @@ import pytest
 from semel.errors import KafkaError, StorageError
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
-from semel.log.directory import LogDirectory, TopicLogs
+from semel.log.directory import LogDirectory
 from semel.log.partition_log import PartitionLog
+from semel.log.topic_logs import TopicLogs
 from semel.testing.clock import ManualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.disk_faults import DiskFault, Operation

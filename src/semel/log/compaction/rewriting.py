@@ -10,16 +10,16 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from semel.errors import StorageError
+from semel.log import segment_checksums
 from semel.log.compaction.background import Background
 from semel.log.compaction.batch_filter import BatchFilter
 from semel.log.compaction.pace import STEP_BYTES, Pace
 from semel.log.compaction.statistics import CleanerStatistics
-from semel.log.disk import Disk
+from semel.log.disk import Disk, write_file
 from semel.log.interrupted import CLEANED, SWAP
-from semel.log.offset_index import OffsetIndex
 from semel.log.segment import INDEX_SUFFIXES, Segment
-from semel.log.time_index import TimeIndex
-from semel.log.transaction_index import AbortedTransaction, TransactionIndex
+from semel.log.segment_checksums import CHECKSUMS_SUFFIX
+from semel.log.transaction_index import AbortedTransaction
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import parse_header
 
@@ -56,6 +56,7 @@ class Rewriting:
         self._size_bytes_max = size_bytes_max
         self._synced_bytes = 0
         self._outgrown = False
+        self._end_offset = group[0].base_offset
 
     def run(self, batch_filter: BatchFilter) -> Generator[None, None, Segment | None]:
         """The new segment, its files complete and synced; ``None`` if it would be the same as the old one.
@@ -70,6 +71,7 @@ class Rewriting:
             end = 0
             for position, header, batch in segment.batches(step_bytes=STEP_BYTES):
                 end = position + header.size_bytes
+                self._end_offset = header.next_offset
                 ends_segment = is_last and end == segment.size_bytes
                 kept = yield from batch_filter.filtered(header, batch, ends_segment=ends_segment)
                 if new is None and kept is not batch:
@@ -126,15 +128,13 @@ class Rewriting:
         self._statistics.bytes_written += new.size_bytes
         yield from self._background(new.file.sync)
         new.finish()
-        indexes: tuple[OffsetIndex | TimeIndex | TransactionIndex, ...] = (
-            new.offset_index,
-            new.time_index,
-            new.transaction_index,
-        )
-        for suffix, index in zip(INDEX_SUFFIXES, indexes, strict=True):
+        for suffix, index in zip(INDEX_SUFFIXES, new.indexes, strict=True):
             file = self._disk.open(new.path(suffix).removesuffix(CLEANED) + SWAP, create=True)
             index.flush(file)
             yield from self._background(file.sync)
             file.close()
             yield
+        checksums = segment_checksums.encode(new.checksums(self._end_offset))
+        path = new.path(CHECKSUMS_SUFFIX).removesuffix(CLEANED) + SWAP
+        yield from self._background(lambda: write_file(self._disk, path, checksums, sync=True))
         yield from self._background(lambda: self._disk.sync_directory(new.folder))

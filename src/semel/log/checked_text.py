@@ -1,0 +1,40 @@
+"""Small text files of our own that end with a checksum: one ``key: value`` per line.
+
+    version: 1
+    recovery_point: 120
+    ...
+    crc32c: 1a2b3c4d          of every byte before this line
+
+The law: what ``decode`` returns is exactly what was encoded, or it raises ``DecodeError``. A flipped bit, a cut and a
+missing line all show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from semel.errors import DecodeError
+from semel.wire.crc import crc32c
+
+CHECKSUM_KEY: Final = "crc32c"
+
+
+def encode(fields: Iterable[tuple[str, object]]) -> bytes:
+    body = "".join(f"{key}: {value}\n" for key, value in fields).encode("ascii")
+    return body + f"{CHECKSUM_KEY}: {checksum(body)}\n".encode("ascii")
+
+
+def decode(data: bytes, *, version: int) -> list[tuple[str, str]]:
+    """The fields behind the version, in order. A key may come more than once."""
+    body, mark, given = data.rpartition(f"{CHECKSUM_KEY}: ".encode("ascii"))
+    if not mark or given != f"{checksum(body)}\n".encode("ascii"):
+        raise DecodeError(f"its checksum does not match its {len(data)} bytes")
+    fields = [tuple(line.split(": ", 1)) for line in body.decode("ascii").splitlines()]
+    if not fields or fields[0] != ("version", str(version)):
+        raise DecodeError(f"it begins with {fields[:1]}; only version {version} is known")
+    return [(key, value) for key, value in fields[1:]]
+
+
+def checksum(body: bytes) -> str:
+    return f"{crc32c(body):08x}"

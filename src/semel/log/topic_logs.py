@@ -1,0 +1,16 @@
+"""What the metadata says about a topic's logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from semel.log.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLogs:
+    topic_id: UUID
+    config: LogConfig
+    synced: bool  # whether acknowledged means synced (flush=commit, and always for the internal topics)
+    partitions: tuple[int, ...] = ()  # those kept here: a start makes the ones that are missing
