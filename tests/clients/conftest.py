@@ -23,8 +23,11 @@ SEMEL = pytest.param("semel", id="semel")
 APACHE_KAFKA = pytest.param("apache-kafka", id="kafka", marks=[pytest.mark.kafka, pytest.mark.needs("kafka")])
 LIBRARIES: tuple[Library, ...] = (Confluent(), KafkaPython(), Aiokafka())
 
-# So that a test of a timeout takes as long as the timeout.
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+# So that a test of a timeout takes as long as the timeout, and the first member of a group waits for no others.
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 _names = itertools.count()
 

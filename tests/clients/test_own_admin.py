@@ -61,7 +61,7 @@ class Cluster:
 @pytest.fixture(scope="module", params=BROKERS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if request.param == "semel":
-        with Broker(num_partitions=1) as broker:
+        with Broker(num_partitions=1, group_initial_rebalance_delay_ms=0) as broker:
             yield Cluster("semel", broker.bootstrap_servers)
         return
     folder: Path = tmp_path_factory.mktemp("kafka")

@@ -27,7 +27,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(num_partitions=2) as running:
+    with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as running:
         yield running
 
 

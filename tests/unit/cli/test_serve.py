@@ -52,7 +52,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
 
 def failed(*arguments: str) -> tuple[int, str]:
     """Exit code and standard error of a serve that does not come up."""
-    process = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=20, check=False)
+    process = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert process.stdout == ""
     return process.returncode, process.stderr
 

@@ -21,7 +21,7 @@ from tools.patience import PATIENCE_S
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(num_partitions=3, message_max_bytes=20_000) as running:
+    with Broker(num_partitions=3, message_max_bytes=20_000, group_initial_rebalance_delay_ms=0) as running:
         yield running
 
 
