@@ -15,11 +15,18 @@ _PAUSE_S: Final = 0.05
 
 
 class Feeder:
-    """Sends from a thread of its own, in order, until ``finish``. Record n of a partition has offset n."""
+    """Sends from a thread of its own, in order, until ``finish``. Record n of a partition has offset n.
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, partitions: int) -> None:
+    While ``is_enough`` says so it sends nothing: what readers have to catch up with must not grow with the time that
+    they take, or they never do on a machine that is too slow for the pace.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, *, partitions: int, is_enough: Callable[[], bool] = lambda: False
+    ) -> None:
         self.values: list[list[bytes]] = [[] for _ in range(partitions)]
         self._topic = topic
+        self._is_enough = is_enough
         self._acknowledged = [0] * partitions
         self._failed: list[KafkaError] = []
         self._stopping = threading.Event()
@@ -59,7 +66,7 @@ class Feeder:
     def _send_until_stopped(self) -> None:
         number = 0
         while not self._stopping.is_set():
-            for partition, values in enumerate(self.values):
+            for partition, values in () if self._is_enough() else enumerate(self.values):
                 value = f"record {number}".encode()
                 values.append(value)
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(partition))

@@ -1,10 +1,10 @@
 """Disturb the members of a group and its broker, again and again, while the group reads a topic; and judge the group.
 
 Faults come in a seeded order: members join and leave, are killed with SIGKILL, are stopped for longer than their
-session and go on as zombies; the broker is killed in the middle of a rebalance. Within half a minute after each fault
-every partition must be read past what was there when the fault was over: no partition is left alone. Committed offsets
-never go back. At the end every record was read at least once, and a copy that was made in transactions equals its
-source, partition by partition.
+session and go on as zombies; the broker is killed in the middle of a rebalance. After each fault every partition must
+be read past what was there when the fault was over, and until then none may stand still for half a minute: no partition
+is left alone. Committed offsets never go back. At the end every record was read at least once, and a copy that was made
+in transactions equals its source, partition by partition.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ PARTITIONS: Final = 24
 SESSION_TIMEOUT_MS: Final = 3_000
 STUCK_S_MAX: Final = 30.0
 """On a machine that is quiet. A test, which may run on a busy one, allows more."""
+BEHIND_MAX: Final = 300
+"""When a partition has so many records that are not read, no more are added."""
 
 # What the broker is to be started with, so that a member's death is noticed in seconds.
 SETTINGS: Final = {
@@ -163,9 +165,9 @@ class _Group:
         servers, plan = self.server.bootstrap_servers, self.plan
         for topic in filter(None, (plan.topic, plan.target)):
             create_topic(servers, topic, partitions=PARTITIONS)
-        self.feeder = Feeder(servers, plan.topic, partitions=PARTITIONS)
-        self.feeder.start()
         self.watch = CommittedWatch(servers, plan.group, plan.topic, PARTITIONS, self.acknowledged)
+        self.feeder = Feeder(servers, plan.topic, partitions=PARTITIONS, is_enough=self._is_far_behind)
+        self.feeder.start()
         self.watch.__enter__()
         return self
 
@@ -263,8 +265,18 @@ class _Group:
     def is_shared(self) -> bool:
         return all(member.told.assigned for member in self.members)
 
-    def is_read_up_to(self, ends: Sequence[int]) -> bool:
-        return all(offset >= end for offset, end in zip(self.watch.offsets, ends, strict=True))
+    def unread(self, ends: Sequence[int]) -> dict[int, int]:
+        """How far the partitions are read that are not read up to these ends."""
+        offsets = enumerate(zip(self.watch.offsets, ends, strict=True))
+        return {partition: offset for partition, (offset, end) in offsets if offset < end}
+
+    def stands_still(self, partition: int, offset: int) -> bool:
+        """Whether it is read only up to this offset, and there is more. What is to come is the feeder's affair."""
+        return self.watch.offsets[partition] == offset < self.feeder.ends()[partition]
+
+    def _is_far_behind(self) -> bool:
+        pairs = zip(self.watch.offsets, self.feeder.values, strict=True)
+        return any(len(values) - offset > BEHIND_MAX for offset, values in pairs)
 
     def leave(self) -> None:
         """All at once, so that none has to take over from the others."""
@@ -348,17 +360,31 @@ def _kill_broker(server: Server, groups: Sequence[_Group], chosen: random.Random
 def _catch_up(groups: Sequence[_Group], after: str, stuck_s_max: float) -> float:
     """Return once every partition is read past its present end and every member has partitions; the seconds it took.
 
-    A group for which that takes too long is stuck, and that is a TimeoutError.
+    A group with a partition that stands still for too long before that, or that is read and not shared for so long, is
+    stuck, and that is a TimeoutError.
     """
     started = time.monotonic()
     goals = [(group, group.goals()) for group in groups]
-    while not all(group.is_read_up_to(ends) and group.is_shared() for group, ends in goals):
+    is_read_since = started
+    since: dict[tuple[int, int, int], float] = {}
+    while True:
+        now = time.monotonic()
+        # Of every partition that is not read, since when it stands where it stands.
+        since = {
+            (number, partition, offset): since.get((number, partition, offset), now)
+            for number, (group, ends) in enumerate(goals)
+            for partition, offset in group.unread(ends).items()
+            if group.stands_still(partition, offset)
+        }
+        if any(group.unread(ends) for group, ends in goals):
+            is_read_since = now
+        elif all(group.is_shared() for group in groups):
+            return now - started
+        if now - min([is_read_since, *since.values()]) > stuck_s_max:
+            raise TimeoutError(f"nothing for {stuck_s_max:.0f} s after {after}: {_stuck(goals)}")
         for group in groups:
             group.tend()
-        if time.monotonic() > started + stuck_s_max:
-            raise TimeoutError(f"{stuck_s_max:.0f} s after {after}: {_stuck(goals)}")
         time.sleep(0.02)
-    return time.monotonic() - started
 
 
 def _stuck(goals: Sequence[tuple[_Group, list[int]]]) -> str:
