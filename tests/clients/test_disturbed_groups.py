@@ -28,7 +28,7 @@ from tools.member_process import (
     MemberProcess,
     Told,
 )
-from tools.members.role import CONSUMER_PROTOCOL, Role
+from tools.members.role import CONSUMER_PROTOCOL, MAX_POLL_INTERVAL_MS, Role
 from tools.patience import PATIENCE_S
 from tools.server import Server, running
 
@@ -44,13 +44,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def join(server: Server, tmp_path: Path) -> Iterator[Callable[..., MemberProcess]]:
-    """A function that starts a member of the group ``readers`` of the topic ``orders``."""
+    """A function that starts a member of the group ``readers`` of the topic ``orders``.
+
+    Its session is as long as may be: on a busy machine a member may not be heard for seconds, and is to stay one.
+    """
     create_topic(server.bootstrap_servers, "orders", partitions=PARTITIONS)
     started: list[MemberProcess] = []
 
-    def start(library: Library, protocol: str) -> MemberProcess:
+    def start(library: Library, protocol: str, session_timeout_ms: int = MAX_POLL_INTERVAL_MS) -> MemberProcess:
         name = f"{library.name}-{len(started)}"
-        role = Role(server.bootstrap_servers, "orders", "readers", name, protocol, SESSION_TIMEOUT_MS)
+        role = Role(server.bootstrap_servers, "orders", "readers", name, protocol, session_timeout_ms)
         started.append(MemberProcess(library, role, tmp_path / "members.txt"))
         return started[-1]
 
@@ -138,7 +141,7 @@ def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     feeder.start()
     stays = join(library, "cooperative-sticky")
     stays.wait_until_assigned()
-    stopped = join(library, "cooperative-sticky")
+    stopped = join(library, "cooperative-sticky", SESSION_TIMEOUT_MS)
     stopped.wait_until_assigned()
     eventually(12, lambda: len(stays.told.assigned))
     stopped.pause()
