@@ -17,6 +17,9 @@ from typing import Final
 PATIENCE_S: Final = float(os.environ.get("SEMEL_PATIENCE_S", "120"))
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
 
+SPARK_PATIENCE_S: Final = 4 * PATIENCE_S
+"""For what starts Spark, which takes half a minute on two processors that have nothing else to do."""
+
 TEST_S_MAX: Final = 10 * PATIENCE_S
 """After so long a test is ended: later than any single wait in it."""
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from semel.spark import pipeline, register
-from tools.patience import PATIENCE_S
+from tools.patience import SPARK_PATIENCE_S
 
 SOURCE, SINK, GROUP, TRANSACTIONAL_ID = "in", "out", "campaign", "campaign"
 
@@ -86,7 +86,7 @@ class Halting:
             os.link(draft, halt.claim(self._folder))
         except FileExistsError:
             return
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + SPARK_PATIENCE_S
         while not halt.leave(self._folder).exists() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
 

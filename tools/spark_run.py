@@ -30,6 +30,7 @@ from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from tests.clients.proxy import Proxy, Verdict
 from tools.load import create_topic
+from tools.patience import SPARK_PATIENCE_S
 from tools.server import Server
 from tools.spark_epochs import use_up_epochs
 from tools.spark_job import GROUP, SINK, SOURCE, TRANSACTIONAL_ID, Halt, Job
@@ -38,7 +39,6 @@ _PARTITIONS = 3
 _KEYS = 5
 _RECORDS = 30
 _PAUSE_S = 0.05
-_PATIENCE_S = 300.0
 
 DRIVER, TASK, BROKER, ZOMBIE, CHECKPOINT = "driver", "task", "broker", "zombie", "checkpoint"
 ANSWER, EPOCHS = "answer to EndTxn", "epochs"
@@ -179,12 +179,14 @@ class _Run:
         (self._folder / "halt.json").unlink()
         for _ in range(2):  # Again with whoever was left behind by the last fault.
             self._feed()
-            deadline = time.monotonic() + _PATIENCE_S
+            deadline = time.monotonic() + SPARK_PATIENCE_S
             # A driver first: one that was killed behind its offsets has left them undecided, and nobody may look.
             self._start_driver()
             while not self._is_consumed():
                 if time.monotonic() > deadline:
-                    return [f"not all input was consumed {_PATIENCE_S:.0f} s after the last fault: {self._printed()}"]
+                    return [
+                        f"not all input was consumed {SPARK_PATIENCE_S:.0f} s after the last fault: {self._printed()}"
+                    ]
                 self._start_driver()
                 time.sleep(_PAUSE_S)
             self._release_zombies()
@@ -209,20 +211,20 @@ class _Run:
             )
 
     def _wait_for(self, halt: Halt) -> int:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + SPARK_PATIENCE_S
         claim = halt.claim(self._folder)
         while not claim.exists():
             if time.monotonic() > deadline:
-                raise AssertionError(f"{halt.point!r} was not reached in {_PATIENCE_S:.0f} s: {self._printed()}")
+                raise AssertionError(f"{halt.point!r} was not reached in {SPARK_PATIENCE_S:.0f} s: {self._printed()}")
             # A driver that stopped by itself is started again, as an operator would; so is one whose broker was away.
             self._start_driver()
             time.sleep(_PAUSE_S)
         return int(claim.read_text())
 
     def _wait_for_loss(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + SPARK_PATIENCE_S
         while self._answers.lose_next:
-            assert time.monotonic() < deadline, f"no answer to EndTxn in {_PATIENCE_S:.0f} s: {self._printed()}"
+            assert time.monotonic() < deadline, f"no answer to EndTxn in {SPARK_PATIENCE_S:.0f} s: {self._printed()}"
             time.sleep(_PAUSE_S)
 
     def _release_zombies(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.documentation.blocks import Block, Command, commands_of
-from tools.patience import PATIENCE_S
+from tools.patience import SPARK_PATIENCE_S
 
 READY: Final = re.compile(r"semel ready on (\S+),(?:.* metrics on http://(\S+)/metrics)?")
 ENDLESS: Final = re.compile(r"--follow|semel pipeline run(?!.*--available-now)")
@@ -63,7 +63,7 @@ class Console:
     def _finish(self, command: Command, block: Block) -> None:
         process = self._start(command.text)
         try:
-            printed, errors = process.communicate(timeout=PATIENCE_S)
+            printed, errors = process.communicate(timeout=SPARK_PATIENCE_S)
         except subprocess.TimeoutExpired:
             _end(process, signal.SIGKILL)
             raise AssertionError(f"{block}: {command.text}\ndid not end") from None
@@ -77,7 +77,7 @@ class Console:
         process = self._start(command.text)
         line = _first_line(process)
         _end(process, signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=SPARK_PATIENCE_S)
         assert line, f"{block}: {command.text}\nprinted nothing\n{errors}"
         assert "Traceback" not in errors, f"{block}: {command.text}\n{errors}"
 
@@ -99,7 +99,7 @@ class Console:
         process, self._served = self._served, None
         if process is not None:
             _end(process, signal.SIGTERM)
-            process.communicate(timeout=PATIENCE_S)
+            process.communicate(timeout=SPARK_PATIENCE_S)
 
     def _compare(self, command: Command, printed: str, block: Block) -> None:
         said = in_this_place("\n".join(command.output), self.folder, self.addresses)
@@ -141,7 +141,7 @@ def in_this_place(text: str, folder: Path, addresses: Mapping[str, str]) -> str:
 
 def _first_line(process: subprocess.Popen[str]) -> str:
     """What it prints first; empty if it ends, or takes too long."""
-    timer = threading.Timer(PATIENCE_S, _end, (process, signal.SIGKILL))
+    timer = threading.Timer(SPARK_PATIENCE_S, _end, (process, signal.SIGKILL))
     timer.start()
     assert process.stdout is not None
     line = process.stdout.readline()

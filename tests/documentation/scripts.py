@@ -23,7 +23,7 @@ from semel.errors import SemelError
 from tests.documentation import cast
 from tests.documentation.blocks import ROOT, Block
 from tests.documentation.console import in_this_place
-from tools.patience import PATIENCE_S
+from tools.patience import SPARK_PATIENCE_S
 
 
 class Scripts:
@@ -62,12 +62,12 @@ class Scripts:
     async def _run_coroutine(self, code: Any, block: Block) -> None:
         task = asyncio.ensure_future(eval(code, self.names))
         if block.until is None:
-            await asyncio.wait_for(task, PATIENCE_S)
+            await asyncio.wait_for(task, SPARK_PATIENCE_S)
             return
         is_done = self._condition(block.until)
         started = time.monotonic()
         while not is_done():
-            assert time.monotonic() - started < PATIENCE_S, f"{block}: never came to {block.until}"
+            assert time.monotonic() - started < SPARK_PATIENCE_S, f"{block}: never came to {block.until}"
             if task.done():
                 task.result()
                 raise AssertionError(f"{block}: it ended, and not {block.until}")
@@ -94,5 +94,5 @@ def _raising(block: Block) -> Iterator[None]:
 def _wait(is_done: Callable[[], bool], block: Block) -> None:
     started = time.monotonic()
     while not is_done():
-        assert time.monotonic() - started < PATIENCE_S, f"{block}: never came to {block.until}"
+        assert time.monotonic() - started < SPARK_PATIENCE_S, f"{block}: never came to {block.until}"
         time.sleep(0.1)

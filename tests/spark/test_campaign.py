@@ -8,6 +8,7 @@ import pytest
 
 from tools.brokers import semel
 from tools.campaigns.spark import KILLS, RUNS
+from tools.patience import TEST_S_MAX
 from tools.server import running
 from tools.spark_run import ANSWER, BROKER, DRIVER, TASK, ZOMBIE, Kill, chosen_kills, kill_pipeline
 from tools.spark_run import KILLS as KINDS
@@ -29,6 +30,7 @@ SHORT = [
 
 @pytest.mark.needs("java")
 @pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(3 * TEST_S_MAX)  # A driver is started for each.
 def test_ten_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     with running(semel(tmp_path / "broker")) as server:
         verdict = kill_pipeline(server, tmp_path, SHORT, is_stateful=True)

@@ -16,7 +16,7 @@ from semel.spark import Refused, pipeline
 from semel.testing import Broker
 from tests.spark.jobs import copied, fails_at, kill_this_process, once, run, source, tasks_of_jobs
 from tests.spark.topics import committed, create, fill, group_offsets, is_open, values
-from tools.patience import wait_until
+from tools.patience import SPARK_PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_of_two_drivers_the_newer_one_goes_on_and_the_other_says_so(
     run(copied(source(spark, broker)), broker, tmp_path / "newer")
     fill(broker, "in", range(10, 20))
     with pytest.raises(StreamingQueryException, match=r"another driver has taken over the transactional id 'jobs'"):
-        older.awaitTermination(60)
+        older.awaitTermination(int(SPARK_PATIENCE_S))
     run(copied(source(spark, broker)), broker, tmp_path / "newer")
     assert values(broker, "out") == list(range(20))
 
