@@ -101,7 +101,9 @@ class DelayedFetch:
 
     def _complete(self, reading: Reading | None = None) -> None:
         self._stop()
-        if not self._request.wait_for_room(self):
+        if self._request.lacks_room and (reading or self._read()).must_wait_for_room:
+            self._request.wait_for_room(self)
+        else:
             self._answer(reading)
 
     def _answer(self, reading: Reading | None) -> None:

@@ -68,8 +68,12 @@ class Piece:
     def room_bytes(self) -> int:
         return self._request.room_bytes()
 
-    def wait_for_room(self, waiter: Waiter) -> bool:
-        return self._request.wait_for_room(waiter)
+    @property
+    def lacks_room(self) -> bool:
+        return self._request.lacks_room
+
+    def wait_for_room(self, waiter: Waiter) -> None:
+        self._request.wait_for_room(waiter)
 
     def forget_room(self, waiter: Waiter) -> None:
         self._request.forget_room(waiter)

@@ -14,6 +14,7 @@ from typing import Final
 from semel.broker.fetch_sessions import FetchTarget
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
+from semel.broker.response_memory import ROOM_BYTES_MIN
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Isolation
 from semel.types import ZERO_UUID
@@ -40,6 +41,12 @@ class Reading:
     results: list[tuple[FetchTarget, PartitionData]]
     size_bytes: int
     urgent: bool
+    has_withheld: bool = False
+    """Whether a first batch was not read, because there is no memory for one that is as large."""
+
+    @property
+    def must_wait_for_room(self) -> bool:
+        return self.has_withheld and not self.size_bytes and not self.urgent
 
 
 def read_targets(
@@ -52,17 +59,24 @@ def read_targets(
 ) -> Reading:
     """Read what was asked for, or as much of it as there is memory for. Goes on with what was read ``before``."""
     remaining_bytes = min(parameters.max_bytes, room_bytes)
-    at_least_one = True
+    has_room = room_bytes >= ROOM_BYTES_MIN
+    at_least_one = has_room
+    has_withheld = False
     size_bytes = 0
     urgent = False
     results: list[tuple[FetchTarget, PartitionData]] = []
     if before is not None:
         results, size_bytes, urgent = before.results, before.size_bytes, before.urgent
+        has_withheld = before.has_withheld
         remaining_bytes = max(0, remaining_bytes - size_bytes)
-        at_least_one = size_bytes == 0
+        at_least_one = size_bytes == 0 and has_room
     for target in targets:
         max_bytes = min(target.asked.partition_max_bytes, remaining_bytes)
         data = _read(node, target, parameters, max_bytes, at_least_one)
+        if not has_room and not data.records:
+            committed = parameters.isolation is Isolation.READ_COMMITTED
+            visible_end = data.last_stable_offset if committed else data.high_watermark
+            has_withheld |= target.asked.fetch_offset < visible_end
         if data.records:
             read_bytes = len(data.records)
             size_bytes += read_bytes
@@ -71,7 +85,7 @@ def read_targets(
         if data.error_code or data.diverging_epoch.end_offset >= 0:
             urgent = True
         results.append((target, data))
-    return Reading(results, size_bytes, urgent)
+    return Reading(results, size_bytes, urgent, has_withheld)
 
 
 def read_in_slices(

@@ -80,13 +80,14 @@ class Request:
         """How many bytes of records the answer may have, by the memory that is left for answers."""
         return self._connection.responses.room_bytes()
 
-    def wait_for_room(self, waiter: Waiter) -> bool:
-        """Whether there is no memory for a large answer; then ``waiter`` is told when there is."""
-        responses = self._connection.responses
-        if responses.is_full:
-            responses.wait(waiter)
-            return True
-        return False
+    @property
+    def lacks_room(self) -> bool:
+        """Whether there is no memory for a large answer."""
+        return self._connection.responses.is_full
+
+    def wait_for_room(self, waiter: Waiter) -> None:
+        """Have ``waiter`` told when there is memory for a large answer."""
+        self._connection.responses.wait(waiter)
 
     def forget_room(self, waiter: Waiter) -> None:
         self._connection.responses.forget(waiter)

@@ -65,7 +65,7 @@ class Server:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._per_ip: dict[str, int] = {}
         self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all, self._memory_is_scarce)
-        self.responses = ResponseMemory(limits().leaving_bytes_max, self._memory_is_scarce)
+        self.responses = ResponseMemory(limits().leaving_bytes_max, self._memory_is_scarce, loop.call_soon)
         self._stalled = StalledConnections(self.memory, self.responses)
         self._listener: Listener | None = None
         self._sweep: asyncio.TimerHandle | None = None

@@ -42,8 +42,7 @@ class Request:
     def answer_parked(self, make_response: Callable[[], object]) -> None:
         self.answers.append(make_response())
 
-    def wait_for_room(self, waiter: object) -> bool:
-        return False
+    lacks_room = False
 
     def forget_room(self, waiter: object) -> None:
         """It waits for none."""

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from semel.broker.response_memory import PARTS, ROOM_BYTES_MIN, ResponseMemory
+from semel.broker.response_memory import FULL_ROOM_BYTES, PARTS, ROOM_BYTES_MIN, ResponseMemory
 from semel.broker.server import Server
 from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey
@@ -33,8 +33,11 @@ def test_an_answer_may_have_a_part_of_what_is_left_and_never_nothing() -> None:
     memory.add(90 * MEGABYTE)
     assert memory.room_bytes() == 10 * MEGABYTE // PARTS
 
-    memory.add(20 * MEGABYTE)
+    memory.add(10 * MEGABYTE - 100)
     assert memory.room_bytes() == ROOM_BYTES_MIN
+
+    memory.add(20 * MEGABYTE)
+    assert 0 < memory.room_bytes() == FULL_ROOM_BYTES < ROOM_BYTES_MIN
 
 
 def test_who_waits_is_served_in_order_and_no_further_than_there_is_room() -> None:
@@ -174,6 +177,32 @@ def test_while_requests_wait_for_memory_a_second_without_reading_is_enough(name:
             assert canary.receive(ApiKey.FETCH, 11, sent).error_code == 0
         assert broker._broker is not None
         assert broker._broker.metrics.connections_stalled.value == 1
+
+
+def test_without_room_small_records_are_fetched_at_once_and_large_ones_when_there_is_room(name: str) -> None:
+    with Broker() as broker, RawClient(broker.port) as canary, RawClient(broker.port) as other:
+        server = server_of(broker)
+        canary.create_topic(name)
+        canary.create_topic(name + "-large")
+        canary.produce(name + "-large", batch(b"x" * 200_000))
+        server.responses.add(128 * MEGABYTE)
+        polled = other.send(ApiKey.FETCH, 11, fetch_request(name, 0, max_wait_ms=2**31 - 1))
+        assert broker._broker is not None
+        deadlines = broker._broker.node.deadlines
+        eventually(lambda: len(deadlines) == 1, "the long poll waits for records")
+
+        assert canary.produce(name, batch(b"small")).error_code == 0
+        assert values(canary.fetch(name, 0)) == [(0, b"small")]
+        assert values(canary.fetch(name, 1)) == [], "nothing is withheld where there is nothing"
+        assert values(other.receive(ApiKey.FETCH, 11, polled).responses[0].partitions[0]) == [(0, b"small")]
+        for max_wait_ms in (0, 1):
+            sent = canary.send(ApiKey.FETCH, 11, fetch_request(name + "-large", 0, max_wait_ms=max_wait_ms))
+            eventually(lambda: server.responses.is_scarce, "the large batch waits for room")
+            assert broker._loop is not None
+            broker._loop.call_soon_threadsafe(server.responses.remove, MEGABYTE)
+            assert len(values(canary.receive(ApiKey.FETCH, 11, sent).responses[0].partitions[0])) == 1
+            broker._loop.call_soon_threadsafe(server.responses.add, MEGABYTE)
+            eventually(lambda: server.responses.is_full, "it is full again")
 
 
 def test_an_idle_client_with_unread_answers_is_closed_after_the_idle_time(name: str) -> None:

@@ -146,8 +146,8 @@ def test_many_small_answers_that_are_not_read_count_together() -> None:
     assert scene.connection.paused_at_ms is not None
 
 
-def fetch(name: bytes) -> bytes:
-    return struct.pack(">h", 1) + name
+def metadata(name: bytes) -> bytes:
+    return struct.pack(">h", 3) + name
 
 
 def produce(name: bytes) -> bytes:
@@ -158,7 +158,7 @@ def test_without_room_requests_with_large_answers_wait_and_small_ones_do_not() -
     scene = Watched(leaving_bytes_max=MEGABYTE)
     scene.server.at_once = lambda name: True
     scene.server.responses.add(MEGABYTE)
-    scene.send(produce(b"1"), fetch(b"2"), produce(b"3"))
+    scene.send(produce(b"1"), metadata(b"2"), produce(b"3"))
     assert scene.sent == produce(b"1")
     assert not scene.transport.reading
     assert scene.server.responses.is_scarce
@@ -166,7 +166,7 @@ def test_without_room_requests_with_large_answers_wait_and_small_ones_do_not() -
     scene.server.responses.remove(1)
     scene.turn()
 
-    assert scene.sent == produce(b"1") + fetch(b"2") + produce(b"3")
+    assert scene.sent == produce(b"1") + metadata(b"2") + produce(b"3")
     assert scene.transport.reading
 
 
@@ -174,7 +174,7 @@ def test_a_large_request_that_waits_for_room_is_served_whole() -> None:
     scene = Watched(leaving_bytes_max=MEGABYTE)
     scene.server.at_once = lambda name: True
     scene.server.responses.add(MEGABYTE)
-    large = fetch(b"L" * 100_000)
+    large = metadata(b"L" * 100_000)
     scene.send(large)
     assert scene.sent == b""
 
@@ -187,7 +187,7 @@ def test_a_large_request_that_waits_for_room_is_served_whole() -> None:
 def test_own_answers_that_are_read_at_once_do_not_keep_the_next_request_waiting() -> None:
     scene = Watched(leaving_bytes_max=10_000)
     scene.server.at_once = lambda name: True
-    requests = [fetch(b"%06000d" % number) for number in range(10)]
+    requests = [metadata(b"%06000d" % number) for number in range(10)]
     scene.send(*requests)
     scene.turn()
 

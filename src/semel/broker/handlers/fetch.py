@@ -75,7 +75,8 @@ def fetch(
         return read_targets(node, targets, parameters, room_bytes=request.room_bytes())
 
     reading = read()
-    if not targets or message.max_wait_ms <= 0 or reading.urgent or reading.size_bytes >= parameters.min_bytes:
+    waits = message.max_wait_ms > 0 and not reading.urgent and reading.size_bytes < parameters.min_bytes
+    if not targets or not (waits or reading.must_wait_for_room):
         return respond(reading)
     _wait(node, request, message, parameters, targets, reading, read, respond)
     return None
