@@ -9,7 +9,7 @@ import pytest
 from semel.log import producer_snapshot
 from semel.log.partition_log import SNAPSHOT_AT_ONCE_MAX
 from semel.testing.disk import VirtualDisk
-from tests.logs import NOW_MS, append, end_transaction, open_log, produced
+from tests.logs import NOW_MS, append, batch, end_transaction, open_log, produced
 from tests.unit.log.test_recovery import carry_out
 
 
@@ -20,7 +20,7 @@ def test_a_frozen_state_stays_as_it_was_and_freezing_changes_nothing(seed: int) 
     sequences = dict.fromkeys(range(5), 0)
     transactional = {0, 1}
     frozen = []
-    for _ in range(100):
+    for number in range(100):
         producer = random.randrange(5)
         if random.random() < 0.1:
             frozen.append((log.producers.freeze(), producer_snapshot.encode(twin.producers.snapshot_entries())))
@@ -30,7 +30,15 @@ def test_a_frozen_state_stays_as_it_was_and_freezing_changes_nothing(seed: int) 
                 end_transaction(each, committed=committed, producer=producer)
             continue
         for each in (log, twin):
-            append(each, produced(sequences[producer], producer=producer, transactional=producer in transactional))
+            records = batch(
+                "value",
+                timestamp=NOW_MS + number,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=sequences[producer],
+                is_transactional=producer in transactional,
+            )
+            append(each, records)
         sequences[producer] += 1
     assert frozen
     for state, expected in frozen:
