@@ -31,6 +31,7 @@ class DiskRun:
     transactions: int
     stop_seconds: float
     tracebacks: int
+    traceback: str
     anomalies: tuple[str, ...]
 
     @property
@@ -71,6 +72,7 @@ def disk_in_trouble(server: Server, kind: str, *, seed: int, troubles: int) -> D
         load.finish()
         transactions.finish()
     found = [str(each) for each in anomalies(load.history, read_back(server.bootstrap_servers, _TOPIC, partitions=4))]
+    printed = server.printed(10_000_000)
     return DiskRun(
         kind=kind,
         troubles=troubles + 1,
@@ -79,6 +81,7 @@ def disk_in_trouble(server: Server, kind: str, *, seed: int, troubles: int) -> D
         refused=len(load.history.refused),
         transactions=len(transactions.committed),
         stop_seconds=round(stop_seconds, 2),
-        tracebacks=server.printed(10_000_000).count("Traceback"),
+        tracebacks=printed.count("Traceback"),
+        traceback=printed[at:][:3000] if (at := printed.find("Traceback")) >= 0 else "",
         anomalies=tuple(found + transactions.anomalies()),
     )
