@@ -100,7 +100,10 @@ class Dispatcher:
             task.cancel()
 
     def _load_quick_produce(self, connection: Connection, frame: memoryview) -> bool:
-        from semel.broker.quick_produce import QuickProduce
+        try:
+            from semel.broker.quick_produce import QuickProduce
+        except OSError as error:
+            raise DecodeError(f"Produce cannot be served now: {error}") from None
 
         quick = QuickProduce(self._node, self._node.metrics.requests(APIS[ApiKey.PRODUCE].name))
 
@@ -121,7 +124,10 @@ class Dispatcher:
             return None
         key = ApiKey(api_key)
         api = APIS[key]
-        handle = partial(handler_of(key), self._node)
+        try:
+            handle = partial(handler_of(key), self._node)
+        except OSError as error:
+            raise DecodeError(f"{api.name} cannot be served now: {error}") from None
         route = self._routes[key] = _Route(api, handle, self._node.metrics.requests(api.name))
         return route
 
@@ -155,7 +161,8 @@ class Dispatcher:
         match error:
             case KafkaError():
                 code, text = error.code, error.message
-            case StorageError():
+            case StorageError() | OSError():
+                # Also where a part of this program could not be loaded, since no descriptors are left.
                 code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
                 logger.error("%s could not be served: %s", request.api.name, error)
             case _:

@@ -23,6 +23,7 @@ from semel.testing.clock import ManualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.disk_faults import DiskFault, Operation
 from semel.testing.loop import VirtualLoop
+from semel.testing.page_cache import Unsynced
 from semel.types import TopicPartition
 from tests.logs import NOW_MS, StepWorker, append, batch, end_transaction, produced, values, visible
 
@@ -252,7 +253,9 @@ def test_a_checkpoint_that_was_prepared_before_the_journal_switched_does_not_rel
     assert machine.points() == [1, 1, 1]
     for _ in range(5):
         machine.produce()  # Enough to come back to the first file, if it were free.
-    machine.restart()
+    machine.directory.kill()
+    machine.disk.crash(Unsynced.LOST)
+    machine.open()
     assert machine.ends() == [18, 18, 18]
 
 
