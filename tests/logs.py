@@ -134,6 +134,7 @@ class StepWorker:
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
+        self.results: list[Callable[[], None]] = []
         self.error: BaseException | None = None  # what the next job meets instead of being done
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
@@ -144,12 +145,20 @@ class StepWorker:
                 result = work() if failure is None else failure
             except Exception as error:
                 result = error
-            done(result)
+            self.results.append(lambda: done(result))
 
         self.jobs.append(job)
 
     def step(self) -> None:
+        self.work()
+        self.tell()
+
+    def work(self) -> None:
+        """Do one job, and tell nobody yet."""
         self.jobs.pop(0)()
+
+    def tell(self) -> None:
+        self.results.pop(0)()
 
     def stop(self) -> None:
         while self.jobs:

@@ -247,9 +247,10 @@ def test_a_checkpoint_that_was_prepared_before_the_journal_switched_does_not_rel
     machine = Machine()
     machine.produce()
     machine.directory.checkpoint()
+    machine.workers["semel-checkpoint"].work()
     for _ in range(12):
         machine.produce()  # The journal is full, and the other file is begun.
-    machine.workers["semel-checkpoint"].step()
+    machine.workers["semel-checkpoint"].tell()
     assert machine.points() == [1, 1, 1]
     for _ in range(5):
         machine.produce()  # Enough to come back to the first file, if it were free.
