@@ -163,6 +163,7 @@ class Broker:
             coordinators.stop()
         if running.page is not None:
             running.page.close()
+        running.node.turns.stop()
         node.deadlines.close()
         # A metadata store that hangs does not keep the logs from coming to rest.
         clean = await _in_time(self._close_metadata(running), STOP_METADATA_SECONDS_MAX)

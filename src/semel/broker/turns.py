@@ -7,7 +7,7 @@ them. Three numbers tell whether that holds:
   how long the loop did something else, whatever that was; it costs nothing where the work is done.
 - who it was: a request after which the clock had moved too far since its bytes were read, in a line of the log.
 - ``most_elements``: the most elements of a request that were handled in one turn. Where time is virtual the clock does
-  not move while work is done, so simulations and tests hold this number to its limit instead.
+  not move while work is done, so this number has a limit as well: to pass it is a bug, and the request fails.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Turns:
 
     def worked(self, elements: int) -> None:
         """So many elements are handled in this turn."""
+        assert elements <= ELEMENTS_PER_TURN_MAX, f"{elements} elements in one turn; at most {ELEMENTS_PER_TURN_MAX}"
         if elements > self.most_elements:
             self.most_elements = elements
 
