@@ -17,6 +17,7 @@ from semel.errors import DecodeError
 from semel.log import checkpoints, producer_snapshot
 from semel.log.disk import Disk, read_file
 from semel.log.journal import FILE_NAMES as JOURNAL_FILES
+from semel.log.journal import KEPT_FILE_NAME
 from semel.log.offset_index import OffsetIndex
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import TransactionIndex
@@ -142,7 +143,7 @@ def _records(topic: str, batch: WalkedBatch, offsets: range) -> Iterator[Line]:
 
 
 def _reader_of(name: str) -> Callable[[str, bytes], Iterator[Line]] | None:
-    if name in JOURNAL_FILES:
+    if name in (*JOURNAL_FILES, KEPT_FILE_NAME):
         return _journal
     if name.split(".")[0] == "metadata":
         return _metadata

@@ -8,24 +8,25 @@ any more, or the records of a partition from the first damage on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from semel.errors import StorageError
-from semel.log import checkpoints
+from semel.errors import DecodeError, StorageError
+from semel.log import checkpoints, partition_checkpoint
 from semel.log.accepted_loss import accept_loss, lower_recovery_point, sound_part
 from semel.log.disk import Disk, replace_file
 from semel.log.identity import META_PROPERTIES_FILE, METADATA_FILES
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import PARTITION_METADATA_FILE, ExpectedTopic
+from semel.log.verification.producers import LEADER_EPOCH_FILE
 from semel.metadata.verification import restore_metadata
 from semel.types import TopicPartition
 
 METADATA: Final = "metadata"
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
-_MADE_AGAIN_BY_A_START: Final = (".snapshot", "leader-epoch-checkpoint", META_PROPERTIES_FILE)
+_MADE_AGAIN_BY_A_START: Final = (".snapshot", ".checksums", LEADER_EPOCH_FILE, META_PROPERTIES_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,20 @@ def _step(
             _remove(disk, path)
 
         return Step(f"remove {path}: the next start makes it again from the log", make_again)
+    if name == LEADER_EPOCH_FILE and (epochs := _known_epochs(disk, os.path.dirname(path))) is not None:
+        text = f"write {path} again from the partition's checkpoint"
+        return Step(text, lambda: replace_file(disk, path, checkpoints.encode_leader_epochs(epochs)))
     if name.endswith(_MADE_AGAIN_BY_A_START):
         return Step(f"remove {path}: the next start makes it again", lambda: _remove(disk, path))
     return None
+
+
+def _known_epochs(disk: Disk, folder: str) -> Sequence[tuple[int, int]] | None:
+    try:
+        checkpoint = partition_checkpoint.read(disk, folder)
+    except DecodeError:
+        return None
+    return None if checkpoint is None else checkpoint.epochs
 
 
 def _remove(disk: Disk, path: str) -> None:

@@ -143,6 +143,9 @@ def test_verifying_changes_nothing(run: Run, directory: Path) -> None:
         ("orders-0/leader-epoch-checkpoint", flip(0), "derived", "version"),
         ("orders-0/leader-epoch-checkpoint", flip(4, bit=1), "derived", "epoch 0"),
         ("orders-0/leader-epoch-checkpoint", delete, "derived", "epoch 0"),
+        ("orders-0/partition.checkpoint", flip(30), "derived", "checksum"),
+        ("orders-0/partition.checkpoint", cut(5), "derived", "reads the partition from end to end"),
+        ("orders-0/00000000000000000000.checksums", flip(20), "derived", "makes the indexes of the segment again"),
         ("orders-0/00000000000000000000.index", flip(3), "derived", "index|it has offset"),
         ("orders-0/00000000000000000000.index", delete, "derived", "is missing"),
         ("orders-0/00000000000000000000.timeindex", delete, "derived", "is missing"),
@@ -398,6 +401,8 @@ def test_there_is_nothing_to_repair_in_a_sound_directory(run: Run, directory: Pa
         ("orders-0/00000000000000000000.txnindex", delete),
         ("orders-0/00000000000000000000.txnindex", cut(34)),
         ("orders-0/*.snapshot", flip(20)),
+        ("orders-0/00000000000000000062.checksums", flip(20)),
+        ("orders-0/00000000000000000000.index", flip(7)),
     ],
 )
 def test_what_can_be_made_again_is_repaired_and_nothing_is_lost(

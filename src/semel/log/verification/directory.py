@@ -128,10 +128,15 @@ def _offsets_in(disk: Disk, path: str, report: Report) -> dict[TopicPartition, i
     if not disk.exists(path):
         return {}
     report.files += 1
+    name = path.rpartition("/")[2]
     try:
-        return checkpoints.read_offsets(disk, path)
+        offsets = checkpoints.read_offsets(disk, path)
+        if name != LOG_START_FILE or not disk.exists(path + checkpoints.CHECKSUM_SUFFIX):
+            return offsets
+        if not checkpoints.read_log_starts(disk, path).is_sound:
+            raise DecodeError("its checksum does not match")
+        return offsets
     except DecodeError as error:
-        name = path.rpartition("/")[2]
         problem = str(error).removeprefix(f"{path}: ")
         report.findings.append(Finding(path, Severity.DERIVED, problem, _WITHOUT[name]))
         return {}

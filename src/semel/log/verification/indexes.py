@@ -8,18 +8,23 @@ records of one that it leaves out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from semel.errors import DecodeError
+from semel.log import segment_checksums
 from semel.log.disk import Disk, read_file
 from semel.log.offset_index import OffsetIndex
+from semel.log.segment import INDEX_SUFFIXES
+from semel.log.segment_checksums import CHECKSUMS_SUFFIX
 from semel.log.time_index import TimeIndex
 from semel.log.transaction_index import AbortedTransaction, TransactionIndex
 from semel.log.verification.findings import Finding, Severity
 from semel.log.verification.producers import Ended
-from semel.log.verification.walk import WalkedBatch
+from semel.log.verification.walk import Walk, WalkedBatch
 from semel.types import TopicPartition
 
-_MADE_AGAIN = "makes it again from the log"
+_MADE_AGAIN: Final = "makes it again from the log"
+_OFFLINE: Final = "does not serve the partition and leaves its files as they are"
 
 
 class SegmentIndexes:
@@ -37,6 +42,7 @@ class SegmentIndexes:
         self._positions: dict[int, int] = {}
         self._times: dict[int, int] = {}
         self._aborted: dict[tuple[int, int], AbortedTransaction] = {}
+        self._contents: dict[str, bytes] = {}
         self.files = 0
         self._load(base_offset)
 
@@ -100,6 +106,23 @@ class SegmentIndexes:
                 if entry != expected:
                     self._damaged(".txnindex", f"it has {entry}; the log has {expected}")
 
+    def check_checksums(self, walked: Walk) -> None:
+        """What the segment's checksums say about its files as of the last checkpoint."""
+        if (data := self._read(CHECKSUMS_SUFFIX)) is None:
+            return
+        try:
+            checksums = segment_checksums.decode(data)
+        except (DecodeError, ValueError) as error:
+            self._damaged(CHECKSUMS_SUFFIX, str(error), next_start="makes the indexes of the segment again")
+            return
+        if walked.trouble is None and walked.size_bytes < checksums.log_size_bytes:
+            problem = f"it has {walked.size_bytes} bytes; at the last checkpoint it had {checksums.log_size_bytes}"
+            lost = f"offsets {walked.end_offset} to {checksums.end_offset - 1}"
+            self._findings.append(Finding(walked.path, Severity.LOSS, problem, _OFFLINE, lost, self._partition))
+        for suffix, index in zip(INDEX_SUFFIXES, checksums.indexes, strict=True):
+            if not index.vouches_for(self._contents.get(suffix, b"")):
+                self._damaged(suffix, "its checksum is not that of the last checkpoint")
+
     def closed(self) -> None:
         """No batch follows in this segment, so it has an offset index and a time index, even if they are empty."""
         for suffix in (".index", ".timeindex"):
@@ -121,10 +144,11 @@ class SegmentIndexes:
         if not self._disk.exists(path):
             return None
         self.files += 1
-        return read_file(self._disk, path)
+        self._contents[suffix] = read_file(self._disk, path)
+        return self._contents[suffix]
 
-    def _damaged(self, suffix: str, problem: str, *, lost: str | None = None) -> None:
+    def _damaged(self, suffix: str, problem: str, *, lost: str | None = None, next_start: str = _MADE_AGAIN) -> None:
         path = self._stem + suffix
         if any(finding.path == path for finding in self._findings):
             return  # One line for a file is enough.
-        self._findings.append(Finding(path, Severity.DERIVED, problem, _MADE_AGAIN, lost, self._partition))
+        self._findings.append(Finding(path, Severity.DERIVED, problem, next_start, lost, self._partition))

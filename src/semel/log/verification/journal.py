@@ -12,7 +12,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError
 from semel.log.disk import Disk, read_file
-from semel.log.journal import FILE_NAMES, Entry, Kind
+from semel.log.journal import FILE_NAMES, KEPT_FILE_NAME, Entry, Kind
 from semel.log.verification.findings import Finding, Severity
 from semel.wire.crc import crc32c
 from semel.wire.records import iterate_headers
@@ -58,7 +58,7 @@ class JournalCheck:
 def check_journal(disk: Disk, folder: str) -> JournalCheck:
     check = JournalCheck()
     generations: list[tuple[int, list[Entry]]] = []
-    for name in FILE_NAMES:
+    for name in (*FILE_NAMES, KEPT_FILE_NAME):
         path = f"{folder}/{name}"
         if not disk.exists(path):
             continue

@@ -8,8 +8,9 @@ from typing import Final
 from uuid import UUID
 
 from semel.errors import DecodeError
-from semel.log import checkpoints
+from semel.log import checkpoints, partition_checkpoint
 from semel.log.disk import Disk
+from semel.log.partition_checkpoint import PARTITION_CHECKPOINT_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.indexes import SegmentIndexes
 from semel.log.verification.journal import JournalCheck
@@ -53,6 +54,7 @@ class PartitionCheck:
     report: Report = field(default_factory=Report)
     _end_offset: int = 0
     _unsound: Walk | None = None
+    _known_start: int | None = None
     _replays: bool = True
     """Whether every batch so far could be shown to the producer state."""
 
@@ -60,7 +62,9 @@ class PartitionCheck:
         names = self.disk.list(self.folder)
         self.report.partitions = 1
         self._check_identity(names)
+        self._read_checkpoint(names)
         base_offsets = self._base_offsets(names)
+        self._check_start(base_offsets)
         self._check_orphans(names, base_offsets)
         if base_offsets:
             self._check_segments(names, base_offsets)
@@ -97,6 +101,30 @@ class PartitionCheck:
         for name in names:
             if name.endswith(_INTERRUPTED) and not self.running:
                 self._found(name, Severity.NOTE, "is left from work that was interrupted", "finishes it or removes it")
+
+    def _read_checkpoint(self, names: list[str]) -> None:
+        """The partition's own checkpoint counts more than the lines about it in the files of the directory."""
+        if PARTITION_CHECKPOINT_FILE not in names:
+            return
+        self.report.files += 1
+        try:
+            checkpoint = partition_checkpoint.read(self.disk, self.folder)
+        except DecodeError as error:
+            problem = str(error).removeprefix(f"{self.folder}/{PARTITION_CHECKPOINT_FILE}: ")
+            self._found(PARTITION_CHECKPOINT_FILE, Severity.DERIVED, problem, "reads the partition from end to end")
+            return
+        if checkpoint is None or self.running:
+            return
+        if self.topic is None or checkpoint.topic_id == self.topic.topic_id:
+            self.recovery_point = checkpoint.recovery_point
+            self.log_start = max(self.log_start, checkpoint.log_start_offset)
+            self._known_start = checkpoint.log_start_offset
+
+    def _check_start(self, base_offsets: list[int]) -> None:
+        if self._known_start is not None and base_offsets and base_offsets[0] > self.log_start:
+            name = f"{base_offsets[0]:020d}.log"
+            problem = f"it is the first segment; the log starts at offset {self.log_start}"
+            self._found(name, Severity.LOSS, problem, _OFFLINE, _offsets(self.log_start, base_offsets[0]))
 
     def _base_offsets(self, names: list[str]) -> list[int]:
         base_offsets = []
@@ -158,6 +186,8 @@ class PartitionCheck:
                 indexes.completed(ended, known_from=INT64_MAX if self.is_compacted else base_offsets[0])
             if base_offset != base_offsets[-1] and walked.end_offset < self.recovery_point:
                 indexes.closed()
+            if not self.running:
+                indexes.check_checksums(walked)
             self._note(walked, indexes)
         self.report.files += producers.files + epochs.exists
         self.report.findings += producers.findings(min(self._end_offset, self.recovery_point) if self._replays else -1)

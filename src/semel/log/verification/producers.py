@@ -132,5 +132,12 @@ class SeenEpochs:
         if self._problem is None:
             return []
         return [
-            Finding(self._path, Severity.DERIVED, self._problem, "makes it again from the log", None, self._partition)
+            Finding(
+                self._path,
+                Severity.DERIVED,
+                self._problem,
+                "takes the epochs from partition.checkpoint, or from the log",
+                None,
+                self._partition,
+            )
         ]
