@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import replace
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -26,19 +28,34 @@ from semel.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tools.frames import request_header
-from tools.hostile.aim import Aim, attack
+from tools.hostile.aim import Aim, Attack, AttackRun, add, attack
 from tools.hostile.attacks.produced import producer_of
 from tools.hostile.attacks.requests import MS, frame_of
 from tools.hostile.batches import sound_batch
 
+# More elements than this in one request are refused for their number alone; so many are served.
+SERVED_ELEMENTS = 95_000
 
-@attack
+
+def of(elements: int) -> Callable[[AttackRun], AttackRun]:
+    """Two attacks: with so many elements, and with as many as a request may have."""
+
+    def register(run: AttackRun) -> AttackRun:
+        attack(run)
+        name = f"{run.__name__.replace('_', '-')}-within-the-limit"
+        add(Attack(name, lambda aim: run(replace(aim, scale=aim.scale * SERVED_ELEMENTS / elements))))
+        return run
+
+    return register
+
+
+@of(1_000_000)
 def metadata_with_a_million_names(aim: Aim) -> None:
     topics = [MetadataRequestTopic(name=f"n{number}") for number in range(aim.times(1_000_000))]
     _asked(aim, ApiKey.METADATA, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
 
 
-@attack
+@of(1_000_000)
 def metadata_with_one_name_a_million_times(aim: Aim) -> None:
     topics = [MetadataRequestTopic(name=aim.new_topic(partitions=20))] * aim.times(1_000_000)
     _asked(aim, ApiKey.METADATA, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
@@ -50,7 +67,7 @@ def metadata_that_would_create_many_topics(aim: Aim) -> None:
     _asked(aim, ApiKey.METADATA, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
 
 
-@attack
+@of(50_000_000)
 def metadata_with_fifty_million_empty_names(aim: Aim) -> None:
     count = aim.times(50_000_000)
     body = request_header(ApiKey.METADATA, 4, 1) + struct.pack(">i", count) + bytes(2 * count) + b"\0"
@@ -58,7 +75,7 @@ def metadata_with_fifty_million_empty_names(aim: Aim) -> None:
         aim.noted(client.ask_frame(ApiKey.METADATA, 4, struct.pack(">i", len(body)) + body))
 
 
-@attack
+@of(300_000)
 def commits_of_300000_partitions(aim: Aim) -> None:
     partitions = [
         OffsetCommitRequestPartition(number, number, committed_metadata="") for number in range(aim.times(300_000))
@@ -67,35 +84,35 @@ def commits_of_300000_partitions(aim: Aim) -> None:
     _asked(aim, ApiKey.OFFSET_COMMIT, 7, OffsetCommitRequest("wide-commit", topics=[topic]))
 
 
-@attack
+@of(300_000)
 def commits_of_one_partition_300000_times(aim: Aim) -> None:
     partitions = [OffsetCommitRequestPartition(0, 7, committed_metadata="m" * 100)] * aim.times(300_000)
     topic = OffsetCommitRequestTopic(aim.new_topic(), partitions=partitions)
     _asked(aim, ApiKey.OFFSET_COMMIT, 7, OffsetCommitRequest("same-commit", topics=[topic]))
 
 
-@attack
+@of(500_000)
 def fetches_of_500000_partitions(aim: Aim) -> None:
     asked = [FetchPartition(number, fetch_offset=0, partition_max_bytes=1000) for number in range(aim.times(500_000))]
     topics = [FetchTopic(aim.new_topic(), partitions=asked)]
     _asked(aim, ApiKey.FETCH, 11, FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics))
 
 
-@attack
+@of(500_000)
 def fetches_of_one_partition_500000_times(aim: Aim) -> None:
     asked = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)] * aim.times(500_000)
     topics = [FetchTopic(aim.new_topic(), partitions=asked)]
     _asked(aim, ApiKey.FETCH, 11, FetchRequest(max_wait_ms=aim.times(5_000), min_bytes=2**30, topics=topics))
 
 
-@attack
+@of(500_000)
 def offsets_of_500000_partitions(aim: Aim) -> None:
     asked = [ListOffsetsPartition(number, timestamp=-1) for number in range(aim.times(500_000))]
     topics = [ListOffsetsTopic(aim.new_topic(), partitions=asked)]
     _asked(aim, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, topics=topics))
 
 
-@attack
+@of(500_000)
 def offsets_of_one_partition_by_time_500000_times(aim: Aim) -> None:
     topic = aim.new_topic()
     with aim.stranger() as client:
@@ -107,7 +124,7 @@ def offsets_of_one_partition_by_time_500000_times(aim: Aim) -> None:
     _asked(aim, ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(-1, topics=[ListOffsetsTopic(topic, partitions=asked)]))
 
 
-@attack
+@of(600_000)
 def a_fetch_session_with_600000_targets(aim: Aim) -> None:
     """Made once, and then asked again and again with an empty request, which costs the client nothing."""
     asked = [FetchPartition(number, fetch_offset=0, partition_max_bytes=1) for number in range(aim.times(600_000))]
@@ -145,14 +162,14 @@ def many_fetch_sessions(aim: Aim) -> None:
             aim.noted(client.ask_frame(ApiKey.FETCH, 11, frame))
 
 
-@attack
+@of(500_000)
 def fetched_offsets_of_500000_partitions(aim: Aim) -> None:
     topics = [OffsetFetchRequestTopics(aim.new_topic(), partition_indexes=list(range(aim.times(500_000))))]
     groups = [OffsetFetchRequestGroup("wide-commit", topics=topics)]
     _asked(aim, ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=groups))
 
 
-@attack
+@of(100_000)
 def transactions_of_100000_partitions(aim: Aim) -> None:
     producer_id, epoch = producer_of(aim, "wide-transaction")
     topic = AddPartitionsToTxnTopic(aim.new_topic(partitions=2), list(range(aim.times(100_000))))
@@ -165,7 +182,7 @@ def transactions_of_100000_partitions(aim: Aim) -> None:
     _asked(aim, ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
 
 
-@attack
+@of(100_000)
 def produce_of_100000_partitions(aim: Aim) -> None:
     batch = sound_batch(b"x")
     topic = aim.new_topic()
@@ -177,14 +194,14 @@ def produce_of_100000_partitions(aim: Aim) -> None:
     _asked(aim, ApiKey.PRODUCE, 9, request)
 
 
-@attack
+@of(200_000)
 def markers_of_200000_partitions(aim: Aim) -> None:
     topic = WritableTxnMarkerTopic(aim.new_topic(), list(range(aim.times(200_000))))
     marker = WritableTxnMarker(producer_id=77, producer_epoch=0, topics=[topic])
     _asked(aim, ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
 
 
-@attack
+@of(100_000)
 def configs_of_one_topic_100000_times(aim: Aim) -> None:
     """A small request with a very large answer, if nothing bounds it."""
     resource = DescribeConfigsResource(resource_type=2, resource_name=aim.new_topic(), configuration_keys=None)
