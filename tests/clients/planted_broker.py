@@ -30,6 +30,11 @@ def _always(answer: object, *_: object) -> object:
     return answer
 
 
+def takes_any_records() -> None:
+    """What stands behind a sound header may be junk, and readers are stuck there."""
+    admission._check_records = lambda *_: None  # type: ignore[assignment]
+
+
 def takes_records_without_keys() -> None:
     """A compacted topic holds what compaction cannot sort."""
     admission._check_keys = lambda *_: None  # type: ignore[assignment]
@@ -64,6 +69,7 @@ BUGS: dict[str, Callable[[], None]] = {
     plant.__name__: plant
     for plant in (
         believes_every_header,
+        takes_any_records,
         takes_records_without_keys,
         stumbles_over_garbage,
         logs_texts_as_they_are,

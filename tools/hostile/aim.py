@@ -44,7 +44,7 @@ class Aim:
         return time.monotonic() > self._until or self.stopped.is_set()
 
     def stranger(
-        self, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None, source: str = HOST
+        self, *, timeout_s: float = 60.0, receive_buffer_bytes: int | None = None, source: str = HOST
     ) -> Stranger:
         """A connection; ``source`` is another address of this machine, for limits that count by address."""
         return Stranger(self.port, timeout_s=timeout_s, receive_buffer_bytes=receive_buffer_bytes, source=source)

@@ -27,7 +27,7 @@ _DECODED_BYTES_MAX = 2 * 2**20
 
 class Stranger:
     def __init__(
-        self, port: int, *, timeout_s: float = 20.0, receive_buffer_bytes: int | None = None, source: str = HOST
+        self, port: int, *, timeout_s: float = 60.0, receive_buffer_bytes: int | None = None, source: str = HOST
     ) -> None:
         self.socket = socket.socket()
         if receive_buffer_bytes is not None:

@@ -190,7 +190,7 @@ def _attacked(server: Server, attack: Attack, canary: _CanaryProcess, *, seed: i
 
 def _unanswered(port: int) -> list[str]:
     try:
-        with Stranger(port, timeout_s=30) as client:
+        with Stranger(port, timeout_s=60) as client:
             word = told(client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("after", "1")))
     except OSError as error:
         word = str(error)

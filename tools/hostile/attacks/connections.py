@@ -60,7 +60,7 @@ def _use_up_the_descriptors(aim: Aim) -> None:
     finally:
         for client in clients:
             client.close()
-    for _ in range(100):
+    for _ in range(600):
         with aim.stranger() as client:
             if told(produce(client, aim.new_topic(), sound_batch(b"room again"))) == "NONE":
                 return

@@ -21,7 +21,7 @@ from tools.hostile.stranger import Stranger
 _MEGABYTE = 2**20
 
 
-def _filled_topic(aim: Aim, size_bytes: int) -> str:
+def filled_topic(aim: Aim, size_bytes: int) -> str:
     topic = aim.new_topic()
     batch = sound_batch(bytes(_MEGABYTE - 1000))
     with aim.stranger() as client:
@@ -33,13 +33,13 @@ def _filled_topic(aim: Aim, size_bytes: int) -> str:
 @attack
 def forty_clients_that_do_not_read(aim: Aim) -> None:
     """Each asks for everything that one answer may hold, several times."""
-    frame = fetch_frame(_filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
+    frame = fetch_frame(filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
     _unread(aim, frame * 5, clients=40)
 
 
 @attack
 def two_hundred_clients_that_do_not_read(aim: Aim) -> None:
-    frame = fetch_frame(_filled_topic(aim, aim.times(20 * _MEGABYTE, least=2 * _MEGABYTE)))
+    frame = fetch_frame(filled_topic(aim, aim.times(20 * _MEGABYTE, least=2 * _MEGABYTE)))
     _unread(aim, frame * 3, clients=aim.times(200, least=20))
 
 
@@ -98,7 +98,7 @@ def requests_without_answers(aim: Aim) -> None:
 
 @attack
 def a_reader_that_takes_a_byte_at_a_time(aim: Aim) -> None:
-    topic = _filled_topic(aim, aim.times(30 * _MEGABYTE, least=2 * _MEGABYTE))
+    topic = filled_topic(aim, aim.times(30 * _MEGABYTE, least=2 * _MEGABYTE))
     frame = fetch_frame(topic)
     clients = [aim.stranger(timeout_s=0.2, receive_buffer_bytes=4096) for _ in range(20)]
     for client in clients:
@@ -127,7 +127,7 @@ def four_frames_that_never_end(aim: Aim) -> None:
         time.sleep(max(0.5, 6.0 * aim.scale))
         # One more client with a large request of its own: it must get its answer.
         topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
-        with aim.stranger(timeout_s=30) as honest:
+        with aim.stranger(timeout_s=60) as honest:
             large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
             aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
     finally:
@@ -144,7 +144,7 @@ def forty_frames_that_never_end(aim: Aim) -> None:
         for client in clients:
             aim.answers["sent" if client.send(start + bytes(size // 4)) else "stopped"] += 1
         topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
-        with aim.stranger(timeout_s=30) as honest:
+        with aim.stranger(timeout_s=60) as honest:
             large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
             aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
     finally:
@@ -179,7 +179,7 @@ def requests_by_the_thousand_without_reading(aim: Aim) -> None:
 @attack
 def fetches_of_everything_at_once(aim: Aim) -> None:
     """Twenty readers that do read, each with the largest sizes that fit into the fields."""
-    frame = fetch_frame(_filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
+    frame = fetch_frame(filled_topic(aim, aim.times(60 * _MEGABYTE, least=4 * _MEGABYTE)))
     clients = [aim.stranger(timeout_s=30) for _ in range(20)]
     for client in clients:
         client.send(frame)

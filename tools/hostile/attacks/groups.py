@@ -43,7 +43,7 @@ def _join(group: str, *, metadata: bytes = b"", member_id: str = "", protocols: 
 def _ready(aim: Aim) -> None:
     """Wait until there are coordinators, so that what follows is not refused for the want of them."""
     with aim.stranger() as client:
-        for _ in range(200):
+        for _ in range(2000):
             response = client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("any", 0))
             if not isinstance(response, str) and response.error_code == 0:
                 return

@@ -41,7 +41,7 @@ def on_every_way(aim: Aim, topic: str, batch: bytes) -> Iterator[tuple[str, Any]
 def producer_of(aim: Aim, transactional_id: str | None, *, timeout_ms: int = 60_000) -> tuple[int, int]:
     """A producer id and epoch, as InitProducerId gives them out."""
     with aim.stranger() as client:
-        for _ in range(200):
+        for _ in range(2000):
             response = client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(transactional_id, timeout_ms))
             if told(response) == "NONE":
                 return response.producer_id, response.producer_epoch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from semel.wire.apis import ApiKey
 from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
@@ -57,12 +59,11 @@ def mark(aim: Aim, topic: str, producer_id: int, producer_epoch: int, coordinato
 def _await_stable(aim: Aim, topic: str) -> None:
     """The last stable offset reaches the end of the log."""
     ends = (-1, -1)
-    for _ in range(300):
-        if aim.expired:
-            break
+    while not aim.expired:
         ends = (_end(aim, topic, isolation_level=0), _end(aim, topic, isolation_level=1))
         if ends[0] == ends[1] and ends[0] > 0:
             return
+        time.sleep(0.02)
     aim.finding(f"the last stable offset of {topic} is {ends[1]}, and the log ends at {ends[0]}")
 
 
