@@ -59,8 +59,9 @@ logger = logging.getLogger("semel.broker")
 METADATA_FILE: Final = "metadata"
 
 # How long a stopping broker takes at most, and how much of that for what: requests that are being served, clients that
-# read their answers, the metadata. The rest is for the logs. The command ends its process two seconds later.
-STOP_SECONDS_MAX: Final = 8.0
+# read their answers, the metadata. The rest is for the logs. The command ends its process a little later, so that ten
+# seconds hold on a busy machine too.
+STOP_SECONDS_MAX: Final = 7.0
 STOP_TASKS_SECONDS_MAX: Final = 2.0
 STOP_CONNECTIONS_SECONDS_MAX: Final = 2.0
 STOP_METADATA_SECONDS_MAX: Final = 1.0

@@ -17,7 +17,7 @@ from semel.cli.exits import Exit
 
 SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 
-STOP_SECONDS_MAX: Final = 9.5
+STOP_SECONDS_MAX: Final = 8.5
 """From the first signal to the end of the process, however it ends."""
 
 
