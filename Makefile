@@ -18,7 +18,7 @@ help:
 	@echo "make spark-jars     fetch Spark's own Kafka connector (Java, Maven, 460 MB), for make bench ARGS=--spark"
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
-	@echo "                    campaign-disk, campaign-disk-simulation, campaign-groups, campaign-groups-simulation,"
+	@echo "                    campaign-damage, campaign-disk, campaign-disk-simulation, campaign-groups, campaign-groups-simulation,"
 	@echo "                    campaign-hostile, campaign-kill,"
 	@echo "                    campaign-simulation, campaign-transactions"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"

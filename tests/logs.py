@@ -80,7 +80,7 @@ def read_all(
 ) -> bytes:
     """Everything that may be seen, by one fetch after the other."""
     offset = log.log_start_offset if offset is None else offset
-    parts = []
+    parts: list[bytes] = []
     while True:
         found = log.read(offset, 1_000_000, isolation=isolation).records
         headers = [(position, header) for position, header in iterate_headers(found, allow_partial_tail=True)]
@@ -103,7 +103,8 @@ def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 def committed_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     """The same as a read_committed consumer sees it: up to the last stable offset, without what was aborted."""
-    offset, seen = log.log_start_offset, []
+    offset = log.log_start_offset
+    seen: list[tuple[int, bytes | None]] = []
     while True:
         result = log.read(offset, 1_000_000, isolation=Isolation.READ_COMMITTED)
         found = batches(result.records)

@@ -79,6 +79,21 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         state = image.partition(self.topic, self.partition_for(key))
         return None if state is None or state.leader is None else image.brokers.get(state.leader)
 
+    def why_broken(self, key: str) -> str | None:
+        """Why the id cannot be served until its partition is repaired; ``None`` if nothing is wrong with it."""
+        topic_partition = (self.topic, self.partition_for(key))
+        reason = self._node.partitions.unavailable.get(topic_partition)
+        if reason is None and (led := self._node.partitions.get(*topic_partition)) is not None:
+            reason = led.log.offline
+        if reason is None and (runtime := self._runtimes.get(topic_partition[1])) is not None:
+            reason = runtime.failure
+        return None if reason is None else f"{self.topic}-{topic_partition[1]} is offline: {reason}"
+
+    @property
+    def has_broken_shards(self) -> bool:
+        """Whether some of the topic's partitions could not be opened: then what is known here is not all."""
+        return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
+
     def runtime(self, partition: int) -> ShardRuntime[Shard, ShardRecord, Effect] | None:
         return self._runtimes.get(partition)
 
@@ -105,7 +120,7 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         if partition in self._away or state is None or state.leader != node.config.node_id:
             return ErrorCode.NOT_COORDINATOR
         if (self.topic, partition) in node.partitions.unavailable:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return ErrorCode.NOT_COORDINATOR  # Whoever then asks who it is gets the final answer.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     # The topic.

@@ -56,7 +56,7 @@ class Reconciliation:
         if not self._suspects or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
             return
         suspects, self._suspects = self._suspects, []
-        if refusals:
+        if refusals or self._transactions.has_broken_shards:
             logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
             return
         owners = self._owners({opened.producer_id for _, opened in suspects})

@@ -21,6 +21,7 @@ from semel.broker.shards import ShardRuntime
 from semel.broker.transaction_gate import ProducerIdentity
 from semel.clock import Clock
 from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.log.damage import REMEDY
 from semel.log.partition_log import Isolation
 from semel.wire.control import parse_marker
 from semel.wire.records import BatchHeader, iterate_headers, iterate_records, read_single, verify_crc
@@ -126,7 +127,9 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
 
     def _give_up(self, reason: object) -> None:
         if self._runtime.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            logger.error("%s: its coordinator could not be loaded: %s", self._runtime.partition.topic_partition, reason)
+            log = self._runtime.partition.log
+            self._runtime.failure = f"its coordinator could not be loaded from {log.folder}: {reason}; {REMEDY}"
+            logger.error("%s: %s", log.topic_partition, self._runtime.failure)
             self._runtime.unload(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _replay(self) -> Iterator[None]:

@@ -132,6 +132,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         self.partition = partition
         self.shard = shard
         self.format = shard_format
+        self.failure: str | None = None  # why the shard could not be loaded
         self.refusal: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """Why nothing is decided here; None while this is the shard to ask."""
         self._clock = clock

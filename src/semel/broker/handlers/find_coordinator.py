@@ -1,7 +1,9 @@
 """FindCoordinator (versions 0-6): who coordinates a group or a transactional id.
 
 The first question makes the internal topic, and is answered when that is there: nobody has to ask twice. Only if it
-takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE.
+takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE. Where the partition of the id is damaged, it is
+UNKNOWN_SERVER_ERROR with the reason and the remedy: KAFKA_STORAGE_ERROR and COORDINATOR_NOT_AVAILABLE are retriable,
+and a client would ask for ever.
 """
 
 from __future__ import annotations
@@ -78,6 +80,10 @@ def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
     if broker is None:
         text = f"{coordinator.topic} has no leader for partition {coordinator.partition_for(key)}"
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    reason = coordinator.why_broken(key)
+    if reason is not None:
+        # Not a code that clients take for a reason to ask again: nothing changes before an operator repairs the files.
+        return _nobody(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
     return Coordinator(key, broker.node_id, broker.host, broker.port, ErrorCode.NONE, error_message=None)
 
 

@@ -1,0 +1,22 @@
+"""Five thousand damages of a data directory: flipped, cut, zeroed, deleted and older files, each started twice."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from tests.simulation.damaged_directory import withstand
+
+COUNT = 5_000
+AT_ONCE = os.cpu_count() or 1
+SOURCES = ("tests/simulation",)
+
+
+def run(seed: int) -> dict[str, Any]:
+    logging.disable(logging.CRITICAL)
+    try:
+        partitions = withstand(seed)
+    except AssertionError as error:
+        return {"passed": False, "error": str(error)}
+    return {"passed": True, "partitions": partitions}
