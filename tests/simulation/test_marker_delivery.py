@@ -44,8 +44,12 @@ def test_scenario_35_a_coordinator_that_meets_a_newer_one_s_marker_leaves_the_re
     async def scenario(simulation: Simulation) -> None:
         served, producer = await opened(simulation, is_v2=True)
         known = await transaction(served)
+        # An epoch that some coordinator has: a higher one would be forged, and is refused.
+        own = served.broker.node.coordinators.transactions.partition_for("p")
+        assert served.move_coordinator(of_offsets=False, partition=(own + 1) % 3, away_ms=0)
+        await asyncio.sleep(1.0)
         newer = WritableTxnMarker(
-            known.producer_id, known.producer_epoch, False, [WritableTxnMarkerTopic(TOPIC, [1])], coordinator_epoch=9
+            known.producer_id, known.producer_epoch, False, [WritableTxnMarkerTopic(TOPIC, [1])], coordinator_epoch=1
         )
         answer = await served.client().call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([newer]))
         assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
