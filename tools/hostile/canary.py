@@ -37,11 +37,11 @@ from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from semel.wire.records import iterate_headers, iterate_records
 from tools.hostile.batches import sound_batch
 from tools.hostile.stranger import Stranger, told
+from tools.patience import PATIENCE_S
 
 TOPIC = "canary"
 GROUP = "canary-group"
 ROUND_S = 0.02
-_TIMEOUT_S = 60.0
 _LARGE_EVERY = 10
 _LARGE_BYTES = 200_000
 _FETCH_BYTES_MAX = 4 * 2**20
@@ -137,7 +137,7 @@ class Canary:
     def _ask(self, name: str, key: ApiKey, version: int, message: object) -> Any:
         client = self._clients.get(name)
         if client is None:
-            client = self._clients[name] = Stranger(self._port, timeout_s=_TIMEOUT_S)
+            client = self._clients[name] = Stranger(self._port, timeout_s=PATIENCE_S)
         response = client.ask(key, version, message, client_id="canary")
         if isinstance(response, str):
             client.close()
@@ -184,7 +184,7 @@ class Canary:
         assert told(response) == "NONE", told(response)
 
     def _join(self) -> None:
-        until = time.monotonic() + _TIMEOUT_S
+        until = time.monotonic() + PATIENCE_S
         while True:
             # Asking for the coordinator makes the topic of the offsets.
             self._ask("group", ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(GROUP, 0))
@@ -218,7 +218,7 @@ class Canary:
 def read_back(port: int, count: int) -> list[str]:
     """What is wrong with the canary's topic, in sentences: ``count`` records, once, in order, and no more."""
     position = 0
-    with Stranger(port, timeout_s=_TIMEOUT_S) as client:
+    with Stranger(port, timeout_s=PATIENCE_S) as client:
         while True:
             asked = FetchPartition(0, fetch_offset=position, partition_max_bytes=_FETCH_BYTES_MAX)
             topics = [FetchTopic(TOPIC, partitions=[asked])]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from semel.broker.response_memory import FULL_ROOM_BYTES, PARTS, ROOM_BYTES_MIN, ResponseMemory
 from semel.broker.server import Server
@@ -13,6 +12,7 @@ from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request
 from semel.wire.messages.metadata import MetadataRequest
 from tests.unit.broker.raw_client import RawClient, batch, fetch_request, produce_request, values
+from tools.patience import wait_until
 
 MEGABYTE = 2**20
 
@@ -74,13 +74,6 @@ def server_of(broker: Broker) -> Server:
     return broker._broker._running.server
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"not within a minute: {what}"
-        time.sleep(0.01)
-
-
 @contextlib.contextmanager
 def not_reading(broker: Broker, count: int, topic: str, *, max_wait_ms: int = 0) -> Iterator[list[RawClient]]:
     """Clients that ask for everything, many times, and read nothing."""
@@ -103,7 +96,7 @@ def test_forty_clients_that_do_not_read_stay_within_the_limit_and_are_closed(nam
         for _ in range(80):
             assert canary.produce(name, batch(b"x" * 300_000)).error_code == 0
         with not_reading(broker, 40, name) as greedy:
-            eventually(lambda: stopped_count(server) == 40, "none of the forty is served any further")
+            wait_until(lambda: stopped_count(server) == 40, "none of the forty is served any further")
 
             assert 0 < server.responses.used_bytes <= 65 * MEGABYTE
             canary.create_topic(name + "-own")
@@ -112,7 +105,7 @@ def test_forty_clients_that_do_not_read_stay_within_the_limit_and_are_closed(nam
             for _ in range(12):
                 broker.clock.advance(seconds=3)
             assert values(canary.fetch(name + "-own", 0)) == [(0, b"mine")]
-            eventually(lambda: len(server.connections) == 1, "the forty are closed")
+            wait_until(lambda: len(server.connections) == 1, "the forty are closed")
             assert server.responses.used_bytes == 0
             assert broker._broker is not None
             assert broker._broker.metrics.connections_stalled.value == 40
@@ -134,10 +127,10 @@ def test_parked_fetches_that_all_get_records_at_once_stay_within_the_limit(name:
                 client.socket.sendall(bytes(fetch))
             assert broker._broker is not None
             deadlines = broker._broker.node.deadlines
-            eventually(lambda: len(deadlines) == 12, "all are parked")
+            wait_until(lambda: len(deadlines) == 12, "all are parked")
             # Too large for the socket buffers of the operating system.
             assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
-            eventually(lambda: server.responses.is_scarce, "some wait for room")
+            wait_until(lambda: server.responses.is_scarce, "some wait for room")
 
             assert server.responses.used_bytes <= (16 + 10) * MEGABYTE
             assert canary.produce(name, batch(b"small")).error_code == 0, "small answers do not wait"
@@ -146,7 +139,7 @@ def test_parked_fetches_that_all_get_records_at_once_stay_within_the_limit(name:
                 with contextlib.suppress(ConnectionError):
                     answer = client.receive(ApiKey.FETCH, 11)
                     assert len(values(answer.responses[0].partitions[0])) >= 1
-            eventually(lambda: server.responses.used_bytes == 0, "everything was read")
+            wait_until(lambda: server.responses.used_bytes == 0, "everything was read")
             assert not server.responses.is_scarce
 
 
@@ -156,8 +149,8 @@ def test_a_client_whose_answer_has_to_wait_for_room_may_leave(name: str) -> None
         canary.create_topic(name, max_message_bytes="10000000")
         assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
         with not_reading(broker, 3, name):
-            eventually(lambda: server.responses.is_scarce, "one waits for room")
-        eventually(lambda: len(server.connections) == 1, "they have left")
+            wait_until(lambda: server.responses.is_scarce, "one waits for room")
+        wait_until(lambda: len(server.connections) == 1, "they have left")
 
         assert (server.responses.used_bytes, server.responses.is_scarce) == (0, False)
         assert len(values(canary.fetch(name, 0))) == 1
@@ -169,7 +162,7 @@ def test_while_requests_wait_for_memory_a_second_without_reading_is_enough(name:
         canary.create_topic(name, max_message_bytes="10000000")
         assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
         with not_reading(broker, 1, name):
-            eventually(lambda: server.responses.is_full, "it does not read")
+            wait_until(lambda: server.responses.is_full, "it does not read")
             sent = canary.send(ApiKey.FETCH, 11, fetch_request(name, 0))
             for _ in range(8):
                 broker.clock.advance(seconds=0.5)
@@ -189,7 +182,7 @@ def test_without_room_small_records_are_fetched_at_once_and_large_ones_when_ther
         polled = other.send(ApiKey.FETCH, 11, fetch_request(name, 0, max_wait_ms=2**31 - 1))
         assert broker._broker is not None
         deadlines = broker._broker.node.deadlines
-        eventually(lambda: len(deadlines) == 1, "the long poll waits for records")
+        wait_until(lambda: len(deadlines) == 1, "the long poll waits for records")
 
         assert canary.produce(name, batch(b"small")).error_code == 0
         assert values(canary.fetch(name, 0)) == [(0, b"small")]
@@ -197,12 +190,12 @@ def test_without_room_small_records_are_fetched_at_once_and_large_ones_when_ther
         assert values(other.receive(ApiKey.FETCH, 11, polled).responses[0].partitions[0]) == [(0, b"small")]
         for max_wait_ms in (0, 1):
             sent = canary.send(ApiKey.FETCH, 11, fetch_request(name + "-large", 0, max_wait_ms=max_wait_ms))
-            eventually(lambda: server.responses.is_scarce, "the large batch waits for room")
+            wait_until(lambda: server.responses.is_scarce, "the large batch waits for room")
             assert broker._loop is not None
             broker._loop.call_soon_threadsafe(server.responses.remove, MEGABYTE)
             assert len(values(canary.receive(ApiKey.FETCH, 11, sent).responses[0].partitions[0])) == 1
             broker._loop.call_soon_threadsafe(server.responses.add, MEGABYTE)
-            eventually(lambda: server.responses.is_full, "it is full again")
+            wait_until(lambda: server.responses.is_full, "it is full again")
 
 
 def test_an_idle_client_with_unread_answers_is_closed_after_the_idle_time(name: str) -> None:
@@ -214,11 +207,11 @@ def test_an_idle_client_with_unread_answers_is_closed_after_the_idle_time(name: 
         canary.create_topic(name, max_message_bytes="10000000")
         assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
         with not_reading(broker, 1, name):
-            eventually(lambda: stopped_count(server) == 1, "it does not read")
+            wait_until(lambda: stopped_count(server) == 1, "it does not read")
             for _ in range(10):
                 broker.clock.advance(seconds=10)
                 canary.call(ApiKey.METADATA, 9, MetadataRequest(topics=[]))
-            eventually(lambda: len(server.connections) == 1, "it is closed although it did not read")
+            wait_until(lambda: len(server.connections) == 1, "it is closed although it did not read")
         assert server.responses.used_bytes == 0
 
 
@@ -234,7 +227,7 @@ def test_four_unfinished_requests_do_not_keep_the_memory_from_a_fifth(name: str)
         for _ in range(4):
             unfinished = stack.enter_context(RawClient(broker.port))
             unfinished.socket.sendall(request[:1_000_000])
-        eventually(lambda: server.memory.used_bytes >= 3 * MEGABYTE, "they have the memory")
+        wait_until(lambda: server.memory.used_bytes >= 3 * MEGABYTE, "they have the memory")
         canary.socket.sendall(request)
         for _ in range(8):
             broker.clock.advance(seconds=0.5)

@@ -255,7 +255,7 @@ def test_transactions_are_listed_described_and_none_hangs(run: Run, broker: Brok
 def test_a_transaction_that_does_not_hang_is_aborted_only_by_force(run: Run, broker: Broker, topic: str) -> None:
     with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic) as producer:
         producer.begin()
-        producer.send(topic, b"value", partition=0).result(20)
+        producer.send(topic, b"value", partition=0).result(PATIENCE_S)
         (state,) = _json(run("producer", "list", f"{topic}:0", "--json"))
         by_producer = ("--producer-id", str(state["producer_id"]), "--producer-epoch", str(state["epoch"]))
         for which in (("--start-offset", "0"), by_producer):
