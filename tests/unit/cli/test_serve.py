@@ -54,7 +54,9 @@ def failed(*arguments: str) -> tuple[int, str]:
     """Exit code and standard error of a serve that does not come up."""
     process = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert process.stdout == ""
-    return process.returncode, process.stderr
+    # On a busy machine it may have said besides that its loop had to wait.
+    said = process.stderr.splitlines(keepends=True)
+    return process.returncode, "".join(line for line in said if "the event loop was kept" not in line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
