@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
 from tests.clients import planted_broker
 from tools.brokers import semel
 from tools.hostile.aim import ATTACKS, Aim, Attack
+from tools.hostile.attacks import compressed
 from tools.hostile.attacks.flow import filled_topic
 from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import fetch_frame
@@ -37,6 +37,10 @@ SCALE = 0.005
 # They need a broker of their own, because others make topics.
 FEW_DESCRIPTORS = [attack for attack in ATTACKS.values() if attack.descriptors_max is not None]
 
+# A process does not give back at once what it unpacked batches into; others are not to be judged by that.
+UNPACKED = [attack for attack in ATTACKS.values() if getattr(attack.run, "__module__", "") == compressed.__name__]
+OTHERS = [attack for attack in ATTACKS.values() if attack not in UNPACKED and attack not in FEW_DESCRIPTORS]
+
 
 def tried(folder: Path, *attacks: Attack, bug: str | None = None) -> Trial:
     server = semel(folder, settings=SETTINGS)
@@ -46,8 +50,8 @@ def tried(folder: Path, *attacks: Attack, bug: str | None = None) -> Trial:
     return withstand(server, attacks, scale=SCALE)
 
 
-def test_no_attack_is_noticed_by_the_client_beside_it(tmp_path: Path) -> None:
-    attacks = [attack for attack in ATTACKS.values() if attack not in FEW_DESCRIPTORS]
+@pytest.mark.parametrize("attacks", [UNPACKED, OTHERS], ids=["what is unpacked", "all others"])
+def test_no_attack_is_noticed_by_the_client_beside_it(tmp_path: Path, attacks: list[Attack]) -> None:
     trial = tried(tmp_path, *attacks)
     assert trial.all_findings() == []
     assert [result.attack for result in trial.results] == [attack.name for attack in attacks]
