@@ -2,7 +2,7 @@
 
 A handler reads state and changes nothing. The runtime appends the records to the coordinator's partition, replays them
 into the shard with nothing in between, and sends the answer and carries out the effects only once the records are
-committed. A decision without records waits behind the uncommitted records it may rest on, so nobody is told what a
+committed. A decision without records waits behind the uncommitted records it may rest on, so no client is told what a
 failover could take back.
 
 Some of what a coordinator knows is not worth a record: who is joining right now, when a member was last heard. Such

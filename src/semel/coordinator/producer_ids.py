@@ -82,4 +82,4 @@ class ProducerIds:
     def _claim_ended(self, task: asyncio.Task[None]) -> None:
         self._claiming = None
         if not task.cancelled():
-            task.exception()  # Whoever waits is told; of a prefetch that failed, the next claim will tell.
+            task.exception()  # The callers that wait are told; of a prefetch that failed, the next claim will tell.

@@ -1,10 +1,10 @@
 """A group with members changes its protocol while it runs: classic to consumer, and back.
 
 Up: a member that speaks KIP-848 joins a classic group of consumers. The others stay, as classic members of a consumer
-group, each with what it was assigned; its generation becomes the epoch, so nobody is fenced by the change itself. Who
-waits is told to join again.
+group, each with what it was assigned; its generation becomes the epoch, so no member is fenced by the change itself.
+Who waits is told to join again.
 
-Down: nobody in the group speaks KIP-848 any more. The epoch becomes the generation, everybody keeps what it owns, and a
+Down: no member speaks KIP-848 any more. The epoch becomes the generation, everybody keeps what it owns, and a
 rebalance follows, in which they choose their leader.
 
 The law: both are a tombstone of everything old and records of everything new, in one batch.
@@ -65,7 +65,7 @@ class Upgrade:
         self.draft = Draft(ConsumerGroup(group.group_id))
         self.changes: tuple[Change, ...] = tuple(_cancelled(group))
         self.answers: tuple[Answer, ...] = tuple(_sent_away(group))
-        # Also of an empty group: whoever still knows a generation must find it gone, and not come again.
+        # Also of an empty group: a member that still knows a generation must find it gone, and not come again.
         self.draft.write(GroupEpoch(group.group_id, group.generation))
         owned = _owned(group, topics)
         for member_id, classic in group.members.items():
@@ -150,7 +150,7 @@ def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
 def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
     """What everybody may be reading, each partition once: a leader may have assigned one twice, here that cannot be.
 
-    A rebalance that began anew has taken the assignments back. Cooperative members read on; they said what when they
+    A rebalance that began again has taken the assignments back. Cooperative members read on; they said what when they
     joined, and of two who said the same the one of the later generation is right.
     """
     owned = {member_id: assignment_of(member.assignment, topics) for member_id, member in group.members.items()}

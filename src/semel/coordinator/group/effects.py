@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 Waiter: TypeAlias = Callable[[Any], None]
-"""Whoever asked and waits. The core keeps it and hands it back with the response; it never calls it."""
+"""The request that waits. The core keeps it and hands it back with the response; it never calls it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell somebody whose request was ``DEFERRED``. Carried out once the decision's records are committed."""
+    """Answer a request that was ``DEFERRED``. Carried out once the decision's records are committed."""
 
     waiter: Waiter
     response: Any

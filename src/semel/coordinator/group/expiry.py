@@ -42,7 +42,7 @@ class GroupsToLookAt:
         return bool(self._queue) and self._queue[0][0] <= now_ms
 
     def take_due(self, now_ms: int, count_max: int) -> list[str]:
-        """Groups that are due. Whoever looks at one adds it again, for as long as something of it can expire."""
+        """Groups that are due. The caller adds each again, for as long as something of it can expire."""
         due: list[str] = []
         while len(due) < count_max and self.has_due(now_ms):
             due_ms, group_id = heappop(self._queue)

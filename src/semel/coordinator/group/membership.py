@@ -1,7 +1,7 @@
 """What the offsets of a group must know about its members, and no more.
 
 An offset may be committed by a member of the current generation, or, while the group has no members, by anybody who
-claims to be none; and it stays for as long as somebody may come back for it. Both depend on the group, so the offset
+claims to be none; and it stays for as long as a member may come back for it. Both depend on the group, so the offset
 shard asks: ``Groups`` finds a group, ``Membership`` answers for it. Group coordination implements the two.
 """
 
@@ -27,7 +27,7 @@ class Membership(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is a member."""
+        """Whether the group has no members."""
 
     def validate_offset_commit(
         self,
@@ -38,10 +38,12 @@ class Membership(Protocol):
         transactional: bool,
         api_version: int,
     ) -> ErrorCode:
-        """Whether whoever says so of himself may commit. ``generation`` is a member epoch in KIP-848's protocol."""
+        """Whether this member, in this generation, may commit offsets for the group. ``generation`` is a member epoch
+        in KIP-848's protocol.
+        """
 
     def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
-        """Whether whoever says so of himself may read offsets. Members of the classic protocol do not say."""
+        """Whether this member may read offsets. Members of the classic protocol are not named."""
 
     def validate_offset_delete(self) -> ErrorCode:
         """Whether offsets of topics that ``is_subscribed`` denies may be deleted."""

@@ -3,7 +3,7 @@
 Handlers decide and change nothing; ``replay`` and ``replay_marker`` remember and decide nothing. The laws:
 
 - What is remembered is a function of the log: the same live as after loading it, compacted or not.
-- What a transaction has committed is seen by nobody before its marker. Then, of two commits for one partition, the one
+- What a transaction has committed is not seen before its marker. Then, of two commits for one partition, the one
   that stands higher in the log counts, whichever was decided last.
 - A tombstone ends everything below it in the log, pending offsets included. A user's wish and the end of a topic write
   one on a partition with pending offsets; expiry does not.

@@ -1,7 +1,7 @@
 """Offsets that a transaction has written and not yet decided about.
 
 They belong to a producer id until its marker comes: then they are handed over, to be committed or forgotten. Found by
-producer, because a marker names one, and by group, because whoever reads or deletes must know what is undecided.
+producer, because a marker names one, and by group, because readers and deletions must know what is undecided.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records of ``__consumer_offsets``, as values: what an offset shard remembers, and what it writes.
 
-``encode`` and ``decode`` go to Kafka's bytes and back. The law of reading: a kind of record that nobody here serves is
+``encode`` and ``decode`` go to Kafka's bytes and back. The law of reading: a kind of record that is not served here is
 passed over, because a newer or an older broker may have left it; a record of a kind that is served and cannot be read
 is an error, because passing it over would move a group back to an older offset.
 """

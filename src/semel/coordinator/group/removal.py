@@ -46,7 +46,7 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
         return []
     retention = group.retention()
     tombstones: list[GroupRecord] = []
-    # Nobody tells us when a transaction ends, a member leaves or a subscription changes: such a group is looked at in
+    # No event says when a transaction ends, a member leaves or a subscription changes: such a group is looked at in
     # every sweep.
     next_sweep_ms = now_ms + 1
     later = [next_sweep_ms] if state.pending.has_group(group_id) or not group.is_empty else []

@@ -130,7 +130,7 @@ class GroupShard:
         return self.directory.timers.next_due_ms()
 
     def loaded(self, moment: Moment) -> GroupDecision[None]:
-        """The log was replayed: all sessions begin anew."""
+        """The log was replayed: all sessions begin again."""
         changes: list[Change] = []
         for group in self.directory:
             if isinstance(group, ClassicGroup):
@@ -182,7 +182,7 @@ class GroupShard:
         self.offsets.replay_marker(producer_id, producer_epoch, committed)
 
     def unload(self) -> list[Waiter]:
-        """The shard is given up and forgets its groups. Whoever waited is returned, and must be told."""
+        """The shard is given up and forgets its groups. The requests that waited are returned, and must be answered."""
         waiters = list(self.waiters())
         self.directory.groups.clear()
         return waiters

@@ -18,7 +18,7 @@ class TopicsView(Protocol):
 
     @property
     def version(self) -> int:
-        """Another one whenever a topic came, went or grew: whoever has seen this version need not look again."""
+        """Another one whenever a topic came, went or grew: a caller that has seen this version need not look again."""
 
     def by_name(self, name: str) -> TopicView | None: ...
 

@@ -1,7 +1,7 @@
 """What the decisions of the transaction shard have in common: how a transaction is ended, and how a request is refused.
 
 An end is one record, PREPARE, and the markers that follow from it. Where there are no partitions there are no markers
-to wait for: PREPARE and COMPLETE are then one batch, and nobody ever meets the id between the two.
+to wait for: PREPARE and COMPLETE are then one batch, and no request ever meets the id between the two.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class AbortedFor(Enum):
     """Why the coordinator aborts a transaction. It decides who may go on under the next epoch."""
 
     OWNER = auto()
-    """It starts anew, and repeats its request with the identity it had."""
+    """It starts again, and repeats its request with the identity it had."""
     ANOTHER_INSTANCE = auto()
-    """It has taken the transactional id over: whoever had it is fenced for good."""
+    """It has taken the transactional id over: the previous producer is fenced for good."""
     TIMEOUT = auto()
     """With transactions V2 its producer may abort, hear of the next epoch, and go on."""
 

@@ -1,6 +1,6 @@
 """InitProducerId: who owns a transactional id from now on, and under which producer id and epoch.
 
-- A producer that sends no identity is a new instance: it gets the next epoch, and whoever had the id is fenced.
+- A producer that sends no identity is a new instance: it gets the next epoch, and the previous producer is fenced.
 - A producer that sends its identity (KIP-360) has its own epoch bumped. If it repeats a request whose answer was lost,
   it gets that answer again. Any other identity is an old one, and fenced.
 - An open transaction is aborted first, one that is decided is waited for; the request is to be repeated:

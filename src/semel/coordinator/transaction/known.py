@@ -1,8 +1,8 @@
 """The transactional ids that a shard knows, and what is known of each.
 
-There may be a million of them, and most rest: they were loaded, and nobody has asked for them since. Such an id is kept
-as it stands in the log and read when somebody asks. That makes a start faster, halves the memory that an id takes, and
-spares the garbage collector from walking through them, since bytes refer to nothing.
+There may be a million of them, and most rest: they were loaded, and have not been asked for since. Such an id is kept
+as it stands in the log and read when it is asked for. That makes a start faster, halves the memory that an id takes,
+and spares the garbage collector from walking through them, since bytes refer to nothing.
 """
 
 from __future__ import annotations

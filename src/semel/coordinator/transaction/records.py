@@ -82,7 +82,7 @@ class Transaction(NamedTuple):
 
     last_producer_epoch: int | None
     """The epoch from which this record bumped, at its owner's own request or when its transaction timed out: who sends
-    that epoch again repeats a request and is answered. ``None`` fences whoever had the id before."""
+    that epoch again repeats a request and is answered. ``None`` fences the previous producer of the id."""
 
     next_producer_id: int | None
     """While PREPARE, with the epochs exhausted: the producer id to go on with."""
@@ -218,7 +218,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone 
 
 
 def decode_to_load(key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
-    """As ``decode``, but what can be left for later is: most of what a start reads, nobody asks for."""
+    """As ``decode``, but what can be left for later is: most of what a start reads is never asked for."""
     if (
         key is not None
         and value is not None

@@ -290,5 +290,5 @@ class TransactionShard:
 
 def _deadline_ms(transaction: Transaction) -> int:
     if transaction.started_ms is None or transaction.timeout_ms == INT32_MAX:
-        return INT64_MAX  # Kafka's sign for a transaction that somebody else decides on (KIP-939).
+        return INT64_MAX  # Kafka's sign for a transaction that another system decides on (KIP-939).
     return transaction.started_ms + transaction.timeout_ms

@@ -1,6 +1,6 @@
 """``docs/design/transaction-states.md``, drawn from the table of ``states``.
 
-Draw it anew with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a test
+Draw it again with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a test
 fails while it is stale.
 """
 
@@ -21,7 +21,7 @@ committed the outcome is final, and the only way on is the COMPLETE of the same 
 """
 
 _WHY: Final[Mapping[tuple[TxnState, TxnState], str]] = {
-    (TxnState.EMPTY, TxnState.EMPTY): "InitProducerId: a new instance, or the old one starts anew",
+    (TxnState.EMPTY, TxnState.EMPTY): "InitProducerId: a new instance, or the old one starts again",
     (TxnState.COMPLETE_COMMIT, TxnState.EMPTY): "InitProducerId",
     (TxnState.COMPLETE_ABORT, TxnState.EMPTY): "InitProducerId",
     (TxnState.EMPTY, TxnState.ONGOING): "the first partition is added",
@@ -54,7 +54,7 @@ _CLOSING: Final = """
 | InitProducerId with the present identity | epoch + 1, remembered | the same |
 | EndTxn | as before | epoch + 1, remembered; under the next transaction, forgotten |
 | aborted for another instance | epoch + 1, forgotten | the same |
-| aborted for its owner, which starts anew | epoch + 1, remembered | the same |
+| aborted for its owner, which starts again | epoch + 1, remembered | the same |
 | aborted after the timeout | epoch + 1, forgotten | epoch + 1, remembered: it may abort, and go on |
 | at epoch 32766 | InitProducerId takes a new producer id | EndTxn and the timeout too, with COMPLETE |
 

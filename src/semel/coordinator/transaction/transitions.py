@@ -41,7 +41,7 @@ def initialized(
     timeout_ms: int,
     now_ms: int,
 ) -> Transaction:
-    """A producer starts, or starts anew."""
+    """A producer starts, or starts again."""
     return _moved(
         transaction,
         TxnState.EMPTY,
@@ -105,7 +105,7 @@ def prepared_v2(
         producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=None if takeover else transaction.producer_epoch,
         next_producer_id=new_producer_id,
-        # Without partitions nobody knows when it began, and Kafka's format wants it nevertheless.
+        # Without partitions it is not known when it began, and Kafka's format wants it nevertheless.
         started_ms=transaction.started_ms if transaction.state is TxnState.ONGOING else now_ms,
         client_transaction_version=2,
     )

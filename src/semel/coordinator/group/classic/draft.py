@@ -75,7 +75,7 @@ class Draft:
         self.change(members={member.member_id: member for member in members})
 
     def remove(self, member_id: str) -> None:
-        """Its requests are answered: it is no member any more, and may become one anew."""
+        """Its requests are answered: it is no member any more, and may become one again."""
         member = self.group.members[member_id]
         self.answer_join(member.joining, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member.syncing, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -114,5 +114,5 @@ class Draft:
         self._timers.append(CancelTimer(TimerKey(self.group.group_id, timer, member_id)))
 
     def heard(self, member: ClassicMember) -> None:
-        """Its session begins anew."""
+        """Its session begins again."""
         self.set(Timer.SESSION, member.session_timeout_ms, member.member_id)

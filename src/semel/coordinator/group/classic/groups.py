@@ -90,7 +90,7 @@ class ClassicGroups:
         return draft.decision(DEFERRED)
 
     def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> GroupDecision[HeartbeatResult]:
-        """Heartbeat: the session begins anew, and a rebalance is heard of."""
+        """Heartbeat: the session begins again, and the member hears of a rebalance."""
         if not request.group_id:
             return Decision(HeartbeatResult(ErrorCode.INVALID_GROUP_ID))
         group = self._group(request.group_id)
@@ -119,7 +119,7 @@ class ClassicGroups:
         if len(draft.group.members) < len(group.members):
             self._rebalance(draft)
         else:
-            complete_join_if_all_have(draft)  # Perhaps it lacked nobody but an id that was handed out.
+            complete_join_if_all_have(draft)  # Perhaps only an id that was handed out was missing.
         return draft.decision(LeaveResult(ErrorCode.NONE, left))
 
     def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetTimer, ...]:
@@ -144,7 +144,7 @@ class ClassicGroups:
         return draft.decision(None)
 
     def loaded(self, group: ClassicGroup, moment: Moment) -> tuple[Change, ...]:
-        """All sessions begin anew. A group that is now too large is rebalanced, so that somebody goes."""
+        """All sessions begin again. A group that is now too large is rebalanced, so that it gets smaller."""
         draft = Draft(group, moment)
         for member in group.members.values():
             draft.heard(member)
@@ -170,7 +170,7 @@ class ClassicGroups:
             complete_join_if_all_have(draft)
             return
         member = group.members.get(member_id)
-        # Whoever waits for us is alive. Its session begins anew when it is answered.
+        # A member that waits for an answer is alive. Its session begins again when it is answered.
         if member is not None and (member.is_new or not member.is_waiting):
             draft.remove(member_id)
             self._rebalance(draft)

@@ -120,8 +120,8 @@ class Joining:
         result = join_result(self._draft.group, member_id)
         if self._request.knows_skipped_assignment:
             return self._draft.decision(replace(result, skip_assignment=result.leader == member_id))
-        # An older client that heard it is the leader would assign, and nobody waits for that. So it is told the former
-        # leader's id, even if that was its own.
+        # An older client that heard it is the leader would assign, and no member waits for that. So it is told the
+        # former leader's id, even if that was its own.
         return self._draft.decision(replace(result, leader=before.leader or "", members=()))
 
     # -- with a member id
@@ -173,7 +173,7 @@ class Joining:
         )
 
     def _has_room(self) -> bool:
-        """Members that are in stay in. In a rebalance those count who have joined: whoever is late is out."""
+        """Members that are in stay in. In a rebalance those count that have joined: a late member is out."""
         group, size_max = self._draft.group, self._settings.size_max
         member = group.members.get(self._request.member_id)
         match group.state:
@@ -198,6 +198,6 @@ class Joining:
             return True
         members = before.members.values()
         if partitions_in_passing((one.metadata(before.protocol), one.assignment) for one in members):
-            return False  # Whoever was to join once more for these may be the one that was lost.
+            return False  # The member that was to join once more for these may be the one that was lost.
         former, present = (subscribed_topics([one.metadata(before.protocol)]) for one in (replaced, member))
         return former is None or former == present

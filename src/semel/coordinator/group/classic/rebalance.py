@@ -1,6 +1,6 @@
 """A rebalance of a classic group, from its first cause to the assignment.
 
-    prepare         whoever waits for an assignment is told to join again, and all others by their heartbeats
+    prepare         a member that waits for an assignment is told to join again, and all others by their heartbeats
     complete_join   all have joined or the time is over: a new generation, a leader, a protocol; joins are answered
     complete_sync   the leader has assigned: this is written down, and then everybody is answered
 
@@ -23,7 +23,7 @@ from semel.errors import ErrorCode
 
 
 def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
-    """Begin a rebalance, and complete its first half at once if nobody is missing."""
+    """Begin a rebalance, and complete its first half at once if no member is missing."""
     was_empty = draft.group.is_empty
     if draft.group.state is ClassicState.COMPLETING_REBALANCE:
         _take_back_assignment(draft)
@@ -42,7 +42,7 @@ def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
 
 
 def prepare_or_complete(draft: Draft, *, initial_delay_ms: int) -> None:
-    """Somebody came or went: begin a rebalance, or see whether the one that has begun lacks nobody any more."""
+    """A member came or went: begin a rebalance, or see whether the one that has begun is complete now."""
     if draft.group.state is ClassicState.PREPARING_REBALANCE:
         complete_join_if_all_have(draft)
     else:

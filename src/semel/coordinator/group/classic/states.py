@@ -3,7 +3,7 @@
                         a member joins
        EMPTY ------------------------------> PREPARING_REBALANCE <------------------+
          ^                                     |    ^                               |
-         |  all have left                      |    | a member joins, leaves, dies  | a member joins anew,
+         |  all have left                      |    | a member joins, leaves, dies  | a member joins again,
          +-------------------------------------+    | or did not ask in time        | leaves or dies; the
                                                |    |                               | leader joins again
                  all have joined, or the time  v    |                               |
@@ -20,7 +20,7 @@ from enum import IntEnum
 
 class ClassicState(IntEnum):
     EMPTY = 0
-    """Nobody is a member. There may be offsets."""
+    """The group has no members. There may be offsets."""
     PREPARING_REBALANCE = 1
     """Members are asked, by their heartbeats, to join again."""
     COMPLETING_REBALANCE = 2

@@ -1,8 +1,8 @@
 """What consumers of the classic protocol say they read.
 
 To the coordinator it is bytes that clients send each other, and it need not understand them. It looks all the same: so
-offsets of a topic that nobody reads any more can go, a static member that comes back with other topics is noticed, and
-so is a cooperative rebalance of which only the first half was done.
+offsets of a topic that no member reads any more can go, a static member that comes back with other topics is noticed,
+and so is a cooperative rebalance of which only the first half was done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def partitions_in_passing(members: Iterable[tuple[bytes, bytes]]) -> frozenset[TopicPartition]:
-    """What members had when they joined, and nobody was assigned: their next owner gets it when they join once more.
+    """What members had when they joined, and no member was assigned: their next owner gets it when they join once more.
 
     ``members``: the subscription and the assignment of each. What cannot be read says nothing.
     """

@@ -1,7 +1,7 @@
 """Who may heartbeat, and as whom. Says no with Kafka's codes, or returns ``None``.
 
 A member is who it says it is while its epoch is the current one. The previous one is accepted too, from a member that
-claims nothing but what it is assigned: the answer that told it the new epoch was lost. Epoch 0 begins anew.
+claims nothing but what it is assigned: the answer that told it the new epoch was lost. Epoch 0 begins again.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> Heartbea
                 return refused(
                     ErrorCode.FENCED_INSTANCE_ID, f"instance {beat.instance_id} of {group.group_id} is {holder} now"
                 )
-            # In the classic protocol whoever comes last is right, and a static member does not say that it stops. So a
-            # member that is upgraded takes the place of its former self at once.
+            # In the classic protocol the member that comes last is right, and a static member does not say that it
+            # stops. So a member that is upgraded takes the place of its former self at once.
             is_classic = group.members[holder].classic is not None
             if not is_classic and group.assignment(holder).epoch != LEAVING_FOR_A_WHILE:
                 return refused(
@@ -91,7 +91,7 @@ def _malformed(beat: Heartbeat) -> str | None:
     if beat.member_epoch < LEAVING_FOR_A_WHILE:
         return f"MemberEpoch is {beat.member_epoch}; the lowest is {LEAVING_FOR_A_WHILE}"
     if beat.member_epoch == LEAVING_FOR_A_WHILE and beat.instance_id is None:
-        return f"MemberEpoch is {LEAVING_FOR_A_WHILE}, but without an InstanceId nobody can come back"
+        return f"MemberEpoch is {LEAVING_FOR_A_WHILE}, but without an InstanceId a member cannot come back"
     if beat.member_epoch == JOINING:
         if beat.rebalance_timeout_ms is None:
             return "RebalanceTimeoutMs must be set by a member that joins"
@@ -132,7 +132,7 @@ def _unknown(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
 
 
 def take_over(draft: Draft, holder: str, member_id: str) -> None:
-    """The same member under a new id: with its subscription, target and partitions, so nobody else notices."""
+    """The same member under a new id: with its subscription, target and partitions, so no other member notices."""
     group = draft.group
     member, target, current = group.members[holder], group.target(holder), group.assignment(holder)
     forget_member(draft, holder)

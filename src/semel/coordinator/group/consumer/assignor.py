@@ -1,6 +1,6 @@
 """What a server-side assignor is given and what it gives back.
 
-The laws, for every assignor: complete (each partition of a topic that somebody subscribes to has an owner), disjoint
+The laws, for every assignor: complete (each partition of a subscribed topic has an owner), disjoint
 (never two), allowed (only of topics that the owner subscribes to), and a function of its arguments.
 """
 

@@ -1,8 +1,8 @@
 """Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Nobody leads and nobody waits. A member joins, which is its heartbeat in KIP-848's sense, and is answered at once with
-its member epoch as the generation; SyncGroup gives it what it is assigned; Heartbeat tells it to join again whenever
-there is something for it to give up, to take over or to hear of.
+There is no leader and no waiting. A member joins, which is its heartbeat in KIP-848's sense, and is answered at once
+with its member epoch as the generation; SyncGroup gives it what it is assigned; Heartbeat tells it to join again
+whenever there is something for it to give up, to take over or to hear of.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ClassicMembers:
         topics: TopicsView,
         moment: Moment,
     ) -> GroupDecision[Response]:
-        """The decision by which somebody has left; if nobody speaks KIP-848 any more, the group turns classic."""
+        """The decision by which a member has left; if none speaks KIP-848 any more, the group turns classic."""
         if not can_downgrade(draft.group, self._settings.consumer, self._settings.classic):
             return Decision(response, tuple(draft.records), changes=changes)
         turned = downgrade(draft.group, topics, moment)
@@ -224,7 +224,7 @@ def _member(request: JoinRequest, member_id: str) -> ConsumerMember | None:
 
 
 def _preferred(member: ConsumerMember) -> str:
-    """The assignor whose ways of giving up and taking over the member follows. Nobody is asked to assign."""
+    """The assignor whose ways of giving up and taking over the member follows. No member is asked to assign."""
     assert member.classic is not None, member
     return member.classic.protocols[0][0]
 

@@ -4,7 +4,7 @@ Timer.SESSION     every member: from its last request
 Timer.REBALANCE   from when it was told to give partitions up, or, of a classic member, to join again
 Timer.SYNC        a classic member, from when it has joined
 
-Whoever misses one of them is removed.
+A member that misses one of them is removed.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class ConsumerGroup:
 
     @property
     def all_classic(self) -> bool:
-        """Whether nobody speaks KIP-848's protocol."""
+        """Whether no member speaks KIP-848's protocol."""
         return all(member.classic is not None for member in self.members.values())
 
     @property
@@ -118,7 +118,7 @@ class ConsumerGroup:
         return "Stable" if all(reconciled) else "Reconciling"
 
     def waiters(self) -> Iterator[Waiter]:
-        """Nobody waits: every request is answered at once."""
+        """No request waits: each is answered at once."""
         return iter(())
 
     # -- records
@@ -240,7 +240,7 @@ class ConsumerGroup:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def retention(self) -> Retention | None:
-        """Of each offset from its own commit, as soon as nobody subscribes to its topic."""
+        """Of each offset from its own commit, as soon as no member subscribes to its topic."""
         return Retention()
 
     def _validate_epoch(self, member: ConsumerMember, epoch: int | None) -> ErrorCode:

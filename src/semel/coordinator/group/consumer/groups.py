@@ -89,7 +89,7 @@ class ConsumerGroups:
         return self.classic.concluded(draft, None, cancelled, topics, moment)
 
     def loaded(self, group: ConsumerGroup, moment: Moment) -> Iterator[Change]:
-        """All deadlines begin anew."""
+        """All deadlines begin again."""
         for member_id, member in group.members.items():
             yield deadlines.session(member, self._settings, moment)
             if group.assignment(member_id).state is MemberState.UNREVOKED_PARTITIONS:

@@ -32,7 +32,7 @@ def progress(
     topics: TopicsView,
     moment: Moment,
 ) -> Progress | None:
-    """Put the member as it is now into the group, and bring both forward. ``None``: the member must begin anew."""
+    """Put the member as it is now into the group, and bring both forward. ``None``: the member must begin again."""
     known = draft.group.members.get(member.member_id)
     if member != known:
         draft.write(member)

@@ -1,7 +1,7 @@
 """``range``: of each topic, every subscriber gets one run of partitions.
 
 Members stand in one order for all topics, so topics with the same subscribers and as many partitions are split in the
-same places: whoever joins two such topics by key finds both halves of a key at one member. A new member shifts the
+same places: a join of two such topics by key finds both halves of a key at one member. A new member shifts the
 runs; stickiness is not promised. Static members stand by their instance id, which outlives a restart.
 """
 

@@ -1,8 +1,8 @@
 """One step of one member towards its target assignment.
 
 First a member gives up what it shall not have. It keeps its epoch until it has said so: what it commits meanwhile is
-still good. Then it moves to the target epoch with everything of its target that nobody else holds, and gets the rest as
-others let go. A member is asked to give up nothing that it keeps, and waits for nobody to keep what it has.
+still good. Then it moves to the target epoch with everything of its target that no other member holds, and gets the
+rest as others let go. A member is asked to give up nothing that it keeps, and does not wait to keep what it has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reconciled(
     """The member's next assignment, or the same one if it can go no further now.
 
     ``claimed`` is what the member says it owns; ``None``: it does not say, so it may still own everything. Returns
-    ``None`` if the member must begin anew.
+    ``None`` if the member must begin again.
     """
     match current.state:
         case MemberState.STABLE if current.epoch == target_epoch:

@@ -22,7 +22,7 @@ _VERSION: Final = 0
 
 
 class AssignedPartition(NamedTuple):
-    """A partition of a topic that is known by its id: one made anew under the same name is another topic."""
+    """A partition of a topic that is known by its id: one created again under the same name is another topic."""
 
     topic_id: UUID
     partition: int
@@ -36,14 +36,14 @@ class MemberState(IntEnum):
     """How far a member has come with its target assignment.
 
     STABLE <-> UNREVOKED_PARTITIONS: it must give partitions up first, and say so
-    STABLE <-> UNRELEASED_PARTITIONS: it has what is free; somebody else must give up the rest first
+    STABLE <-> UNRELEASED_PARTITIONS: it has what is free; other members must give up the rest first
     """
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
     UNRELEASED_PARTITIONS = 3
     UNKNOWN = 127
-    """Written by a newer broker. The member has to begin anew."""
+    """Written by a newer broker. The member has to begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What a member owns: nobody else may have the partitions that it is assigned or has yet to give up."""
+    """What a member owns: no other member may have the partitions that it is assigned or has yet to give up."""
 
     group_id: str
     member_id: str
@@ -172,7 +172,7 @@ def encode(record: ConsumerGroupRecord | ConsumerGroupTombstone) -> tuple[bytes,
 
 
 def decode(kind: Kind, key: Buffer, value: Buffer | None) -> ConsumerGroupRecord | ConsumerGroupTombstone | None:
-    """``None`` for what Kafka 4.0 wrote and nobody needs. Raises ``DecodeError`` if it is malformed."""
+    """``None`` for what Kafka 4.0 wrote and is not needed. Raises ``DecodeError`` if it is malformed."""
     if kind is Kind.CONSUMER_GROUP_PARTITION_METADATA:
         return None
     group_id, name = _key_parts(kind, key)

@@ -1,7 +1,7 @@
 """Which topics a group reads: names, regular expressions, and what tells that one of those topics has changed.
 
 A regular expression must match the whole name, as Kafka's do, and never means an internal topic. It is resolved again
-whenever the topics of the cluster change; what it means is recorded, so a restart changes nobody's subscription.
+whenever the topics of the cluster change; what it means is recorded, so a restart changes no subscription.
 
 All clients wait while it is resolved. So one that would take longer than ``WORK_MAX`` over the topics that there are is
 refused, and from then on only topics that are new to it are looked at.
@@ -48,7 +48,7 @@ def advance_epoch(draft: Draft, topics: TopicsView, *, changed: bool, now_ms: in
 
 
 def subscribed_topics(group: ConsumerGroup, topics: TopicsView) -> list[TopicView]:
-    """The topics that exist and somebody subscribes to, by name."""
+    """The subscribed topics that exist, by name."""
     names = {name for member in group.members.values() for name in group.topics_of(member)}
     found = (topics.by_name(name) for name in sorted(names))
     return [topic for topic in found if topic is not None]
@@ -132,7 +132,7 @@ def _compiled(regex: str) -> _Resolved:
 
 
 def _metadata_hash(topics: Iterable[TopicView]) -> int:
-    """Another number when a topic came, went, grew or was made anew. Nobody but the writer needs to understand it."""
+    """Another number when a topic came, went, grew or was created again. Only its writer needs to understand it."""
     digest = blake2b(digest_size=8)
     for topic in topics:
         digest.update(f"{topic.name}:{topic.topic_id.hex}:{topic.partition_count};".encode())

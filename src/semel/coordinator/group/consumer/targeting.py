@@ -20,7 +20,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 
 
 def preferred_assignor(group: ConsumerGroup, offered: Sequence[str]) -> str:
-    """The one that most members name; the first one offered if nobody names any."""
+    """The one that most members name; the first one offered if none is named."""
     votes = Counter(member.assignor for member in group.members.values() if member.assignor in offered)
     return max(offered, key=lambda name: votes[name])
 

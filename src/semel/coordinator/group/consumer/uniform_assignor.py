@@ -90,7 +90,7 @@ def _house(
     homeless: list[AssignedPartition],
     by_topic: Mapping[UUID, list[str]],
 ) -> None:
-    """Unequal subscriptions: what few can take goes first, each to whoever has the least."""
+    """Unequal subscriptions: what few can take goes first, each to the member with the least."""
     for partition in sorted(homeless, key=lambda each: len(by_topic[each.topic_id])):
         poorest = min(by_topic[partition.topic_id], key=lambda member_id: (len(kept[member_id]), member_id))
         kept[poorest].append(partition)
@@ -116,7 +116,7 @@ def _balance(kept: dict[str, list[AssignedPartition]], by_topic: Mapping[UUID, l
 def _chain(
     start: str, kept: Mapping[str, list[AssignedPartition]], by_topic: Mapping[UUID, list[str]]
 ) -> list[tuple[str, AssignedPartition, str]] | None:
-    """The shortest chain of moves from ``start`` to somebody with at least two less."""
+    """The shortest chain of moves from ``start`` to a member with at least two less."""
     came_from: dict[str, tuple[str, AssignedPartition]] = {}
     explored: set[UUID] = set()
     queue = deque([start])
@@ -124,7 +124,7 @@ def _chain(
         giver = queue.popleft()
         for partition in kept[giver]:
             if partition.topic_id in explored:
-                continue  # Whoever subscribes to it was reached already.
+                continue  # Its subscribers were reached already.
             explored.add(partition.topic_id)
             for taker in by_topic[partition.topic_id]:
                 if taker == start or taker in came_from:
