@@ -6,6 +6,7 @@ returned begins with the batch that holds the offset, and nothing in it lies at 
 
 from __future__ import annotations
 
+from semel.errors import DecodeError
 from semel.log.segment import Segment
 from semel.log.segments import Segments
 from semel.log.transaction_index import AbortedTransaction
@@ -26,7 +27,7 @@ def read_below(
     end = segment.size_bytes
     next_base_offset = segments.end_of(number)
     if limit < (log_end_offset if next_base_offset is None else next_base_offset):
-        end = _position_of(segment, limit)
+        end = _position_of(segment, limit, place.position)
     size = min(max_bytes, end - place.position)
     if size < place.size_bytes:
         size = min(place.size_bytes, end - place.position) if at_least_one else 0
@@ -52,6 +53,13 @@ def aborted_within(segments: Segments, number: int, offset: int, records: bytes)
     return aborted
 
 
-def _position_of(segment: Segment, limit: int) -> int:
-    place = segment.locate(limit)
+def _position_of(segment: Segment, limit: int, start: int) -> int:
+    """Where what may be read from ``start`` on ends: at ``limit``, or before it where the way there is damaged."""
+    try:
+        place = segment.locate(limit)
+    except DecodeError:
+        _, indexed = segment.offset_index.lookup(limit)
+        if indexed <= start:
+            raise
+        return indexed
     return segment.size_bytes if place is None else place.position

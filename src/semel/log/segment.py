@@ -240,24 +240,37 @@ class Segment:
     def locate(self, offset: int) -> Place | None:
         """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none.
 
-        Raises ``DecodeError`` where the file holds something else than whole batches.
+        Raises ``DecodeError`` where the file holds something else than whole batches. A header that is passed over on
+        the way must be one too: its length and its last offset decide which batch comes next.
         """
         _, position = self.offset_index.lookup(offset)
+        reached = self.base_offset
+        step, before = b"", -1
         while position < self.size_bytes:
-            step = self.file.read(position, min(_STEP_BYTES, self.size_bytes - position))
+            step, before = self.file.read(position, min(_STEP_BYTES, self.size_bytes - position)), -1
             within = 0
             while within + HEADER_SIZE <= len(step):
                 base_offset, batch_length = _BASE_OFFSET_AND_LENGTH.unpack_from(step, within)
                 (delta,) = _LAST_OFFSET_DELTA.unpack_from(step, within + _LAST_OFFSET_DELTA_POSITION)
-                if batch_length < HEADER_SIZE - LOG_OVERHEAD:
-                    raise DecodeError(f"{self.path('.log')}: batch length {batch_length} at {position + within}")
-                if base_offset + delta >= offset:
+                if batch_length < HEADER_SIZE - LOG_OVERHEAD or delta < 0 or base_offset < reached:
+                    raise DecodeError(
+                        f"{self.path('.log')}: batch length {batch_length}, base offset {base_offset} and last offset "
+                        f"delta {delta} at {position + within}, behind offset {reached - 1}"
+                    )
+                reached = base_offset + delta + 1
+                if reached > offset:
+                    if base_offset > offset and before >= 0:
+                        # A hole, as compaction leaves them; or the batch before it has more than its header says.
+                        parse_header(step, before)
                     self._check_batch(step, within, position + within)
                     return Place(position + within, batch_length + LOG_OVERHEAD)
+                before = within
                 within += batch_length + LOG_OVERHEAD
-            if within == 0:
-                break
+            if within == 0 or position + within > self.size_bytes:
+                raise DecodeError(f"{self.path('.log')}: no batch ends where the file does, behind {position}")
             position += within
+        if before >= 0:
+            parse_header(step, before)  # Nothing there: the same question.
         return None
 
     def _check_batch(self, step: bytes, within: int, position: int) -> None:

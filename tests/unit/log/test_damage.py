@@ -9,18 +9,20 @@ from uuid import UUID
 
 import pytest
 
+from semel.errors import DecodeError, KafkaError
 from semel.log import checkpoints
 from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file, write_file
 from semel.log.journal import Entry, Journal, Kind
-from semel.log.partition_log import PartitionLog
+from semel.log.partition_log import Isolation, PartitionLog
 from semel.log.topic_logs import TopicLogs
 from semel.testing.clock import ManualClock
 from semel.testing.disk import VirtualDisk
 from semel.testing.loop import VirtualLoop
 from semel.types import TopicPartition
+from semel.wire.records import iterate_headers, verify_crc
 from tests.logs import NOW_MS, StepWorker, append, batch, committed_values, end_transaction, produced, values, visible
 
 TOPIC = TopicLogs(UUID(int=1), LogConfig(segment_bytes=400, index_interval_bytes=100), synced=True, partitions=(0, 1))
@@ -444,3 +446,31 @@ def test_deleted_records_stay_deleted_when_one_copy_of_the_log_start_is_lost(cop
         assert machine.directory.unavailable == {}
         assert values(machine.log()) == EXPECTED[5:], change
         machine.kill()
+
+
+# A batch inside a segment
+
+
+@pytest.mark.parametrize("byte", [8, 9, 10, 11, 23, 24, 25, 26])
+def test_a_reader_from_any_offset_gets_what_is_there_or_an_error_when_a_length_or_a_count_is_flipped(byte: int) -> None:
+    machine = Machine()
+    for number in range(8):
+        append(machine.log(), batch(*(f"value {number} {record}" for record in range(4))))
+    machine.settle()
+    machine.stop()
+    sound = machine.disk
+    starts = [position for position, _ in iterate_headers(read_file(sound, FIRST))]
+    for start in starts[:3]:
+        for bit in range(8):
+            machine.disk = sound.copy()
+            flip(machine, FIRST, start + byte, 1 << bit)
+            machine.start()
+            for offset in range(32 if DAMAGED in machine.directory.logs else 0):
+                try:
+                    records = machine.log().read(offset, 10_000, isolation=Isolation.READ_UNCOMMITTED).records
+                    (_, first), *_ = iterate_headers(records, allow_partial_tail=True)
+                except (KafkaError, DecodeError):
+                    continue
+                reached = first.base_offset <= offset <= first.last_offset
+                assert reached or not verify_crc(records, 0, first), f"{bit} at {start}: {offset} leads to {first}"
+            machine.kill()
