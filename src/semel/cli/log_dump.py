@@ -75,7 +75,7 @@ def _segment(disk: Disk, path: str, offsets: range, records: bool) -> Iterator[L
     walked = Walk(path, int(stem))
     yield {"segment": path}
     shown = 0
-    for batch in walk(disk, path, walked, deep=True, trusted_until=INT64_MAX):
+    for batch in walk(disk, path, walked, deep=True, has_holes=True, trusted_until=INT64_MAX):
         for corrupt in walked.corrupt[shown:]:
             yield {UNSOUND: corrupt.problem, **_batch(corrupt.header, position=corrupt.position)}
         shown = len(walked.corrupt)

@@ -17,6 +17,7 @@ from semel.log import checkpoints, partition_checkpoint
 from semel.log.accepted_loss import accept_loss, lower_recovery_point, sound_part
 from semel.log.disk import Disk, replace_file
 from semel.log.identity import META_PROPERTIES_FILE, METADATA_FILES
+from semel.log.verification.directory import CLEANER_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import PARTITION_METADATA_FILE, ExpectedTopic
 from semel.log.verification.producers import LEADER_EPOCH_FILE
@@ -66,13 +67,21 @@ def plan(
 
 
 def _cut(disk: Disk, folder: str, partition: TopicPartition, topic: ExpectedTopic | None) -> Step:
-    is_compacted = topic is None or topic.is_compacted
+    is_compacted = topic is None or topic.is_compacted or _was_compacted(disk, folder, partition)
     part = sound_part(disk, f"{folder}/{partition}", is_compacted=is_compacted)
     topic_id = None if topic is None else topic.topic_id
     return Step(
         f"cut {partition} at offset {part.end_offset}, and give up everything from there on",
         lambda: accept_loss(disk, folder, partition, topic_id, is_compacted=is_compacted),
     )
+
+
+def _was_compacted(disk: Disk, folder: str, partition: TopicPartition) -> bool:
+    """Whether compaction may have left holes: also where the topic has another policy by now."""
+    try:
+        return partition in checkpoints.read_offsets(disk, f"{folder}/{CLEANER_FILE}")
+    except DecodeError:
+        return True
 
 
 def _step(
@@ -139,6 +148,8 @@ def remedy_for(finding: Finding, folder: str) -> str:
     """What an operator can do about a finding that has no safe step."""
     if finding.path in (f"{folder}/{file}" for file in METADATA_FILES):
         return f"restore a copy, or give up what is lost: semel log repair {folder} --accept-loss {METADATA}"
+    if finding.path.endswith(".log") and finding.severity is Severity.DERIVED:
+        return "restore a copy of the file; its records are sound"
     if finding.severity is Severity.DERIVED:
         return "nothing to do: the next start sees to it"
     if finding.partition is not None:

@@ -48,7 +48,7 @@ def sound_part(disk: Disk, folder: str, *, is_compacted: bool) -> SoundPart:
         if not is_next:
             break
         walked = Walk(f"{folder}/{base_offset:020d}.log", base_offset)
-        for _ in walk(disk, walked.path, walked, deep=True):
+        for _ in walk(disk, walked.path, walked, deep=True, has_holes=is_compacted):
             pass
         found = SoundPart(walked.end_offset, base_offset, walked.position, tuple(base_offsets[number + 1 :]))
         if walked.trouble is not None:

@@ -14,6 +14,7 @@ import pytest
 from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.testing import Broker
+from semel.wire.records import iterate_headers
 from tests.unit.broker.raw_client import RawClient, batch
 from tests.unit.cli.data_directories import TOPIC, fill, make_directory
 
@@ -204,6 +205,46 @@ def test_a_flipped_bit_in_a_record_is_found_by_a_deep_look_and_costs_its_batch(r
     assert (found["severity"], str(Path(found["path"]).relative_to(directory))) == ("loss", name)
     assert "the checksum of batch" in found["problem"]
     assert found["lost"].startswith("offset ")
+
+
+def positions(path: Path) -> list[int]:
+    return [position for position, _ in iterate_headers(path.read_bytes())]
+
+
+@pytest.mark.parametrize("segment", [0, -1])
+@pytest.mark.parametrize("batch_number", [0, 3, -1])
+@pytest.mark.parametrize("byte", range(8))
+def test_a_flipped_bit_in_the_base_offset_of_a_batch_is_found(
+    run: Run, directory: Path, segment: int, batch_number: int, byte: int
+) -> None:
+    path = segments(directory)[segment]
+    flip(positions(path)[batch_number] + byte)(path)
+    found = findings(run, directory)[str(path.relative_to(directory))]
+    assert found["severity"] == "loss"
+    assert "offset" in found["problem"]
+    assert found["lost"]
+
+
+@pytest.mark.parametrize("bit", [0x01, 0x80])
+@pytest.mark.parametrize("byte", range(12, 16))
+def test_a_flipped_bit_in_the_leader_epoch_of_a_batch_is_found(run: Run, directory: Path, byte: int, bit: int) -> None:
+    path = segments(directory)[1]
+    flip(positions(path)[3] + byte, bit=bit)(path)
+    found = findings(run, directory)
+    assert list(found) == [str(path.relative_to(directory))]
+    assert "the partition had 0 there" in found[str(path.relative_to(directory))]["problem"]
+    assert found[str(path.relative_to(directory))]["severity"] == "derived"
+
+
+def test_what_the_next_start_does_about_a_batch_inside_a_closed_segment_is_told(run: Run, directory: Path) -> None:
+    first, *_, last = segments(directory)
+    flip(positions(first)[3] + 7)(first)
+    assert findings(run, directory)[str(first.relative_to(directory))]["next_start"] == (
+        "serves the partition, and reading fails there"
+    )
+    flip(positions(last)[3] + 7)(last)
+    flip(positions(first)[3] + 7)(first)
+    assert "does not serve" in findings(run, directory)[str(last.relative_to(directory))]["next_start"]
 
 
 @pytest.mark.parametrize("damage", [cut(10), zero_end(10_000)])

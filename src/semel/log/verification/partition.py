@@ -15,13 +15,14 @@ from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.indexes import SegmentIndexes
 from semel.log.verification.journal import JournalCheck
 from semel.log.verification.producers import ReplayedProducers, SeenEpochs
-from semel.log.verification.walk import Walk, walk
+from semel.log.verification.walk import Walk, WalkedBatch, walk
 from semel.types import INT64_MAX, TopicPartition, kafka_uuid
 
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 
 _INTERRUPTED: Final = (".deleted", ".cleaned", ".swap", ".tmp")
 _OFFLINE: Final = "does not serve the partition and leaves its files as they are"
+_SERVED_UP_TO: Final = "serves the partition, and reading fails there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,10 @@ class PartitionCheck:
     report: Report = field(default_factory=Report)
     _end_offset: int = 0
     _unsound: Walk | None = None
+    _is_vouched_for: bool = False
+    """Whether a start does not read the segment that is unsound, because its checksums say that it has its size."""
     _known_start: int | None = None
+    _known_epochs: tuple[tuple[int, int], ...] = ()
     _replays: bool = True
     """Whether every batch so far could be shown to the producer state."""
 
@@ -119,6 +123,7 @@ class PartitionCheck:
             self.recovery_point = checkpoint.recovery_point
             self.log_start = max(self.log_start, checkpoint.log_start_offset)
             self._known_start = checkpoint.log_start_offset
+            self._known_epochs = checkpoint.epochs
 
     def _check_start(self, base_offsets: list[int]) -> None:
         if self._known_start is not None and base_offsets and base_offsets[0] > self.log_start:
@@ -170,11 +175,18 @@ class PartitionCheck:
             walked = Walk(f"{stem}.log", base_offset)
             already_ended = len(producers.ended)
             for batch in walk(
-                self.disk, walked.path, walked, deep=self.deep, trusted_until=self.recovery_point, until=limit
+                self.disk,
+                walked.path,
+                walked,
+                deep=self.deep,
+                has_holes=self.is_compacted,
+                trusted_until=self.recovery_point,
+                until=limit,
             ):
                 if batch.header.base_offset < self.recovery_point:
                     indexes.batch(batch)
-                epochs.batch(batch)
+                if self._has_its_epoch(walked.path, batch):
+                    epochs.batch(batch)
                 self._replays = self._replays and self.deep and not walked.corrupt
                 if self._replays:
                     producers.batch(batch)
@@ -188,10 +200,27 @@ class PartitionCheck:
                 indexes.closed()
             if not self.running:
                 indexes.check_checksums(walked)
-            self._note(walked, indexes)
+            self._note(walked, indexes, is_closed=base_offset != base_offsets[-1])
         self.report.files += producers.files + epochs.exists
         self.report.findings += producers.findings(min(self._end_offset, self.recovery_point) if self._replays else -1)
         self.report.findings += epochs.findings(self.recovery_point)
+
+    def _has_its_epoch(self, path: str, batch: WalkedBatch) -> bool:
+        """Whether a batch has the leader epoch that the partition's checkpoint tells: no checksum covers it."""
+        header = batch.header
+        if not self._known_epochs or not self.log_start <= header.base_offset < self.recovery_point:
+            return True
+        began = [epoch for epoch, start_offset in self._known_epochs if start_offset <= header.base_offset]
+        if not began or began[-1] == header.partition_leader_epoch:
+            return True
+        self._found(
+            path,
+            Severity.DERIVED,
+            f"position {batch.position}: the batch at offset {header.base_offset} has leader epoch "
+            f"{header.partition_leader_epoch}; the partition had {began[-1]} there",
+            "serves the batch with that epoch; its records are sound",
+        )
+        return False
 
     def _check_chain(self, base_offset: int) -> None:
         if self._unsound is not None or base_offset == self._end_offset:
@@ -210,7 +239,7 @@ class PartitionCheck:
                 _offsets(self._end_offset, base_offset),
             )
 
-    def _note(self, walked: Walk, indexes: SegmentIndexes) -> None:
+    def _note(self, walked: Walk, indexes: SegmentIndexes, *, is_closed: bool) -> None:
         report = self.report
         report.files += 1 + indexes.files
         report.bytes += walked.size_bytes
@@ -231,6 +260,7 @@ class PartitionCheck:
             self._end_offset = walked.end_offset
             if walked.trouble is not None:
                 self._unsound = walked
+                self._is_vouched_for = is_closed and indexes.vouches_for_log
         elif walked.batches:
             self._unsound.resumes_at = self._unsound.resumes_at or walked.end_offset
             self._unsound.last_offset_seen = walked.end_offset - 1
@@ -255,7 +285,10 @@ class PartitionCheck:
                     path, Severity.NOTE, problem, "cuts it there and takes what was acknowledged from the journal"
                 )
         else:
-            self._found(path, Severity.LOSS, problem, _OFFLINE, _offsets(reached, promised))
+            is_served = walked is not None and self._is_vouched_for
+            self._found(
+                path, Severity.LOSS, problem, _SERVED_UP_TO if is_served else _OFFLINE, _offsets(reached, promised)
+            )
         gap = self.journal.gap_after(key, end)
         if gap is not None and reached >= promised:
             problem = f"the journal continues at offset {gap}; the log ends at {end}"

@@ -59,9 +59,18 @@ class Corrupt:
 
 
 def walk(
-    disk: Disk, path: str, walked: Walk, *, deep: bool, trusted_until: int = 0, until: int | None = None
+    disk: Disk,
+    path: str,
+    walked: Walk,
+    *,
+    deep: bool,
+    has_holes: bool,
+    trusted_until: int = 0,
+    until: int | None = None,
 ) -> Iterator[WalkedBatch]:
-    """The sound batches of a file that begins with offset ``walked.end_offset`` or later.
+    """The sound batches of a file that begins with offset ``walked.end_offset``, or later if compaction was there.
+
+    Without ``has_holes`` every batch begins with the offset behind the one before it. No checksum covers that number.
 
     Below ``trusted_until``, the recovery point, a start does not read the content of batches: such a batch stays.
     Behind it the log ends with the first that is not sound. ``until`` is where the walk ends, for a broker that runs.
@@ -76,7 +85,7 @@ def walk(
                 chunk, chunk_at = memoryview(file.read(at, min(step, size - at))), at
             try:
                 header = parse_header(chunk, at - chunk_at)
-                _check_place(header, walked, size)
+                _check_place(header, walked, size, has_holes)
                 data: memoryview | None = None
                 if deep or header.is_control:
                     if at - chunk_at + header.size_bytes > len(chunk):
@@ -112,8 +121,8 @@ def _is_content_sound(walked: Walk, at: int, header: BatchHeader, data: memoryvi
     return True
 
 
-def _check_place(header: BatchHeader, walked: Walk, size: int) -> None:
-    if header.base_offset < walked.end_offset:
+def _check_place(header: BatchHeader, walked: Walk, size: int, has_holes: bool) -> None:
+    if header.base_offset < walked.end_offset or (header.base_offset > walked.end_offset and not has_holes):
         raise DecodeError(f"a batch with offset {header.base_offset}; the offset before it is {walked.end_offset - 1}")
     if walked.position + header.size_bytes > size:
         raise DecodeError(f"a batch of {header.size_bytes} bytes; the file has {size - walked.position} more")
