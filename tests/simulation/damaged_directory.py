@@ -38,8 +38,8 @@ TOPICS = {
     "latest": TopicLogs(UUID(int=3), COMPACTED, synced=True, partitions=(0,)),
     "fresh": TopicLogs(UUID(int=4), SMALL, synced=True, partitions=(0,)),
 }
-# Read when a process starts, before there is a directory: the metadata's tests damage these.
-NOT_OURS = {".lock", "meta.properties"}
+# Read before there is a log directory: ``damaged_broker`` damages these.
+NOT_OURS = frozenset({".lock", "meta.properties"})
 KINDS = ("flip", "cut", "zero", "delete", "older")
 
 
@@ -151,11 +151,11 @@ def committed(log: PartitionLog) -> tuple[list[tuple[int, bytes | None]], str | 
     return seen, None
 
 
-def files(disk: VirtualDisk, folder: str = "/data") -> list[str]:
+def files(disk: VirtualDisk, folder: str = "/data", *, without: frozenset[str] = frozenset()) -> list[str]:
     found = []
     for name in disk.list(folder):
         path = f"{folder}/{name}"
-        if name in NOT_OURS:
+        if name in without:
             continue
         if folder == "/data" and name.rpartition("-")[2].isdigit():
             found += files(disk, path)
@@ -164,11 +164,17 @@ def files(disk: VirtualDisk, folder: str = "/data") -> list[str]:
     return found
 
 
-def damage(disk: VirtualDisk, older: VirtualDisk, random: Random) -> tuple[str, str]:
-    """One damage to one file: its kind and path."""
+def kind_of(path: str) -> str:
+    """Segments, indexes and snapshots by their suffix, all others by their name."""
+    name = path.rpartition("/")[2]
+    return name.partition(".")[2] if name[0].isdigit() else name
+
+
+def damage(disk: VirtualDisk, older: VirtualDisk, random: Random, paths: list[str]) -> tuple[str, str]:
+    """One damage to one of these files: what was done, and the path. Each kind of file is as likely as the others."""
     by_kind: dict[str, list[str]] = {}
-    for path in files(disk):
-        by_kind.setdefault(path.rpartition(".")[2] if "." in path else path.rpartition("/")[2], []).append(path)
+    for path in paths:
+        by_kind.setdefault(kind_of(path), []).append(path)
     path = random.choice(by_kind[random.choice(sorted(by_kind))])
     kind = random.choice(KINDS)
     data = bytearray(read_file(disk, path))
@@ -178,7 +184,8 @@ def damage(disk: VirtualDisk, older: VirtualDisk, random: Random) -> tuple[str, 
         if older.exists(path):
             write_file(disk, path, read_file(older, path))
     elif data:
-        at = random.randrange(len(data))
+        # Not in what was only set aside for later: most of a journal is zeros.
+        at = random.randrange(len(data.rstrip(b"\0")) or len(data))
         if kind == "cut":
             del data[at:]
         elif kind == "zero":
@@ -198,13 +205,13 @@ def _batches(data: bytes) -> list[tuple[int, object]]:
     return list(iterate_headers(data, allow_partial_tail=True))
 
 
-def withstand(seed: int) -> dict[str, int]:
+def withstand_as_directory(seed: int) -> dict[str, int]:
     """Raises ``AssertionError`` where the law is broken. Returns what became of the partitions."""
     random = Random(seed)
     clean = random.random() < 0.5
     case = prepared(clean=clean)
     disk = case.disk.copy()
-    kind, path = damage(disk, case.older, random)
+    kind, path = damage(disk, case.older, random, files(disk, without=NOT_OURS))
     about = f"seed {seed}: {kind} of {path} after a {'clean stop' if clean else 'kill'}"
     counts = {"whole": 0, "offline": 0, "stopped at a damaged batch": 0}
     for again in (False, True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.damaged_directory import withstand
+from tests.simulation.damages import withstand
 
 SEEDS = 200
 GROUPS = 10

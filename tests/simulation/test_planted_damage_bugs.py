@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from semel.broker import shard_loading
+from semel.broker.coordinator import Coordinator
+from semel.broker.shard_loading import ShardLoading
 from semel.log import checkpoints, loading
 from semel.log.checkpoints import LogStarts
 from semel.log.loading import Required
@@ -15,8 +18,12 @@ from semel.log.partition_checkpoint import PartitionCheckpoint
 from semel.log.segment import Segment
 from semel.log.segment_checksums import SegmentChecksums
 from semel.log.topic_logs import TopicLogs
+from semel.metadata import copies
+from semel.metadata.copies import Found
 from semel.types import TopicPartition
-from tests.simulation.damaged_directory import withstand
+from semel.wire.records import BatchHeader, verify_crc
+from tests.simulation.damaged_broker import Struck, withstand_as_broker
+from tests.simulation.damaged_directory import withstand_as_directory
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -57,6 +64,28 @@ def believes_every_log_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogStarts, "of", of)
 
 
+def takes_the_first_metadata_file_that_can_be_read(patch: pytest.MonkeyPatch) -> None:
+    def choose(found: tuple[Found, Found]) -> Found:
+        return next(file for file in found if file.contents is not None)
+
+    patch.setattr(copies, "choose", choose)
+
+
+def passes_over_damaged_batches_of_a_coordinator(patch: pytest.MonkeyPatch) -> None:
+    replay = ShardLoading._replay_batch
+
+    def replay_if_sound(self: Any, records: bytes, position: int, header: BatchHeader) -> None:
+        if verify_crc(records, position, header):
+            replay(self, records, position, header)
+
+    patch.setattr(shard_loading, "verify_crc", lambda records, position, header: True)
+    patch.setattr(ShardLoading, "_replay_batch", replay_if_sound)
+
+
+def lets_clients_of_a_damaged_coordinator_ask_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Coordinator, "why_broken", lambda self, key: None)
+
+
 def _content(opening: Opening, path: str) -> bytes:
     file = opening.disk.open(path)
     try:
@@ -75,12 +104,37 @@ def _content(opening: Opening, path: str) -> bytes:
     ],
 )
 def test_a_planted_bug_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    withstand(0)  # Prepares the directory without the bug.
-    withstand(2)
+    withstand_as_directory(0)  # Prepares the directory without the bug.
+    withstand_as_directory(2)
     plant(monkeypatch)
     for seed in range(SEEDS_MAX):
         try:
-            withstand(seed)
+            withstand_as_directory(seed)
         except AssertionError:
             return
     pytest.fail(f"no seed below {SEEDS_MAX} failed")
+
+
+@pytest.mark.parametrize(
+    ("plant", "damaged"),
+    [
+        (takes_the_first_metadata_file_that_can_be_read, "/data/metadata"),
+        (passes_over_damaged_batches_of_a_coordinator, "/data/__"),
+        (lets_clients_of_a_damaged_coordinator_ask_for_ever, "/data/__"),
+        (cuts_a_log_below_its_recovery_point, "/data/__"),
+    ],
+)
+def test_a_planted_bug_is_seen_by_a_whole_broker(plant: Plant, damaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = [seed for seed in range(3, 4 * SEEDS_MAX, 4) if _hits_a_log(Struck.by(seed).path, damaged)]
+    withstand_as_broker(seeds[0])
+    plant(monkeypatch)
+    for seed in seeds:
+        try:
+            withstand_as_broker(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"none of {len(seeds)} seeds failed")
+
+
+def _hits_a_log(path: str, damaged: str) -> bool:
+    return path == damaged or (path.startswith(damaged) and path.endswith(".log"))
