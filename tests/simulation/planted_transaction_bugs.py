@@ -18,8 +18,8 @@ from semel.client.machine.transaction.transaction import Transaction
 from semel.coordinator.transaction import shard as transaction_shard
 from semel.coordinator.transaction.ending import end_v1
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.log import directory
 from semel.log.commit import Committer, _Outcome
+from semel.log.journal_replay import JournalContent
 from semel.log.known_producer import KnownProducer
 from semel.log.partition_log import PartitionLog
 from semel.log.producer_state import Duplicate, ProducerStates
@@ -196,7 +196,7 @@ def decides_before_it_is_loaded(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_the_journal(patch: pytest.MonkeyPatch) -> None:
     """Scenario 67: synced in one place, and not looked for there."""
-    patch.setattr(directory, "replay_journal", lambda entries, logs, now_ms: None)
+    patch.setattr(JournalContent, "replay", lambda self, log, *, now_ms: None)
 
 
 def shows_offsets_that_are_pending(patch: pytest.MonkeyPatch) -> None:
