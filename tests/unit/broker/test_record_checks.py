@@ -153,6 +153,34 @@ def test_a_partition_that_is_made_anew_during_the_check_gets_nothing_of_the_old_
     assert scene.other.produce("t", batch(b"new")).base_offset == 0
 
 
+def test_a_topic_that_is_made_anew_under_its_name_during_the_check_gets_nothing_of_the_old_one(scene: Scene) -> None:
+    scene.other.create_topic("t")
+    number = scene.client.send(ApiKey.PRODUCE, 9, produce_request("t", long_batch()))
+    while not scene.waiting():
+        pass
+    scene.other.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    scene.other.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+    assert scene.other.produce("t", batch(b"new")).base_offset == 0
+    scene.step()
+    answer = scene.client.receive(ApiKey.PRODUCE, 9, number).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert scene.other.produce("t", batch(b"next")).base_offset == 1
+
+
+def test_a_topic_that_is_made_during_the_check_of_its_request_gets_nothing_of_it(scene: Scene) -> None:
+    """Its batch was not looked into, and the event loop has no time for that any more."""
+    scene.other.create_topic("t")
+    data = [TopicProduceData(name, partition_data=[PartitionProduceData(0, long_batch())]) for name in ("t", "later")]
+    number = scene.client.send(ApiKey.PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data))
+    while not scene.waiting():
+        pass
+    scene.other.create_topic("later")
+    scene.step()
+    answers = scene.client.receive(ApiKey.PRODUCE, 9, number).responses
+    codes = [answer.partition_responses[0].error_code for answer in answers]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 @pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
 def test_a_transaction_that_ends_during_the_check_is_not_opened_again(scene: Scene, is_v2: bool) -> None:
     scene.other.create_topic("t")

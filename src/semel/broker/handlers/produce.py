@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("semel.broker")
 
-_Checks: TypeAlias = dict[int, BatchCheck]
-"""By the identity of the part of the request that they belong to."""
+_Checks: TypeAlias = dict[int, tuple[Partition, BatchCheck]]
+"""By the identity of the part of the request that they belong to: the partition that it named, and the look into it."""
 
 # The codec and the transactional bit both lie in the low byte of the attributes.
 _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
@@ -51,7 +51,7 @@ def produce(node: Node, request: Request, message: ProduceRequest) -> ProduceRes
         text = f"acks is {message.acks}; it must be -1, 0 or 1"
         return _all_refused(message, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, text))
     checks = _begin_checks(node, request, message)
-    long = [check for check in checks.values() if check.is_long]
+    long = [check for _, check in checks.values() if check.is_long]
     if not long:
         return _serve(node, request, message, checks)
     return _serve_later(node, request, message, checks, long)
@@ -70,7 +70,8 @@ def _begin_checks(node: Node, request: Request, message: ProduceRequest) -> _Che
             if partition is None or data.records is None:
                 continue
             assert isinstance(data.records, memoryview)
-            check = checks[id(data)] = partition.log.begin_check(data.records, effort_left)
+            check = partition.log.begin_check(data.records, effort_left)
+            checks[id(data)] = partition, check
             effort_left -= check.effort + 1
     return checks
 
@@ -90,8 +91,8 @@ def _serve_later(
     for topic in message.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                check = checks.get(id(data))
-                data.records = memoryview(bytearray(data.records)) if check is None else check.keep()
+                begun = checks.get(id(data))
+                data.records = memoryview(bytearray(data.records)) if begun is None else begun[1].keep()
 
     def checked(error: BaseException | None) -> None:
         try:
@@ -146,7 +147,7 @@ def _append_all(
                 if topic_error is not None:
                     raise topic_error
                 partition = node.led_partition(name, data.index)
-                appended = _append(node, partition, data, request.version, transaction, checks.get(id(data)))
+                appended = _append(node, partition, data, request.version, transaction, checks)
             except (KafkaError, StorageError) as error:
                 answers.append(_refused(data.index, error, partition, node))
                 failed = True
@@ -186,7 +187,7 @@ def _append(
     data: PartitionProduceData,
     version: int,
     transaction: TransactionalProduce | None,
-    check: BatchCheck | None,
+    checks: _Checks,
 ) -> Appended:
     records = data.records
     if not records:
@@ -202,6 +203,14 @@ def _append(
         if attributes & TRANSACTIONAL_BIT:
             require_zero_first = version >= TRANSACTIONS_V2_SINCE
             _check_transaction(transaction, partition.topic_partition)
+    # The topic may have been deleted since the request came, and made anew under the same name. Its records were meant
+    # for the old one, and what was found out about them went by the old one's settings.
+    named, check = checks.get(id(data), (None, None))
+    if named is not partition:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{partition.topic_partition} did not exist when the request came; nothing was appended",
+        )
     assert isinstance(records, memoryview)
     return partition.append(records, now_ms=node.clock.now_ms(), require_zero_first=require_zero_first, check=check)
 
