@@ -1,8 +1,8 @@
 """The codecs of record batches: gzip, snappy, lz4 and zstd, in the framings that Kafka's clients write.
 
-The law: ``decompress`` gives back at most ``size_max`` bytes, and what claims to hold more fails before more is
-allocated. Size fields are the sender's word, so they are never trusted, only compared with the bound. Whatever is
-malformed, cut off or followed by something else is a ``DecodeError``.
+The law: ``decompress`` gives back at most ``size_max`` bytes, and what says of itself that it holds more fails before
+anything is decompressed. Size fields are the sender's word, so they are never trusted, only compared with the bound.
+Whatever is malformed, cut off or followed by something else is a ``DecodeError``.
 
 gzip is the standard library's, the others come from ``cramjam``, which is loaded when the first of them is used. It has
 to be 2.14 or newer: before, it took the end of the first lz4 frame for the end of the stream and dropped the rest.
@@ -17,7 +17,7 @@ from typing import Any, Final, assert_never
 
 from semel.errors import DecodeError
 from semel.types import Buffer
-from semel.wire.decompressed_size import lz4_size_bound, zstd_size_bound
+from semel.wire.decompressed_size import gzip_declared_size, lz4_size_bound, zstd_size_bound
 
 
 class Codec(IntEnum):
@@ -74,14 +74,17 @@ def decompressed(codec: Codec, data: Buffer, *, size_max: int) -> bytes | bytear
             _check_size(codec, len(data), size_max)
             return bytes(data)
         case Codec.GZIP:
+            _check_size(codec, gzip_declared_size(data), size_max)
             return _gzip_decompress(data, size_max)
         case Codec.SNAPPY:
             return _snappy_decompress(data, size_max)
         case Codec.LZ4:
-            bound = lz4_size_bound(data, size_max)
+            bound, declared = lz4_size_bound(data, size_max)
+            _check_size(codec, declared, size_max)
             return _decompress_into(codec, _cramjam().lz4.decompress_into, data, bound)
         case Codec.ZSTD:
-            bound = zstd_size_bound(data, size_max)
+            bound, declared = zstd_size_bound(data, size_max)
+            _check_size(codec, declared, size_max)
             return _decompress_into(codec, _cramjam().zstd.decompress_into, data, bound)
         case _:
             assert_never(codec)
@@ -105,12 +108,24 @@ def _cramjam() -> Any:
 
 def _decompress_into(codec: Codec, into: Callable[[Buffer, bytearray], int], data: Buffer, bound: int) -> bytearray:
     """A buffer of a fixed size is the one thing that no decompressor writes beyond."""
-    output = bytearray(bound)
+    output = _buffer(bound)
     try:
         size = into(data, output)
     except _cramjam().DecompressionError as error:
         raise DecodeError(f"{len(data)} bytes of {codec.name} into {bound}: {error}") from None
     del output[size:]
+    return output
+
+
+_BUFFER_PIECE_SIZE: Final = 2**21
+_BUFFER_PIECE: Final = bytes(_BUFFER_PIECE_SIZE)
+
+
+def _buffer(size: int) -> bytearray:
+    """In pieces: Python fills a buffer with zeros, and no other thread gets to run while it does."""
+    output = bytearray(min(size, _BUFFER_PIECE_SIZE))
+    while len(output) < size:
+        output += _BUFFER_PIECE[: size - len(output)]
     return output
 
 
@@ -131,18 +146,18 @@ _GZIP_INPUT_SIZE: Final = 2**14
 _GZIP_OUTPUT_SIZE: Final = 2**18
 
 
-def _gzip_decompress(data: Buffer, size_max: int) -> bytes:
+def _gzip_decompress(data: Buffer, size_max: int) -> bytearray:
     """Member after member, in pieces: zlib copies what a member leaves over, so a piece is what a tiny member costs."""
     view = memoryview(data)
-    parts: list[bytes] = []
-    position = size = 0
+    output = bytearray()
+    position = 0
     member = zlib.decompressobj(_GZIP_WBITS)
     while position < len(view) or not member.eof:
         if member.eof:
             member = zlib.decompressobj(_GZIP_WBITS)
         piece = view[position : position + _GZIP_INPUT_SIZE]
         try:
-            part = member.decompress(piece, min(size_max - size + 1, _GZIP_OUTPUT_SIZE))
+            part = member.decompress(piece, min(size_max - len(output) + 1, _GZIP_OUTPUT_SIZE))
         except zlib.error as error:
             raise DecodeError(f"{len(view)} bytes of GZIP, at {position}: {error}") from None
         # At the end of a member that is also the end of a step, zlib reports the rest in both places.
@@ -150,10 +165,9 @@ def _gzip_decompress(data: Buffer, size_max: int) -> bytes:
         if not taken and not part and not member.eof:
             raise DecodeError(f"{len(view)} bytes of GZIP end in the middle of a member")
         position += taken
-        size += len(part)
-        _check_size(Codec.GZIP, size, size_max)
-        parts.append(part)
-    return b"".join(parts)
+        _check_size(Codec.GZIP, len(output) + len(part), size_max)
+        output += part
+    return output
 
 
 _SNAPPY_BLOCK_SIZE: Final = 2**15
@@ -173,7 +187,7 @@ def _snappy_compress(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
+def _snappy_decompress(data: Buffer, size_max: int) -> bytearray:
     """Raw snappy, as librdkafka and others send it, or xerial's blocks.
 
     The version numbers behind xerial's magic are passed over: there is one version, and writers disagree on its byte
@@ -182,8 +196,8 @@ def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(view, size_max)
-    parts: list[bytes] = []
-    position = size = 0
+    output = bytearray()
+    position = 0
     while position < len(view):
         if bytes(view[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
@@ -192,20 +206,21 @@ def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
         position += 4
         if not 0 < length <= len(view) - position:
             raise DecodeError(f"SNAPPY block of length {length}; {len(view) - position} bytes are left at {position}")
-        part = _snappy_block(view[position : position + length], size_max - size)
-        parts.append(part)
-        size += len(part)
+        output += _snappy_block(view[position : position + length], size_max - len(output))
         position += length
     if position > len(view):
         raise DecodeError(f"{len(view)} bytes of SNAPPY end in the middle of a header of {len(_XERIAL_HEADER)}")
-    return b"".join(parts)
+    return output
 
 
-def _snappy_block(block: memoryview, size_max: int) -> bytes:
+def _snappy_block(block: memoryview, size_max: int) -> bytearray:
     snappy = _cramjam().snappy
     try:
-        _check_size(Codec.SNAPPY, snappy.decompress_raw_len(block), size_max)
-        return bytes(snappy.decompress_raw(block))
+        size = snappy.decompress_raw_len(block)
+        _check_size(Codec.SNAPPY, size, size_max)
+        output = _buffer(size)
+        snappy.decompress_raw_into(block, output)
+        return output
     except _cramjam().DecompressionError as error:
         raise DecodeError(f"{len(block)} bytes of SNAPPY: {error}") from None
 

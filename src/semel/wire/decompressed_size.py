@@ -1,12 +1,15 @@
-"""How much an lz4 or zstd stream can hold at most, read from its frames without decompressing anything.
+"""How much a compressed stream can hold at most, and how much it must hold, without decompressing anything.
 
-Both formats cut their content into blocks, say how large a compressed block is, and limit how large its content may be.
+lz4 and zstd cut their content into blocks, say how large a compressed block is, and limit how large its content may be.
 Stepping from block to block gives a bound that no sound stream goes beyond, so a buffer of that size is enough for it.
-The size that a frame may state for its content is not used: it is the sender's word, and many clients leave it out.
+
+A sound stream holds at least what it *declares*: the sizes that its frames state for their content, and blocks whose
+content stands there as it is or is one byte repeated. That is the sender's word, and many clients leave it out; but a
+decompressor refuses a stream that does not keep it, so one that declares too much can be refused at once.
 
 The law: the bound is at most ``size_max``, and the walk ends as soon as it is reached. Every block and every frame
-raises it, also an empty one, so the walk is short whatever the stream. A malformed stream gets some bound too; refusing
-it is the decompressor's business.
+raises it, also an empty one, so the walk is short whatever the stream. A malformed stream gets some bound too, and what
+it declares may be wrong; refusing it is the decompressor's business.
 """
 
 from __future__ import annotations
@@ -22,11 +25,18 @@ _SKIPPABLE_MASK: Final = 0xFFFFFFF0
 
 _FRAME_ALLOWANCE: Final = 2**12
 _ZSTD_BLOCK_SIZE_MAX: Final = 2**17
+_ZSTD_RAW_BLOCK: Final = 0
 _ZSTD_RLE_BLOCK: Final = 1
 
 
-def lz4_size_bound(data: Buffer, size_max: int) -> int:
-    position = bound = 0
+def gzip_declared_size(data: Buffer) -> int:
+    """What its last member says that it holds: the lower 32 bits of the number stand in the last four bytes."""
+    return _little_endian(data, max(0, len(data) - 4), 4)
+
+
+def lz4_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
+    """The bound, and what the stream declares."""
+    position = bound = declared = 0
     while position + 6 < len(data) and bound < size_max:
         bound += _FRAME_ALLOWANCE
         magic = _little_endian(data, position, 4)
@@ -39,19 +49,24 @@ def lz4_size_bound(data: Buffer, size_max: int) -> int:
         block_size_max = 1 << (8 + 2 * block_size_id)
         block_checksum_size = 4 if flags & 0x10 else 0
         content_checksum_size = 4 if flags & 0x04 else 0
+        if flags & 0x08:
+            declared += _little_endian(data, position + 6, 8)
         position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
         while length := _little_endian(data, position, 4) & 0x7FFFFFFF:
             bound += block_size_max
             if bound >= size_max:
-                return size_max
+                return size_max, declared
             position += 4 + length + block_checksum_size
         position += 4 + content_checksum_size
-    return min(bound, size_max)
+    return min(bound, size_max), declared
 
 
-def zstd_size_bound(data: Buffer, size_max: int) -> int:
-    position = bound = 0
-    while position + 4 < len(data) and bound < size_max:
+def zstd_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
+    """The bound, and what the stream declares."""
+    position = bound = declared = 0
+    # A little beyond the bound, so that a stream of repeated bytes is seen to hold too much.
+    bound_max = size_max + 2 * _ZSTD_BLOCK_SIZE_MAX
+    while position + 4 < len(data) and bound < bound_max:
         bound += _FRAME_ALLOWANCE
         magic = _little_endian(data, position, 4)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
@@ -63,17 +78,20 @@ def zstd_size_bound(data: Buffer, size_max: int) -> int:
         is_single_segment = descriptor & 0x20
         content_size_size = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
         dictionary_id_size = (0, 1, 2, 4)[descriptor & 3]
-        position += 5 + (0 if is_single_segment else 1) + dictionary_id_size + content_size_size
-        is_last = False
-        while not is_last and position < len(data):
+        position += 5 + (0 if is_single_segment else 1) + dictionary_id_size
+        # In two bytes the number begins at 256.
+        stated = _little_endian(data, position, content_size_size) + (256 if content_size_size == 2 else 0)
+        position += content_size_size
+        seen, is_last = 0, False
+        while not is_last and position < len(data) and bound < bound_max:
             bound += _ZSTD_BLOCK_SIZE_MAX
-            if bound >= size_max:
-                return size_max
             block = _little_endian(data, position, 3)
             is_last, block_type, length = block & 1 != 0, block >> 1 & 3, block >> 3
+            seen += length if block_type in (_ZSTD_RAW_BLOCK, _ZSTD_RLE_BLOCK) else 0
             position += 3 + (1 if block_type == _ZSTD_RLE_BLOCK else length)
+        declared += max(stated, seen)
         position += 4 if descriptor & 0x04 else 0
-    return min(bound, size_max)
+    return min(bound, size_max), declared
 
 
 def _little_endian(data: Buffer, position: int, size: int) -> int:

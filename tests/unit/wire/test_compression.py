@@ -200,9 +200,14 @@ def test_the_bound_on_a_stream_covers_its_content_and_never_exceeds_the_limit(da
     ]
     for bound, frames in ((lz4_size_bound, lz4_frames), (zstd_size_bound, zstd_frames)):
         for first in frames:
-            assert min(len(data), size_max) <= bound(first + frames[-1], size_max) <= size_max
-            alone = bound(frames[-1], 2**30)
-            assert alone < bound(first + frames[-1], 2**30)
+            assert min(len(data), size_max) <= bound(first + frames[-1], size_max)[0] <= size_max
+            alone, _ = bound(frames[-1], 2**30)
+            both, declared = bound(first + frames[-1], 2**30)
+            assert alone < both
+            assert declared <= len(decompress(CODECS[bound], first + frames[-1], size_max=2**30))
+
+
+CODECS = {lz4_size_bound: Codec.LZ4, zstd_size_bound: Codec.ZSTD}
 
 
 def snappy_by_hand(block: bytes) -> bytes:

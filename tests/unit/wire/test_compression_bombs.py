@@ -55,6 +55,10 @@ def lz4_in_many_frames() -> bytes:
     return lz4.frame.compress(bytes(MEBIBYTE)) * 64
 
 
+def lz4_that_states_its_size() -> bytes:
+    return lz4.frame.compress(bytes(64 * MEBIBYTE), store_size=True)
+
+
 def zstd_of_repeated_bytes() -> bytes:
     """By hand: no content size, blocks that are one byte repeated 128 KiB times."""
     repeated = (2**17 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
@@ -87,6 +91,7 @@ BOMBS = {
     xerial_snappy: Codec.SNAPPY,
     lz4_frame_of_many_blocks: Codec.LZ4,
     lz4_in_many_frames: Codec.LZ4,
+    lz4_that_states_its_size: Codec.LZ4,
     zstd_of_repeated_bytes: Codec.ZSTD,
     zstd_with_the_largest_window: Codec.ZSTD,
     zstd_that_states_its_size: Codec.ZSTD,
@@ -135,3 +140,23 @@ def test_a_bomb_is_real(bomb: Bomb) -> None:
 def test_a_size_that_is_a_lie_is_refused_whatever_the_limit(bomb: Bomb) -> None:
     with pytest.raises(DecodeError):
         decompress(BOMBS[bomb], bomb(), size_max=128 * MEBIBYTE)
+
+
+DECLARING = (
+    gzip_in_one_member,
+    raw_snappy,
+    lz4_that_states_its_size,
+    zstd_of_repeated_bytes,
+    zstd_that_states_its_size,
+)
+
+
+@pytest.mark.parametrize("bomb", DECLARING, ids=lambda bomb: bomb.__name__)
+def test_a_bomb_that_says_how_large_it_is_is_refused_before_anything_is_decompressed(bomb: Bomb) -> None:
+    """What is behind the first kilobytes is no stream any more, and no decompressor is asked about it."""
+    data = bytearray(bomb())
+    data[-40:-8] = b"\xa5" * 32
+    with pytest.raises(DecodeError, match=rf"holds \d+ bytes or more; {MEBIBYTE} are allowed"):
+        decompress(BOMBS[bomb], bytes(data), size_max=MEBIBYTE)
+    with pytest.raises(DecodeError):
+        decompress(BOMBS[bomb], bytes(data), size_max=128 * MEBIBYTE)
