@@ -1,7 +1,9 @@
 """Looks into batches that take longer than the event loop may be kept: they are finished by a worker of their own.
 
-The batches that wait are copies, because the buffers they came in are needed for others. So what waits together is
-limited, whatever clients send; a batch beyond that is answered with an error after which producers send it again.
+The batches that wait are copies, because the buffers they came in are needed for others, and some have been unpacked in
+part. So what waits together is limited, whatever clients send. What was unpacked is given back where it would be too
+much; a batch beyond that is answered with an error after which producers send it again. Checks are finished one at a
+time, so one batch at most is unpacked as a whole.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from semel.log.batch_check import BatchCheck
 from semel.log.worker import Worker
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+
+RECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The batches of one request under their topics' codecs, where these are others than they came with."""
 
 
 class RecordChecks:
@@ -33,16 +38,25 @@ class RecordChecks:
             )
 
     def run(self, checks: Sequence[BatchCheck], size_bytes: int, done: Callable[[BaseException | None], None]) -> None:
-        """Finish these checks elsewhere, and then call ``done``, with what went wrong if that failed unexpectedly."""
+        """Finish these checks elsewhere, and then call ``done``, with what went wrong if that failed unexpectedly.
+
+        ``size_bytes``: what their request holds. What they have unpacked comes on top of it.
+        """
         if self._is_over:
             return  # The broker ends, and its clients with it.
         if self._worker is None:
             self._worker = self._make_worker("semel-checks")
+        for check in checks:
+            if self.waiting_bytes + size_bytes + check.unpacked_bytes > WAITING_BYTES_MAX:
+                check.forget()
+            size_bytes += check.unpacked_bytes
         self.waiting_bytes += size_bytes
 
         def work() -> None:
+            left = RECOMPRESSED_BYTES_MAX
             for check in checks:
-                check.finish()
+                check.finish(left)
+                left -= len(check.recompressed or b"")
 
         def told(result: BaseException | None) -> None:
             self.waiting_bytes -= size_bytes

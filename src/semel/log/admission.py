@@ -94,7 +94,7 @@ def admit(
         _check_keys(check, header, topic_partition)
     codec = config.compression_type
     if codec is not None and codec != header.compression:
-        records = _recompressed(records, check, codec, config)
+        records = _recompressed(records, check, codec, config, topic_partition)
         header = parse_header(records)
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         patch_log_append_time(records, 0, now_ms)
@@ -181,11 +181,19 @@ def _check_timestamps(
         )
 
 
-def _recompressed(records: memoryview, check: BatchCheck, codec: Codec, config: LogConfig) -> memoryview:
-    if check.codec != codec or check.recompressed is None:
+def _recompressed(
+    records: memoryview, check: BatchCheck, codec: Codec, config: LogConfig, topic_partition: TopicPartition
+) -> memoryview:
+    if check.codec != codec:
         check = BatchCheck(records, config)  # The topic's codec was another when these records were looked at.
         check.finish()
-        assert check.recompressed is not None
+    size_bytes = HEADER_SIZE + check.recompressed_size
+    if check.recompressed is None or size_bytes > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch for {topic_partition} takes {size_bytes} bytes under its topic's codec, {codec.name}; "
+            f"max.message.bytes is {config.max_message_bytes}, and the batches of one request are limited together",
+        )
     stored = bytearray(records[:HEADER_SIZE])
     stored += check.recompressed
     patch_codec(stored, codec)

@@ -5,7 +5,8 @@ topic's own codec. For most batches that is done within microseconds, but a comp
 times as much, and millions of records. So the look is begun on the event loop, with a limited effort, and finished on a
 worker if more is needed. What is found does not depend on where.
 
-The law: at most ``unpacked_size_max`` bytes are unpacked, and nothing that is found is believed for other bytes.
+The law: at most ``unpacked_size_max`` bytes are unpacked, a check that is over holds none of them, and nothing that is
+found is believed for other bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,10 @@ from semel.wire.records import (
     HEADER_SIZE,
     MAGIC_POSITION,
     MAGIC_V2,
-    NO_TIMESTAMP,
     BatchHeader,
     RecordCheck,
     TimestampType,
     is_sound_single,
-    iterate_records,
     producer_fault,
 )
 
@@ -37,9 +36,12 @@ EFFORT_AT_ONCE_MAX: Final = 16_384
 BRIEF_BYTES_MAX: Final = 64 * 1024
 """The look into a batch that is not compressed and no larger takes the event loop a few milliseconds at most."""
 
-# How much a batch may hold unpacked: a hundred times its size where that is much, and no more than readers unpack.
+# How much a batch may hold unpacked: a hundred times its size, between these two; of a very large batch a few times its
+# size, and no more than readers unpack. Producers' batches hold ten to fifty times their size at most.
 _EXPANSION_MAX: Final = 100
-_EXPANSION_FLOOR_BYTES: Final = 64 * 1024 * 1024
+_UNPACKED_FLOOR_BYTES: Final = 16 * 1024 * 1024
+_UNPACKED_USUAL_BYTES_MAX: Final = 64 * 1024 * 1024
+_LARGE_EXPANSION_MAX: Final = 4
 
 # On the event loop, many small requests may follow each other: what they take together goes by what they sent.
 _AT_ONCE_EXPANSION_MAX: Final = 16
@@ -49,8 +51,6 @@ _AT_ONCE_EFFORT_FLOOR: Final = 256
 _BYTES_FOR_ONE_RECORD: Final = 16
 _UNPACKED_BYTES_FOR_ONE_RECORD: Final = 256
 _RECOMPRESSED_AT_ONCE_MAX: Final = 64 * 1024
-
-_NONE_IS_OLD: Final = (INT64_MAX, 0)
 
 
 class BatchCheck:
@@ -71,6 +71,7 @@ class BatchCheck:
         "keyless_count",
         "oldest",
         "recompressed",
+        "recompressed_size",
     )
 
     def __init__(self, records: memoryview, config: LogConfig) -> None:
@@ -91,7 +92,8 @@ class BatchCheck:
         self.oldest: tuple[int, int] | None = None
         """Timestamp and number of the oldest record, where the topic's settings ask for it."""
         self.recompressed: bytes | None = None
-        """The records under ``codec``, where the topic wants another than they came with."""
+        """The records under ``codec``, where the topic wants another than they came with and takes so many bytes."""
+        self.recompressed_size = 0
         self.codec: Codec | None = None
 
     def begin(self, effort_max: int = EFFORT_AT_ONCE_MAX) -> None:
@@ -120,7 +122,7 @@ class BatchCheck:
             assert self._walk is not None
             is_checked = self._walk.advance(effort_max)
             self.effort += self._walk.effort
-            if not is_checked or not self._is_rest_brief(header, effort_max):
+            if not is_checked or not self._is_rest_brief(header):
                 return False
         except DecodeError as error:
             self._end(error)
@@ -128,13 +130,25 @@ class BatchCheck:
         self.finish()
         return True
 
+    @property
+    def unpacked_bytes(self) -> int:
+        """How much the check holds beside the records."""
+        return len(self._block)
+
+    def forget(self) -> None:
+        """Give back what was unpacked; ``finish`` does it again."""
+        self._walk, self._block = None, b""
+
     def keep(self) -> memoryview:
         """The records in a buffer of their own, for a check that is finished later."""
         self._records = memoryview(bytearray(self._records))
         return self._records
 
-    def finish(self) -> None:
-        """Find out what is left. May take seconds for what is malicious."""
+    def finish(self, recompressed_bytes_max: int = INT64_MAX) -> None:
+        """Find out what is left. May take seconds for what is malicious.
+
+        ``recompressed_bytes_max``: what may be kept under the topic's codec. It is never more than the topic takes.
+        """
         if self.is_over:
             return
         records = self._records
@@ -149,7 +163,7 @@ class BatchCheck:
             assert self._header is not None
             while not self._walk.advance(EFFORT_AT_ONCE_MAX):
                 pass
-            self._look_further(self._header)
+            self._recompress(self._header, recompressed_bytes_max)
         except DecodeError as error:
             self._end(error)
         else:
@@ -162,34 +176,37 @@ class BatchCheck:
     def _unpacked(self, header: BatchHeader, block: bytes | bytearray) -> None:
         self._header = header
         self._block = block
-        self._walk = RecordCheck(block, header.record_count)
+        self._walk = RecordCheck(
+            block, header.record_count, header.base_timestamp if _wants_oldest(self._config) else None
+        )
 
-    def _is_rest_brief(self, header: BatchHeader, effort_max: int) -> bool:
-        if _wants_oldest(self._config) and header.record_count > effort_max:
-            return False
+    def _is_rest_brief(self, header: BatchHeader) -> bool:
         return _codec_wanted(header, self._config) is None or len(self._block) <= min(
             _RECOMPRESSED_AT_ONCE_MAX, len(self._records) * 4
         )
 
-    def _look_further(self, header: BatchHeader) -> None:
-        config = self._config
-        if _wants_oldest(config):
-            records = iterate_records(self._records, size_max=unpacked_size_max(header.size_bytes))
-            self.oldest = min(
-                (
-                    (record.timestamp, number)
-                    for number, record in enumerate(records)
-                    if record.timestamp != NO_TIMESTAMP  # Kafka takes those at any time.
-                ),
-                default=_NONE_IS_OLD,
-            )
+    def _recompress(self, header: BatchHeader, size_max: int) -> None:
+        config, block = self._config, self._block
         self.codec = _codec_wanted(header, config)
-        if self.codec is not None:
-            self.recompressed = compress(self.codec, self._block, level=_level(self.codec, config))
+        if self.codec is None:
+            return
+        size_max = min(size_max, config.max_message_bytes - HEADER_SIZE)
+        if self.codec is Codec.NONE and len(block) > size_max:
+            self.recompressed_size = len(block)
+            return
+        recompressed = compress(self.codec, block, level=_level(self.codec, config))
+        self.recompressed_size = len(recompressed)
+        if len(recompressed) <= size_max:
+            self.recompressed = recompressed
 
     def _end(self, fault: DecodeError | None) -> None:
         if self._walk is not None:
             self.keyless, self.keyless_count = self._walk.keyless, self._walk.keyless_count
+            if _wants_oldest(self._config):
+                self.oldest = self._walk.oldest
+        if fault is not None:
+            # Its traceback would keep all that was unpacked, and this check too, until the collector comes by.
+            fault.__traceback__ = fault.__context__ = fault.__cause__ = None
         self.fault = fault
         self.is_over = True
         self.is_long = False
@@ -204,14 +221,16 @@ def is_plainly_sound(records: memoryview, header: BatchHeader) -> bool:
     if count == 1 and is_sound_single(records[HEADER_SIZE:]):
         return True
     try:
-        return RecordCheck(bytes(records[HEADER_SIZE:]), count).advance(count)
+        block = bytes(records[HEADER_SIZE:])
+        return RecordCheck(block, count).advance(len(block))  # A record takes more than a byte, and a header too.
     except DecodeError:
         return False
 
 
 def unpacked_size_max(size_bytes: int) -> int:
     """How many bytes of records a batch of this size may hold."""
-    return min(DECOMPRESSED_SIZE_BYTES_MAX, max(_EXPANSION_FLOOR_BYTES, size_bytes * _EXPANSION_MAX))
+    usual = min(max(_UNPACKED_FLOOR_BYTES, size_bytes * _EXPANSION_MAX), _UNPACKED_USUAL_BYTES_MAX)
+    return min(max(usual, size_bytes * _LARGE_EXPANSION_MAX), DECOMPRESSED_SIZE_BYTES_MAX)
 
 
 def _wants_oldest(config: LogConfig) -> bool:

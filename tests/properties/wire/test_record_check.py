@@ -9,10 +9,12 @@ from __future__ import annotations
 import struct
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.errors import DecodeError
+from semel.types import INT64_MAX
 from semel.wire.records import (
     HEADER_SIZE,
     LAST_OFFSET_DELTA_POSITION,
@@ -21,7 +23,7 @@ from semel.wire.records import (
     RecordBlock,
     build_batch,
 )
-from semel.wire.records.checking import KEYLESS_NAMED_MAX, RecordCheck, is_sound_single
+from semel.wire.records.checking import HEADERS_MAX, KEYLESS_NAMED_MAX, BadRecord, RecordCheck, is_sound_single
 
 TIME = 1_750_000_000_000
 
@@ -47,8 +49,8 @@ def block_of(groups: list[tuple[int, int | None, int | None, tuple[tuple[str, by
     return bytearray(build_batch(records)[HEADER_SIZE:])
 
 
-def read_by_record_block(block: bytes | bytearray, count: int) -> list[Record] | None:
-    batch = bytearray(build_batch([Record(0, TIME)])[:HEADER_SIZE]) + block
+def read_by_record_block(block: bytes | bytearray, count: int, base_timestamp: int = TIME) -> list[Record] | None:
+    batch = bytearray(build_batch([Record(0, base_timestamp)])[:HEADER_SIZE]) + block
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, LAST_OFFSET_DELTA_POSITION, count - 1)
     struct.pack_into(">i", batch, RECORD_COUNT_POSITION, count)
@@ -62,8 +64,10 @@ def read_by_record_block(block: bytes | bytearray, count: int) -> list[Record] |
     return records if [record.offset for record in records] == list(range(count)) else None
 
 
-def passes(block: bytes | bytearray, count: int, effort: int = 10**9) -> RecordCheck | None:
-    check = RecordCheck(bytes(block), count)
+def passes(
+    block: bytes | bytearray, count: int, effort: int = 10**9, base_timestamp: int | None = None
+) -> RecordCheck | None:
+    check = RecordCheck(bytes(block), count, base_timestamp)
     try:
         while not check.advance(effort):
             pass
@@ -78,22 +82,29 @@ def passes(block: bytes | bytearray, count: int, effort: int = 10**9) -> RecordC
     mutations=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=3),
     wrong_by=st.sampled_from([0, 0, 0, 1, -1]),
     effort=st.sampled_from([1, 7, 10**9]),
+    base_timestamp=st.sampled_from([TIME, 39, 0, INT64_MAX]),
+    wants_oldest=st.booleans(),
 )
 def test_the_check_takes_what_the_reader_reads(
     groups: list[tuple[int, int | None, int | None, tuple[tuple[str, bytes | None], ...], int]],
     mutations: list[tuple[float, int]],
     wrong_by: int,
     effort: int,
+    base_timestamp: int,
+    wants_oldest: bool,
 ) -> None:
     block = block_of(groups)
     count = max(1, sum(group[0] for group in groups) + wrong_by)
     for place, byte in mutations:
         block[int(place * len(block))] = byte
-    read, check = read_by_record_block(block, count), passes(block, count, effort)
+    read = read_by_record_block(block, count, base_timestamp)
+    check = passes(block, count, effort, base_timestamp if wants_oldest else None)
     assert (read is not None) == (check is not None)
     if read is not None and check is not None:
         keyless = [record.offset for record in read if record.key is None]
         assert (check.keyless_count, check.keyless) == (len(keyless), keyless[:KEYLESS_NAMED_MAX])
+        times = [(record.timestamp, record.offset) for record in read if wants_oldest and record.timestamp != -1]
+        assert check.oldest == min(times, default=(INT64_MAX, 0))
     if count == 1 and is_sound_single(memoryview(block)):
         assert read is not None
 
@@ -159,3 +170,82 @@ def test_a_million_records_are_passed_with_four_bytes_of_offset_delta() -> None:
     # The offset delta of a record in the last stretch.
     block[-14] ^= 1
     assert passes(block, count) is None
+
+
+def test_timestamps_of_ten_bytes_in_a_run_are_judged_alike() -> None:
+    """The last of the ten bytes may hold one bit, and a column does not show that."""
+    count = 40
+    block = block_of([(count, 2, 5, (), 0)])
+    size = len(block) // count
+    for last in (1, 2, 0x7F):
+        long = bytearray()
+        for number in range(count):
+            record = block[number * size : (number + 1) * size]
+            top = last if number == 20 else 1
+            long += bytes([record[0] + 18]) + record[1:2] + b"\xff" * 9 + bytes([top]) + record[3:]
+        reads = read_by_record_block(long, count) is not None
+        assert reads == (last == 1)
+        assert (passes(long, count) is not None) == reads
+
+
+def test_headers_count_as_effort_and_are_walked_in_steps() -> None:
+    """The event loop is kept no longer by a record with very many headers than by very many records."""
+    count = 50_000
+    headers = tuple((f"{number % 10}", b"v" * (number % 3)) for number in range(count))
+    block = bytes(build_batch([Record(0, TIME, None, b"v", headers), Record(1, TIME)])[HEADER_SIZE:])
+    check = RecordCheck(block, 2)
+    steps = 1
+    while not check.advance(1000):
+        assert check.effort <= steps * 1000
+        steps += 1
+    assert (steps, check.keyless) == (51, [0, 1])
+    for place in (len(block) - 8 - 2, len(block) // 2):
+        cut = block[:place] + b"\xff" * 11 + block[place + 11 :]
+        assert (passes(cut, 2, 1000) is None) == (read_by_record_block(cut, 2) is None)
+
+
+def test_many_records_with_headers_take_no_more_effort_at_once_than_they_are_given() -> None:
+    headers = tuple(("h" * (number % 3), b"") for number in range(400))
+    records = [Record(number, TIME, b"k" * (number % 4), None, headers) for number in range(300)]
+    check = RecordCheck(bytes(build_batch(records)[HEADER_SIZE:]), 300)
+    steps = 1
+    while not check.advance(1000):
+        assert check.effort <= steps * 1000 + 300
+        steps += 1
+    assert steps > 100
+
+
+def test_more_headers_than_a_record_may_have_are_refused_before_one_is_walked() -> None:
+    for count, is_taken in ((1000, True), (HEADERS_MAX, True), (HEADERS_MAX + 1, False)):
+        block = bytes(build_batch([Record(0, TIME, b"k", b"v", (("", None),) * count)])[HEADER_SIZE:])
+        check = RecordCheck(block, 1)
+        if is_taken:
+            assert check.advance(10**9)
+            continue
+        with pytest.raises(BadRecord) as refused:
+            check.advance(10**9)
+        assert (refused.value.index, check.effort) == (0, 0)
+        assert str(HEADERS_MAX) in refused.value.what
+
+
+def test_the_oldest_of_a_million_records_is_found_with_the_effort_of_a_run() -> None:
+    count = 1_000_000
+    records = [Record(number, TIME + number // 1000, b"", b"") for number in range(count)]
+    records[700_000] = Record(700_000, TIME - 5, b"", b"")
+    check = RecordCheck(bytes(build_batch(records)[HEADER_SIZE:]), count, TIME)
+    while not check.advance(16_384):
+        pass
+    assert check.oldest == (TIME - 5, 700_000)
+    assert check.effort < count // 16
+
+
+def test_a_run_in_which_every_timestamp_is_another_takes_no_more_effort_at_once_than_it_is_given() -> None:
+    count = 20_000
+    records = [Record(number, TIME - number, b"", b"") for number in range(count)]
+    check = RecordCheck(bytes(build_batch(records)[HEADER_SIZE:]), count, TIME)
+    steps = 1
+    while not check.advance(2000):
+        assert check.effort <= steps * 2000 + 1024
+        steps += 1
+    assert check.oldest == (TIME - count + 1, count - 1)
+    assert check.effort >= count

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from semel.broker.record_checks import WAITING_BYTES_MAX, RecordChecks
+from semel.broker.record_checks import RECOMPRESSED_BYTES_MAX, WAITING_BYTES_MAX, RecordChecks
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BatchCheck
 from semel.log.config import LogConfig
@@ -259,3 +259,42 @@ def test_one_request_is_checked_however_large_and_none_after_the_end() -> None:
     checks.kill()
     checks.run((check,), 1, done.append)
     assert (done, worker.jobs) == ([None], [])
+
+
+def test_what_was_unpacked_is_counted_while_it_waits_and_given_back_where_it_is_too_much() -> None:
+    worker = StepWorker()
+    checks = RecordChecks(lambda name: worker)
+    done: list[BaseException | None] = []
+    records = long_batch(Codec.ZSTD)
+    begun = []
+    for _ in range(3):
+        check = BatchCheck(memoryview(bytearray(records)), LogConfig())
+        check.begin()
+        assert check.unpacked_bytes > 5 * len(records)
+        begun.append(check)
+    checks.run(begun[:1], len(records), done.append)
+    assert checks.waiting_bytes == len(records) + begun[0].unpacked_bytes
+    before = checks.waiting_bytes
+    # Room for what the next two sent, and for what one of them has unpacked.
+    sent = WAITING_BYTES_MAX - before - begun[1].unpacked_bytes
+    checks.run(begun[1:], sent, done.append)
+    assert begun[2].unpacked_bytes == 0
+    assert checks.waiting_bytes == WAITING_BYTES_MAX
+    worker.step()
+    worker.step()
+    assert (done, checks.waiting_bytes) == ([None, None], 0)
+    assert [(check.is_over, check.fault) for check in begun] == [(True, None)] * 3
+
+
+def test_the_batches_of_one_request_take_no_more_than_their_share_under_their_topic_s_codec() -> None:
+    """A few kilobytes each, and hundreds of them in a request: unpacked they would all be kept until the last is."""
+    worker = StepWorker()
+    checks = RecordChecks(lambda name: worker)
+    config = LogConfig(compression_type=Codec.NONE, max_message_bytes=12 * 2**20)
+    batch = bytes(build_batch([Record(0, TIME, b"k", bytes(11 * 2**20))], codec=Codec.ZSTD))
+    begun = [BatchCheck(memoryview(bytearray(batch)), config) for _ in range(8)]
+    checks.run(begun, 8 * len(batch), lambda error: None)
+    worker.step()
+    kept = [len(check.recompressed or b"") for check in begun]
+    assert sum(kept) <= RECOMPRESSED_BYTES_MAX
+    assert [bool(size) for size in kept] == [True] * 5 + [False] * 3

@@ -20,11 +20,13 @@ from semel.wire.records import (
     HEADER_SIZE,
     LAST_OFFSET_DELTA_POSITION,
     RECORD_COUNT_POSITION,
+    BadRecord,
     Codec,
     Record,
     build_batch,
     iterate_records,
 )
+from semel.wire.records.varint import encode_varint
 from tests.logs import NOW_MS, append, batch, open_log, values
 
 SOUND = bytes(build_batch([Record(number, NOW_MS, b"k", b"value") for number in range(3)])[HEADER_SIZE:])
@@ -97,7 +99,7 @@ def test_a_codec_frame_that_is_none_is_refused(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_a_bomb_is_refused_and_says_how_much_is_allowed(codec: Codec) -> None:
     log = open_log(VirtualDisk())
-    bomb = with_body(bytes(65 * 2**20), 1, codec)
+    bomb = with_body(bytes(30 * 2**20), 1, codec)
     assert len(bomb) < 300_000
     with pytest.raises(KafkaError) as refused:
         append(log, bomb)
@@ -106,9 +108,88 @@ def test_a_bomb_is_refused_and_says_how_much_is_allowed(codec: Codec) -> None:
 
 
 def test_what_readers_do_not_unpack_is_not_taken() -> None:
-    assert unpacked_size_max(1000) == 64 * 2**20
-    assert unpacked_size_max(1_000_000) == 100_000_000
+    assert unpacked_size_max(1000) == 16 * 2**20
+    assert unpacked_size_max(300_000) == 30_000_000
+    assert unpacked_size_max(1_000_000) == 64 * 2**20
+    assert unpacked_size_max(20_000_000) == 80_000_000
     assert unpacked_size_max(50_000_000) == 128 * 2**20
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+@pytest.mark.parametrize("body", [bytes(17 * 2**20), bytes(10**6), SOUND], ids=["bomb", "junk", "sound"])
+def test_a_check_that_is_over_holds_nothing_of_what_it_unpacked(codec: Codec, body: bytes) -> None:
+    """Neither does what was wrong: a traceback keeps all that its functions held, and in a circle with the check."""
+    check = BatchCheck(with_body(body, 3, codec), LogConfig())
+    check.begin()
+    check.finish()
+    assert check.unpacked_bytes == 0
+    fault = check.fault
+    assert (fault is None) == (body is SOUND)
+    if fault is not None:
+        assert (fault.__traceback__, fault.__context__, fault.__cause__) == (None, None, None)
+
+
+def test_what_was_unpacked_can_be_given_back_and_the_findings_are_the_same() -> None:
+    records = [Record(number, NOW_MS - number, None, b"v" * (number * 7 % 5)) for number in range(40_000)]
+    for codec in (Codec.NONE, Codec.ZSTD):
+        found = []
+        for is_given_back in (False, True):
+            batch = memoryview(bytearray(build_batch(records, codec=codec)))
+            check = BatchCheck(batch, replace(LogConfig(), message_timestamp_before_max_ms=1000))
+            check.begin()
+            assert check.is_long
+            assert check.unpacked_bytes > 100_000
+            if is_given_back:
+                check.forget()
+                assert check.unpacked_bytes == 0
+            check.keep()
+            check.finish()
+            found.append((check.fault, check.keyless_count, check.keyless, check.oldest))
+        assert found[0] == found[1]
+        assert found[0][3] == (NOW_MS - 39_999, 39_999)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_batch_that_is_too_large_under_its_topic_s_codec_is_refused(codec: Codec) -> None:
+    """Unpacked it would take any size, and be kept until it is written."""
+    config = replace(LogConfig(), compression_type=codec, max_message_bytes=10_000)
+    log = open_log(VirtualDisk(), config=config)
+    value = Random(1).randbytes(1000) * 20
+    large = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"k", value)], codec=Codec.ZSTD)))
+    assert len(large) < 2000
+    if codec is Codec.LZ4:
+        log.config = replace(config, max_message_bytes=1100)
+    check = BatchCheck(large, log.config)
+    check.finish()
+    assert check.recompressed is None
+    with pytest.raises(KafkaError) as refused:
+        append(log, large)
+    assert (refused.value.code, log.log_end_offset) == (ErrorCode.MESSAGE_TOO_LARGE, 0)
+    assert str(HEADER_SIZE + check.recompressed_size) in refused.value.message
+    log.config = replace(config, max_message_bytes=30_000)
+    assert append(log, large).last_offset == 0
+
+
+def test_a_record_with_a_thousand_headers_is_taken_and_one_with_a_million_is_refused_at_once() -> None:
+    log = open_log(VirtualDisk())
+    many = build_batch([Record(0, NOW_MS, b"k", b"v", (("name", b"value"),) * 1000)])
+    assert append(log, memoryview(bytearray(many))).last_offset == 0
+    too_many = b"\0\0\0\2k\2v" + encode_varint(10**6) + b"\0\1" * 10**6
+    check = BatchCheck(with_body(encode_varint(len(too_many)) + too_many, 1, Codec.ZSTD), LogConfig())
+    check.begin()
+    check.finish()
+    assert isinstance(check.fault, BadRecord)
+    assert "header count 1000000; a record may have 100000" in check.fault.what
+    assert check.effort <= 2 * 10**6 // 256
+
+
+def test_the_event_loop_walks_no_more_headers_than_it_has_effort_for() -> None:
+    headers = tuple((f"{number % 10}", b"v" * (number % 3)) for number in range(60_000))
+    check = BatchCheck(memoryview(bytearray(build_batch([Record(0, NOW_MS, b"k", b"v", headers)]))), LogConfig())
+    check.begin()
+    assert (check.is_long, check.effort) == (True, EFFORT_AT_ONCE_MAX)
+    check.finish()
+    assert check.fault is None
 
 
 def test_the_record_that_is_wrong_is_named() -> None:

@@ -1,16 +1,17 @@
 """Whether the bytes behind a header are the records that it promises: checked without building one of them.
 
 The law: what ``RecordCheck`` takes, ``RecordBlock`` reads to its end, record by record, with offsets from 0 without
-gaps; what it does not take would stop a reader there, for good. Keys and values are passed over, not copied.
+gaps; what it does not take would stop a reader there, for good, or has more than ``HEADERS_MAX`` headers in a record.
+Keys and values are passed over, not copied.
 
 A reader that goes from record to record in Python takes most of a microsecond for each. But nearly every batch consists
-of *runs*: stretches of records of the same size whose fields stand at the same places. In a run each of those places is
-a column, ``block[place::size]``, that is cut out and compared in C: lengths must be the same in every record, offset
-deltas are known beforehand, and timestamp deltas must end where the shape says. Shapes are taken from records that were
-walked, and remembered from batch to batch; what belongs to no run is walked.
+of *runs*: stretches of records of the same size whose fields stand at the same places, which are checked by columns
+(``run_shape``): lengths must be the same in every record, offset deltas are known beforehand, and timestamp deltas must
+end where the shape says. Shapes are taken from records that were walked, and remembered from batch to batch; what
+belongs to no run is walked.
 
-The check can be done in steps, each bounded by the effort it may take: so a large batch is begun on the event loop, and
-finished elsewhere if it turns out to take long.
+The check can be done in steps, each bounded by the effort it may take, also in the middle of a record's headers: so a
+large batch is begun on the event loop, and finished elsewhere if it turns out to take long.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from __future__ import annotations
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.types import Buffer
-from semel.wire.records.varint import VARINT_BITS, VARINTS, VARLONG_BITS, decode_unsigned
+from semel.types import INT64_MAX, Buffer
+from semel.wire.records.header import NO_TIMESTAMP
+from semel.wire.records.run_shape import RunShape, offset_delta_at
+from semel.wire.records.varint import VARINT_BITS, VARINTS, VARLONG_BITS, decode_unsigned, wrap_int64
 
 KEYLESS_NAMED_MAX: Final = 100
 """So many records without a key are remembered by number; the others are counted."""
+
+HEADERS_MAX: Final = 100_000
+"""More headers in one record are refused. A reader keeps an object for each, a hundred times what they take here."""
 
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each at least.
 _RECORD_SIZE_MIN: Final = 7
@@ -36,22 +42,11 @@ _PIECE_MAX: Final = 512
 _STRETCH_MAX: Final = 256
 # A record of a run takes this part of the time of one that is walked.
 _RUN_SHARE: Final = 32
-# A record with more headers is not worth the columns that it would take.
-_COLUMNS_MAX: Final = 32
-
-_HIGH: Final = bytes(range(0x80, 0x100))
 _SHAPES_MAX: Final = 1024
-_BYTES: Final = tuple(bytes([number]) for number in range(0x100))
-
-# Offset deltas by number: as a whole, and as the two columns of those that take two bytes. From 8192 on the same two
-# bytes come again, with the top bit set in the second, and what follows is the same for 8192 records in a row.
-_PERIOD: Final = 8192
-_OFFSET_DELTAS: Final = tuple(VARINTS[delta] for delta in range(_PERIOD))
-_ONE_BYTE_MAX: Final = 64
-_ONE: Final = bytes(delta << 1 for delta in range(_ONE_BYTE_MAX))
-_LOW: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(_PERIOD))
-_SECOND: Final = bytes(delta >> 6 for delta in range(_PERIOD))
-_SECOND_OF_MORE: Final = bytes(delta >> 6 | 0x80 for delta in range(_PERIOD))
+_NONE_IS_OLD: Final = (INT64_MAX, 0)
+# By number, what the offset delta of a record looks like.
+_OFFSET_DELTAS_KNOWN: Final = 8192
+_OFFSET_DELTAS: Final = tuple(VARINTS[delta] for delta in range(_OFFSET_DELTAS_KNOWN))
 
 
 class BadRecord(DecodeError):
@@ -66,11 +61,35 @@ class BadRecord(DecodeError):
 class RecordCheck:
     """The check of one block of records, decompressed: ``advance`` until it is over."""
 
-    __slots__ = ("_block", "_count", "_index", "_last", "_position", "_stretch", "effort", "keyless", "keyless_count")
+    __slots__ = (
+        "_base_timestamp",
+        "_block",
+        "_count",
+        "_effort_max",
+        "_end",
+        "_headers_left",
+        "_index",
+        "_last",
+        "_position",
+        "_stretch",
+        "_time",
+        "effort",
+        "keyless",
+        "keyless_count",
+        "oldest",
+    )
 
-    def __init__(self, block: bytes | bytearray, count: int) -> None:
+    def __init__(self, block: bytes | bytearray, count: int, base_timestamp: int | None = None) -> None:
+        """With a ``base_timestamp``, the oldest record is found too."""
         self._block = block
         self._count = count
+        self._base_timestamp = base_timestamp
+        self._time = -1  # The timestamp delta that was seen last, in zigzag form.
+        self.oldest = _NONE_IS_OLD
+        """The lowest timestamp, and the first record that has it. A record without a timestamp is not old."""
+        self._headers_left = 0  # Of the record whose number is ``_index``, and which ends at ``_end``.
+        self._end = 0
+        self._effort_max = 0
         self._index = self._position = 0
         self._last = 0  # Where the last record that was walked begins.
         self._stretch = 1  # So many are walked before a run is looked for.
@@ -79,7 +98,7 @@ class RecordCheck:
         self.keyless_count = 0
 
     def advance(self, effort_max: int) -> bool:
-        """Go on with about so much effort: the time of a record that is walked is 1. Whether all were checked.
+        """Go on with about so much effort: a record, or a header, that is walked takes 1. Whether all were checked.
 
         ``effort`` counts what was taken. Raises ``BadRecord`` for the first record that is wrong, ``DecodeError`` where
         the count is.
@@ -88,19 +107,26 @@ class RecordCheck:
         if count * _RECORD_SIZE_MIN > len(block):
             raise DecodeError(f"{count} records in {len(block)} bytes; a record takes at least {_RECORD_SIZE_MIN}")
         effort_max += self.effort
+        self._effort_max = effort_max
+        record_effort = 1 if self._base_timestamp is None else 2
         while self._index < count:
             if self.effort >= effort_max:
                 return False
             run = 0
             try:
+                if self._headers_left:
+                    self._resume_headers()
+                    continue
                 if count - self._index >= _RUN_MIN:
                     run = self._pass_run((effort_max - self.effort) * _RUN_SHARE)
                     self.effort += run // _RUN_SHARE
                     if self._index == count:
                         break
-                stop = min(count, self._index + self._stretch)
-                self.effort += stop - self._index
-                self._walk(stop)
+                    if self.effort >= effort_max:
+                        return False
+                first = self._index
+                self._walk(min(count, first + self._stretch))
+                self.effort += (self._index - first) * record_effort
             except IndexError:
                 raise BadRecord(self._index, f"the {len(block)} bytes of the batch end in the middle of it") from None
             self._stretch = 1 if run else min(self._stretch * 2, _STRETCH_MAX)
@@ -112,6 +138,7 @@ class RecordCheck:
         """From record to record. The hot loop for records that are no run: what is short is read in line."""
         block, size = self._block, len(self._block)
         starts_with = block.startswith
+        wants_times = self._base_timestamp is not None
         position, index = self._position, self._index
         last = position
         keyless: list[int] = []
@@ -130,6 +157,12 @@ class RecordCheck:
                 if number & 1 or end > size:
                     raise BadRecord(index, f"length {_signed(number)}; {size - position} bytes are left")
 
+                if wants_times:
+                    number, _ = decode_unsigned(block, position + 1, VARLONG_BITS)
+                    if number != self._time:
+                        self._time = number
+                        self._note_time(number, index)
+
                 # The attributes of a record have no meaning yet and are passed over.
                 if block[position + 1] < 0x80:
                     position += 2
@@ -138,7 +171,7 @@ class RecordCheck:
                 else:
                     _, position = decode_unsigned(block, position + 1, VARLONG_BITS)
 
-                expected = _OFFSET_DELTAS[index] if index < _PERIOD else VARINTS[index]
+                expected = _OFFSET_DELTAS[index] if index < _OFFSET_DELTAS_KNOWN else VARINTS[index]
                 if starts_with(expected, position):
                     position += len(expected)
                 else:
@@ -171,11 +204,15 @@ class RecordCheck:
                     position += number >> 1
 
                 if block[position]:
-                    position = self._walk_headers(position, end, index)
+                    position = self._begin_headers(position, end, index)
+                    if self._headers_left:
+                        return  # All effort is spent; ``_resume_headers`` goes on from here.
+                    if self.effort >= self._effort_max:
+                        stop = index + 1
                 else:
                     position += 1
                 if position != end:
-                    raise BadRecord(index, f"its fields end at byte {position}, its length says {end}")
+                    raise _bad_end(index, position, end)
                 index += 1
         except DecodeError as error:
             if isinstance(error, BadRecord):
@@ -187,12 +224,33 @@ class RecordCheck:
                 self.keyless_count += len(keyless)
                 self.keyless += keyless[: KEYLESS_NAMED_MAX - len(self.keyless)]
 
-    def _walk_headers(self, position: int, end: int, index: int) -> int:
-        block = self._block
-        number, position = decode_unsigned(block, position, VARINT_BITS)
+    def _begin_headers(self, position: int, end: int, index: int) -> int:
+        number, position = decode_unsigned(self._block, position, VARINT_BITS)
         if number & 1 or number > end - position:  # A header takes two bytes at least, and number is twice the count.
             raise BadRecord(index, f"header count {_signed(number)}; {end - position} bytes are left")
-        for _ in range(number >> 1):
+        if number > 2 * HEADERS_MAX:
+            raise BadRecord(index, f"header count {number >> 1}; a record may have {HEADERS_MAX}")
+        self._headers_left, self._end = number >> 1, end
+        return self._walk_headers(position, index)
+
+    def _resume_headers(self) -> None:
+        """Go on in the record whose headers took more effort than there was."""
+        index = self._index
+        try:
+            position = self._position = self._walk_headers(self._position, index)
+        except DecodeError as error:
+            raise error if isinstance(error, BadRecord) else BadRecord(index, str(error)) from None
+        if self._headers_left:
+            return
+        if position != self._end:
+            raise _bad_end(index, position, self._end)
+        self._index = index + 1
+
+    def _walk_headers(self, position: int, index: int) -> int:
+        """As many of the headers that are left as the effort allows, and one at least."""
+        block = self._block
+        count = min(self._headers_left, max(1, self._effort_max - self.effort))
+        for _ in range(count):
             number, position = decode_unsigned(block, position, VARINT_BITS)
             if number & 1:
                 raise BadRecord(index, f"header key length {_signed(number)}")
@@ -204,6 +262,8 @@ class RecordCheck:
             if number & 1:
                 raise BadRecord(index, f"header value length {_signed(number)}")
             position += number >> 1
+        self.effort += count
+        self._headers_left -= count
         return position
 
     def _pass_run(self, length_max: int) -> int:
@@ -222,14 +282,14 @@ class RecordCheck:
         if block[position : position + 2] != block[position + size : position + size + 2]:
             return 0
         # Within a run, all offset deltas have the same number of bytes, and but for two of them the same ones.
-        delta_size, border = _offset_delta_at(index)
+        delta_size, border = offset_delta_at(index)
         key = size * 8 + delta_size
         shape = _SHAPES.get(key)
         left = min(length_max, self._count - index, (len(block) - position) // size, border - index)
         passed = 0 if shape is None else self._pass_shape(shape, size, left)
         if passed or position - self._last != size:
             return passed
-        shape = _Shape(block, self._last)
+        shape = RunShape(block, self._last)
         if not shape.is_regular or shape.delta_size != delta_size:
             return 0
         if len(_SHAPES) >= _SHAPES_MAX:
@@ -237,13 +297,15 @@ class RecordCheck:
         _SHAPES[key] = shape
         return self._pass_shape(shape, size, left)
 
-    def _pass_shape(self, shape: _Shape, size: int, left: int) -> int:
+    def _pass_shape(self, shape: RunShape, size: int, left: int) -> int:
         block, first = self._block, self._index
         position, index, piece = self._position, first, _PIECE_MAX
-        while left > 0:
+        while left > 0 and self.effort < self._effort_max:
             if piece > left:
                 piece = left
             if shape.fits(block, position, size, index, piece):
+                if self._base_timestamp is not None:
+                    self._note_times(shape, position, size, piece, index)
                 if shape.is_keyless:
                     self._note_keyless(index, piece)
                 position += piece * size
@@ -256,77 +318,30 @@ class RecordCheck:
         self._position, self._index = position, index
         return index - first
 
+    def _note_times(self, shape: RunShape, position: int, size: int, count: int, index: int) -> None:
+        assert self._base_timestamp is not None
+        numbers, first = shape.times(self._block, position, size, count)
+        self.effort += len(numbers)
+        times = {_timestamp(self._base_timestamp, number): number for number in numbers}
+        times.pop(NO_TIMESTAMP, None)
+        if times and (lowest := min(times)) < self.oldest[0]:
+            self.oldest = lowest, index + first(times[lowest])
+
+    def _note_time(self, number: int, index: int) -> None:
+        assert self._base_timestamp is not None
+        timestamp = _timestamp(self._base_timestamp, number)
+        if timestamp < self.oldest[0] and timestamp != NO_TIMESTAMP:
+            self.oldest = timestamp, index
+
     def _note_keyless(self, index: int, count: int) -> None:
         self.keyless_count += count
         if len(self.keyless) < KEYLESS_NAMED_MAX:
             self.keyless += range(index, index + min(count, KEYLESS_NAMED_MAX - len(self.keyless)))
 
 
-class _Shape:
-    """Where the fields of a record stand, and the bytes that all records of its run have in common."""
-
-    __slots__ = ("_constants", "_delta_at", "_time_at", "_time_size", "delta_size", "is_keyless", "is_regular")
-
-    def __init__(self, block: bytes | bytearray, start: int) -> None:
-        """Of a record that was walked, and so is sound."""
-        constants: list[tuple[int, bytes]] = []
-
-        def number_at(position: int) -> tuple[int, int]:
-            number, behind = decode_unsigned(block, position, VARINT_BITS)
-            constants.extend((place - start, _BYTES[block[place]]) for place in range(position, behind))
-            return number, behind
-
-        _, position = number_at(start)
-        _, behind = decode_unsigned(block, position + 1, VARLONG_BITS)
-        self._time_at, self._time_size = position + 1 - start, behind - position - 1
-        self._delta_at = behind - start
-        _, position = decode_unsigned(block, behind, VARINT_BITS)
-        self.delta_size = position - behind
-        number, position = number_at(position)
-        self.is_keyless = number == 1
-        number, position = number_at(position + (0 if number == 1 else number >> 1))
-        number, position = number_at(position + (0 if number == 1 else number >> 1))
-        self.is_regular = number <= _COLUMNS_MAX
-        for _ in range(number >> 1 if self.is_regular else 0):
-            number, position = number_at(position)
-            number, position = number_at(position + (number >> 1))
-            position += 0 if number == 1 else number >> 1
-        self._constants = constants
-
-    def fits(self, block: bytes | bytearray, position: int, size: int, index: int, count: int) -> bool:
-        """Whether so many records of this size follow each other from ``position`` on, the first with this number."""
-        end = position + count * size
-        for place, byte in self._constants:
-            if block[position + place : end : size] != byte * count:
-                return False
-        place = position + self._time_at
-        for _ in range(self._time_size - 1):
-            if block[place:end:size].translate(None, _HIGH):
-                return False
-            place += 1
-        if not block[place:end:size].isascii():
-            return False
-        place = position + self._delta_at
-        if index < _ONE_BYTE_MAX:
-            return block[place:end:size] == _ONE[index : index + count]
-        period, number = divmod(index, _PERIOD)
-        second = _SECOND_OF_MORE if period else _SECOND
-        return (
-            block[place:end:size] == _LOW[number : number + count]
-            and block[place + 1 : end : size] == second[number : number + count]
-            and (
-                not period
-                or all(
-                    block[place + 2 + at : end : size] == _BYTES[byte] * count
-                    for at, byte in enumerate(_unsigned(period))
-                )
-            )
-        )
-
-
 # By the size of a record and of its offset delta: the shape that was seen last. A guess that the columns confirm or
 # refute, so it does not matter which batch it comes from.
-_SHAPES: Final[dict[int, _Shape]] = {}
+_SHAPES: Final[dict[int, RunShape]] = {}
 
 
 def is_sound_single(block: Buffer) -> bool:
@@ -371,24 +386,13 @@ def is_sound_single(block: Buffer) -> bool:
         return False
 
 
-def _offset_delta_at(index: int) -> tuple[int, int]:
-    """How many bytes the offset delta of a record takes, and the first record of which that, or more, is not true."""
-    if index < _ONE_BYTE_MAX:
-        return 1, _ONE_BYTE_MAX
-    if index < _PERIOD:
-        return 2, _PERIOD
-    period = index // _PERIOD
-    return 2 + len(_unsigned(period)), (period + 1) * _PERIOD
-
-
-def _unsigned(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
 def _signed(number: int) -> int:
     return (number >> 1) ^ -(number & 1)
+
+
+def _timestamp(base_timestamp: int, number: int) -> int:
+    return wrap_int64(base_timestamp + _signed(number))
+
+
+def _bad_end(index: int, position: int, end: int) -> BadRecord:
+    return BadRecord(index, f"its fields end at byte {position}, its length says {end}")

@@ -1,0 +1,125 @@
+"""The shape of a run: where the fields of its records stand, and a check of many records at once by columns.
+
+In a run all records have the same size and the same layout, so each place of a field is a column,
+``block[place::size]``, that is cut out and compared in C.
+
+The law: ``fits`` says yes only to records that a reader takes, with offset deltas that count on from ``index``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from semel.wire.records.varint import VARINT_BITS, VARLONG_BITS, decode_unsigned
+
+# A record with more headers is not worth the columns that it would take.
+_COLUMNS_MAX: Final = 32
+# So many bytes can hold more than 64 bits; whether they do is not seen in a column.
+_TIME_SIZE_MAX: Final = 10
+
+_HIGH: Final = bytes(range(0x80, 0x100))
+_BYTES: Final = tuple(bytes([number]) for number in range(0x100))
+
+# Offset deltas by number, as the two columns of those that take two bytes. From 8192 on the same two bytes come again,
+# with the top bit set in the second, and what follows is the same for 8192 records in a row.
+_PERIOD: Final = 8192
+_ONE_BYTE_MAX: Final = 64
+_ONE: Final = bytes(delta << 1 for delta in range(_ONE_BYTE_MAX))
+_LOW: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(_PERIOD))
+_SECOND: Final = bytes(delta >> 6 for delta in range(_PERIOD))
+_SECOND_OF_MORE: Final = bytes(delta >> 6 | 0x80 for delta in range(_PERIOD))
+
+
+class RunShape:
+    """Where the fields of a record stand, and the bytes that all records of its run have in common."""
+
+    __slots__ = ("_constants", "_delta_at", "_time_at", "_time_size", "delta_size", "is_keyless", "is_regular")
+
+    def __init__(self, block: bytes | bytearray, start: int) -> None:
+        """Of a record that was walked, and so is sound."""
+        constants: list[tuple[int, bytes]] = []
+
+        def number_at(position: int) -> tuple[int, int]:
+            number, behind = decode_unsigned(block, position, VARINT_BITS)
+            constants.extend((place - start, _BYTES[block[place]]) for place in range(position, behind))
+            return number, behind
+
+        _, position = number_at(start)
+        _, behind = decode_unsigned(block, position + 1, VARLONG_BITS)
+        self._time_at, self._time_size = position + 1 - start, behind - position - 1
+        self._delta_at = behind - start
+        _, position = decode_unsigned(block, behind, VARINT_BITS)
+        self.delta_size = position - behind
+        number, position = number_at(position)
+        self.is_keyless = number == 1
+        number, position = number_at(position + (0 if number == 1 else number >> 1))
+        number, position = number_at(position + (0 if number == 1 else number >> 1))
+        self.is_regular = number <= _COLUMNS_MAX and self._time_size < _TIME_SIZE_MAX
+        for _ in range(number >> 1 if self.is_regular else 0):
+            number, position = number_at(position)
+            number, position = number_at(position + (number >> 1))
+            position += 0 if number == 1 else number >> 1
+        self._constants = constants
+
+    def fits(self, block: bytes | bytearray, position: int, size: int, index: int, count: int) -> bool:
+        """Whether so many records of this size follow each other from ``position`` on, the first with this number."""
+        end = position + count * size
+        for place, byte in self._constants:
+            if block[position + place : end : size] != byte * count:
+                return False
+        place = position + self._time_at
+        for _ in range(self._time_size - 1):
+            if block[place:end:size].translate(None, _HIGH):
+                return False
+            place += 1
+        if not block[place:end:size].isascii():
+            return False
+        place = position + self._delta_at
+        if index < _ONE_BYTE_MAX:
+            return block[place:end:size] == _ONE[index : index + count]
+        period, number = divmod(index, _PERIOD)
+        second = _SECOND_OF_MORE if period else _SECOND
+        return (
+            block[place:end:size] == _LOW[number : number + count]
+            and block[place + 1 : end : size] == second[number : number + count]
+            and (
+                not period
+                or all(
+                    block[place + 2 + at : end : size] == _BYTES[byte] * count
+                    for at, byte in enumerate(_unsigned(period))
+                )
+            )
+        )
+
+    def times(
+        self, block: bytes | bytearray, position: int, size: int, count: int
+    ) -> tuple[set[int], Callable[[int], int]]:
+        """The timestamp deltas of records that fit, in zigzag form, and what gives the first record that has one."""
+        end = position + count * size
+        place = position + self._time_at
+        columns = [block[at:end:size] for at in range(place, place + self._time_size)]
+        if len(columns) == 1:
+            return set(columns[0]), columns[0].index
+        rows = list(zip(*columns, strict=True))
+        numbers = {sum((byte & 0x7F) << 7 * at for at, byte in enumerate(row)): row for row in set(rows)}
+        return set(numbers), lambda number: rows.index(numbers[number])
+
+
+def offset_delta_at(index: int) -> tuple[int, int]:
+    """How many bytes the offset delta of a record takes, and the first record of which that, or more, is not true."""
+    if index < _ONE_BYTE_MAX:
+        return 1, _ONE_BYTE_MAX
+    if index < _PERIOD:
+        return 2, _PERIOD
+    period = index // _PERIOD
+    return 2 + len(_unsigned(period)), (period + 1) * _PERIOD
+
+
+def _unsigned(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
