@@ -249,3 +249,10 @@ def test_a_run_in_which_every_timestamp_is_another_takes_no_more_effort_at_once_
         steps += 1
     assert check.oldest == (TIME - count + 1, count - 1)
     assert check.effort >= count
+
+
+def test_a_run_of_records_without_a_timestamp_has_no_oldest() -> None:
+    block = bytes(build_batch([Record(number, -1, b"k", b"v") for number in range(60)])[HEADER_SIZE:])
+    check = passes(block, 60, base_timestamp=-1)
+    assert check is not None
+    assert (check.oldest, check.effort < 30) == ((INT64_MAX, 0), True)
