@@ -197,6 +197,8 @@ class Starts:
             self._demand(f"/data/{partition}" in reason and REMEDY in reason, f"{partition} is offline: {reason}")
             self._demand(self._may_suffer(partition), f"{partition} is offline: {reason}")
             self.counts["offline"] += 1
+        shown = f"semel_partitions_offline {len(offline)}"
+        self._demand(shown in broker.metrics.render().splitlines(), f"the metrics do not show {shown}")
         await self._compare(offline)
         await self._go_on(offline)
         if self._number > 1:

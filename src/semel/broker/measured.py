@@ -28,8 +28,10 @@ def measure(node: Node, server: Server) -> None:
     metrics.gauge("semel_partitions", "Partitions that this broker serves.", lambda: len(node.partitions))
     metrics.gauge(
         "semel_partitions_offline",
-        "Partitions that met a disk error and serve nothing until a restart.",
-        lambda: sum(partition.log.offline is not None for partition in node.partitions),
+        "Partitions that serve nothing: they met a disk error, or their files are damaged.",
+        lambda: (
+            len(node.partitions.unavailable) + sum(partition.log.offline is not None for partition in node.partitions)
+        ),
     )
     metrics.gauge(
         "semel_producers",
