@@ -244,7 +244,7 @@ class Broker:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
             descriptors=self._descriptors,
             producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
-            turns=Turns(self._clock),
+            turns=Turns(self._clock, loop),
             record_checks=RecordChecks(self._make_worker),
         )
         self._closers += [node.partitions.close, node.deadlines.close, node.record_checks.kill]
@@ -263,6 +263,7 @@ class Broker:
             metrics=self.metrics,
             clock=self._clock,
             loop=loop,
+            soon=node.turns.soon,
         )
         self._closers += [dispatcher.cancel, server.kill]
         self.address = self.address._replace(port=await server.listen(self._network, *self.address))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from semel.broker.inbox import Inbox
@@ -23,7 +24,8 @@ from semel.types import Buffer
 
 # Enough for a pipelining producer to keep the disk busy. librdkafka's default is a million in flight.
 WAITING_REQUESTS_MAX: Final = 256
-# How many requests of one client are looked at before the others get their turn.
+# How many requests of one client are looked at before the others get their turn, unless they take their time
+# (``end_turn``).
 TURN_REQUESTS_MAX: Final = 128
 # Answers that are ready and wait for the one before them.
 WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
@@ -38,6 +40,7 @@ _TOO_MANY_ANSWERS: Final = 8
 _CLOSED: Final = 16
 _STARVED: Final = 32
 _NO_ROOM: Final = 64
+_TURN_IS_OVER: Final = 128
 
 
 class Slot(Protocol):
@@ -57,6 +60,8 @@ class Server(Protocol):
     received_bytes: Counter
     sent_bytes: Counter
     responses: ResponseMemory
+    soon: Callable[[Callable[[], None]], object]
+    """Calls back in one of the next turns of the loop, when all others that wait for one had theirs."""
 
     def opened(self, connection: Connection) -> bool:
         """Whether this connection may stay."""
@@ -167,6 +172,14 @@ class Connection(asyncio.BufferedProtocol):
             self._stops &= ~_HELD
         if self._reading_paused:
             self._resume_soon()
+
+    def end_turn(self) -> None:
+        """The request that is being looked at has taken its time: the others have their turn before the next one."""
+        self._stops |= _TURN_IS_OVER
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Go on with an answer when the others had their turn."""
+        self._server.soon(work)
 
     def finish(self) -> None:
         """Look at no further request, and close once the ones already begun are answered."""
@@ -315,6 +328,9 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._busy = False
             inbox.settle()
+        if self._stops & _TURN_IS_OVER:
+            self._stops &= ~_TURN_IS_OVER
+            left = 0
         if self._out:
             self._flush()
         if must_wait:
@@ -351,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
     def _resume_soon(self) -> None:
         if self._reading_paused and not self._busy and not self._resuming:
             self._resuming = True
-            self._loop.call_soon(self._resume)
+            self._server.soon(self._resume)
 
     def _resume(self) -> None:
         self._resuming = False

@@ -23,7 +23,7 @@ from semel.broker.node import Node
 from semel.broker.quirks import repaired
 from semel.broker.request import Request
 from semel.broker.routes import CACHED, LARGE_ANSWERS, SERVED, handler_of
-from semel.broker.turns import TURN_MS_MAX
+from semel.broker.turns import SHARE_MS, TURN_MS_MAX
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
@@ -87,6 +87,9 @@ class Dispatcher:
         except Exception as error:
             self._failed(request, error)
         took_ms = connection.now_ms() - connection.active_at_ms
+        if took_ms < SHARE_MS:
+            return
+        connection.end_turn()
         if took_ms > TURN_MS_MAX:
             self._node.turns.too_long_for(took_ms, route.api.name, version, connection.peer, client_id, len(frame))
 

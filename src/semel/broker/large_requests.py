@@ -252,12 +252,12 @@ class LargeRequests:
                 request.park(piece, hold=True)
                 response = await piece.answered
                 if response is None:  # Nobody wants one (acks=0).
-                    await asyncio.sleep(0)
+                    await self._turns.pause()
                     continue
             if getattr(response, "error_code", 0):
                 return response  # It is true of the whole request.
             responses.append(Part(response, goes_on))
-            await asyncio.sleep(0)
+            await self._turns.pause()
         if not responses:
             request.answer_nothing()
             return None

@@ -6,9 +6,9 @@ gone. Whoever parks a request says what is waiting (``park``), so that it can st
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from struct import Struct
 from typing import Final, Protocol
 
@@ -171,7 +171,7 @@ class Request:
         else:
             # The connection may look at nothing else meanwhile: the answer has its place in the line.
             self.park(None, hold=True)
-            asyncio.get_running_loop().call_soon(self._encode_on, steps)
+            self._connection.soon(partial(self._encode_on, steps))
 
     def _encode_on(self, steps: Generator[None, None, list[Buffer]]) -> None:
         if self._gone:

@@ -53,9 +53,11 @@ class Server:
         metrics: Metrics,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self.clock = clock
         self.request = serve
+        self.soon = soon
         self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
         self.connections: dict[Connection, None] = {}
         self._limits = limits

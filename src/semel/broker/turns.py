@@ -1,7 +1,10 @@
 """Turns of the event loop: work that takes more than one, and how long they are.
 
 The law: no turn is longer than ``TURN_MS_MAX``. What may take longer is done in slices, with the others' turns between
-them. Three numbers tell whether that holds:
+them. And all slices of all clients stand in one line, of which every turn does ``SHARE_MS``: two hundred clients with
+long requests keep a short one no longer from being read than one client does.
+
+Three numbers tell whether that holds:
 
 - ``longest_seconds``: the longest turn since it was last asked, as the clock sees it. A timer that comes late says for
   how long the loop did something else, whatever that was; it costs nothing where the work is done.
@@ -14,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 from semel.clock import Clock
@@ -22,6 +26,8 @@ from semel.clock import Clock
 T = TypeVar("T")
 
 TURN_MS_MAX: Final = 50.0
+SHARE_MS: Final = 5.0
+"""What one client has of a turn, and all that stand in line together, unless a single slice takes longer."""
 ELEMENTS_PER_TURN_MAX: Final = 10_000
 """What ``most_elements`` never passes."""
 _TICK_MS: Final = 100.0
@@ -30,8 +36,11 @@ logger = logging.getLogger("semel.loop")
 
 
 class Turns:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._clock = clock
+        self._loop = loop
+        self._line: deque[Callable[[], bool]] = deque()
+        self._is_scheduled = False
         self._due_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._longest_ms = 0.0
@@ -46,14 +55,46 @@ class Turns:
 
         ``elements`` is how many it handles between two of them.
         """
-        while True:
-            self.worked(elements)
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def step() -> None:
+            if done.done():  # The one who waited for it was cancelled.
+                steps.close()
+                return
             try:
+                self.worked(elements)
                 next(steps)
             except StopIteration as end:
-                result: T = end.value
-                return result
-            await asyncio.sleep(0)
+                done.set_result(end.value)
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                self.soon(step)
+
+        self.soon(step)
+        return await done
+
+    async def pause(self) -> None:
+        """Let everything else have a turn. In each turn one goes on of those that pause."""
+        went_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> bool:
+            if went_on.done():
+                return False
+            went_on.set_result(None)
+            return True
+
+        self._append(go_on)
+        await went_on
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do a slice of work in one of the next turns, after those that were asked for before."""
+
+        def slice_of_work() -> bool:
+            work()
+            return False
+
+        self._append(slice_of_work)
 
     def at_once(self, steps: Generator[None, None, T], *, elements: int) -> T:
         """Drive a generator to its end in this turn: it is known to be short."""
@@ -70,6 +111,29 @@ class Turns:
         assert elements <= ELEMENTS_PER_TURN_MAX, f"{elements} elements in one turn; at most {ELEMENTS_PER_TURN_MAX}"
         if elements > self.most_elements:
             self.most_elements = elements
+
+    def _append(self, work: Callable[[], bool]) -> None:
+        self._line.append(work)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        (self._loop or asyncio.get_running_loop()).call_soon(self._work_off)
+
+    def _work_off(self) -> None:
+        """What stands in line now, as far as the share of this turn goes."""
+        line, now_ms = self._line, self._clock.monotonic_ms
+        until_ms = now_ms() + SHARE_MS
+        try:
+            for _ in range(len(line)):
+                if line.popleft()() or now_ms() >= until_ms:
+                    break
+        finally:
+            if line:
+                self._schedule()
+            else:
+                self._is_scheduled = False
 
     # The watchdog
 

@@ -94,6 +94,7 @@ class Server:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.clock = VirtualClock(loop)
+        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self.slots: dict[bytes, Slot] = {}
         self.refusals: list[str] = []
         self.is_closed = False

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from semel.broker.answer_cache import AnswerCache
 from semel.broker.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX
+from semel.broker.dispatch import Dispatcher, _Route
+from semel.broker.metrics import Metrics
+from semel.broker.node import Node
+from semel.broker.request import Request
+from semel.broker.turns import Turns
+from semel.testing.clock import ManualClock
+from semel.wire.apis import APIS, ApiKey
+from semel.wire.framing import encode_request
+from semel.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.unit.broker.connection_scene import Scene
 
 
@@ -214,3 +227,35 @@ def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(scene: Sc
     scene.transport.deliver(framed[sent:])
 
     assert large in scene.server.slots
+
+
+def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(scene: Scene) -> None:
+    """Not 128 in one turn, whatever they cost: the dispatcher sees the clock and ends the turn."""
+    clock = ManualClock()
+    node = SimpleNamespace(metrics=Metrics(), turns=Turns(clock), answers=AnswerCache())
+    dispatcher = Dispatcher(cast(Node, node))
+    api = APIS[ApiKey.DESCRIBE_CLUSTER]
+    served: list[int] = []
+
+    def handle(request: Request, message: object) -> object:
+        clock.advance(2)
+        served.append(request.correlation_id)
+        return DescribeClusterResponse()
+
+    dispatcher._routes[api.key] = _Route(api, handle, node.metrics.requests(api.name))
+    scene.connection.now_ms = clock.monotonic_ms
+    scene.server.request = dispatcher.request  # type: ignore[method-assign]
+    waiting: list[Callable[[], None]] = []
+    scene.server.soon = waiting.append
+    frames = [bytes(encode_request(n, api, 1, DescribeClusterRequest(), client_id="c")) for n in range(10)]
+
+    scene.transport.deliver(b"".join(frames))
+    most = len(served)
+    while waiting:
+        before = len(served)
+        waiting.pop()()
+        most = max(most, len(served) - before)
+
+    assert most == 3, "which is 6 ms, more than the share of 5"
+    assert served == list(range(10))
+    assert scene.transport.reading

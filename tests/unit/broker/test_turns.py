@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Generator
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from semel.broker.turns import ELEMENTS_PER_TURN_MAX, TURN_MS_MAX, Turns
+from semel.broker.turns import ELEMENTS_PER_TURN_MAX, SHARE_MS, TURN_MS_MAX, Turns
 from semel.testing.clock import ManualClock
 
 
@@ -103,3 +104,96 @@ def test_more_elements_in_a_turn_than_the_law_allows_are_a_bug(turns: Turns) -> 
     assert turns.most_elements == ELEMENTS_PER_TURN_MAX
     with pytest.raises(AssertionError, match="elements in one turn"):
         turns.worked(ELEMENTS_PER_TURN_MAX + 1)
+
+
+def test_all_that_stand_in_line_share_a_part_of_every_turn(clock: ManualClock) -> None:
+    """However many clients have long work: what arrives meanwhile waits for one share, and not for all of them."""
+    done: list[int] = []
+    in_each_turn: list[int] = []
+
+    async def scenario() -> None:
+        turns = Turns(clock)
+
+        def work(number: int, more: int) -> None:
+            clock.advance(2)
+            done.append(number)
+            if more:
+                turns.soon(lambda: work(number, more - 1))
+
+        for number in range(20):
+            turns.soon(partial(work, number, 2))
+        while len(done) < 60:
+            before = len(done)
+            await asyncio.sleep(0)
+            in_each_turn.append(len(done) - before)
+
+    asyncio.run(scenario())
+    assert max(in_each_turn) * 2 <= SHARE_MS + 2
+    assert done == [*range(20)] * 3, "each in its turn"
+
+
+def test_of_those_that_pause_one_goes_on_in_each_turn(clock: ManualClock) -> None:
+    went_on: list[int] = []
+
+    async def client(turns: Turns, number: int) -> None:
+        for _ in range(3):
+            await turns.pause()
+            went_on.append(number)
+
+    async def scenario() -> int:
+        turns = Turns(clock)
+        clients = [asyncio.ensure_future(client(turns, number)) for number in range(10)]
+        most = 0
+        while not all(task.done() for task in clients):
+            before = len(went_on)
+            await asyncio.sleep(0)
+            most = max(most, len(went_on) - before)
+        return most
+
+    assert asyncio.run(scenario()) == 1
+    assert went_on == [*range(10)] * 3
+
+
+def test_work_that_nobody_waits_for_any_more_stops(clock: ManualClock) -> None:
+    closed: list[bool] = []
+
+    def work() -> Generator[None, None, None]:
+        try:
+            while True:
+                yield
+        finally:
+            closed.append(True)
+
+    async def scenario() -> None:
+        turns = Turns(clock)
+        others = asyncio.ensure_future(turns.pause())
+        running = asyncio.ensure_future(turns.run(work(), elements=1))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running.cancel()
+        others.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert running.cancelled()
+        assert closed == [True]
+        await turns.pause()
+
+    asyncio.run(scenario())
+
+
+def test_a_failure_in_line_concerns_only_the_one_who_failed(clock: ManualClock) -> None:
+    def fails() -> Generator[None, None, None]:
+        yield
+        raise ValueError("bad")
+
+    async def scenario() -> None:
+        turns = Turns(clock)
+        good, bad = asyncio.ensure_future(turns.pause()), asyncio.ensure_future(turns.run(fails(), elements=1))
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        turns.soon(lambda: 1 // 0)  # type: ignore[arg-type,return-value]
+        last = asyncio.ensure_future(turns.pause())
+        await asyncio.gather(good, last)
+        with pytest.raises(ValueError, match="bad"):
+            await bad
+
+    asyncio.run(scenario())
