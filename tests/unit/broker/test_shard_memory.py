@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from semel.broker.shards import ShardRuntime
+from semel.broker.shards import DECISIONS_PER_TICK, ShardRuntime
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.effects import DEFERRED
 from semel.errors import ErrorCode
@@ -167,6 +168,21 @@ def test_several_deadlines_at_once_are_decided_one_after_the_other() -> None:
         stage.set_deadline(100)
     stage.wait(0.2)
     assert [record for _, record in stage.remembering.history] == ["ticked=0", "ticked=1", "ticked=2"]
+
+
+def test_of_very_many_deadlines_at_once_some_are_decided_in_each_turn() -> None:
+    stage = Stage()
+    many = 5 * DECISIONS_PER_TICK + 1
+    stage.remembering.due_ms = [stage.clock.monotonic_ms() + 50] * many
+    in_a_turn: list[int] = []
+    told = 0
+    stage.set_deadline(50)
+    while told <= many:
+        stage.loop.run_until_complete(asyncio.sleep(0.001))
+        in_a_turn.append(len(stage.remembering.history) - told)
+        told += in_a_turn[-1]
+    assert max(in_a_turn) == DECISIONS_PER_TICK
+    assert told == many + 1, "all of them"
 
 
 def test_a_shard_that_was_given_up_decides_nothing_when_time_passes() -> None:

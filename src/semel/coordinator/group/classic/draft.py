@@ -61,7 +61,7 @@ class Draft:
             self.change(protocol_type=protocol_type)
         self.change(
             members={**group.members, member.member_id: member},
-            pending_ids=group.pending_ids - {member.member_id},
+            pending_ids=group.pending_ids.without(member.member_id),
             leader=member.member_id if group.leader is None else group.leader,
         )
 
@@ -87,11 +87,11 @@ class Draft:
 
     def hand_out(self, member_id: str, session_timeout_ms: int) -> None:
         """A member id, which is to be used within the session timeout."""
-        self.change(pending_ids=self.group.pending_ids | {member_id})
+        self.change(pending_ids=self.group.pending_ids.with_id(member_id))
         self.set(Timer.SESSION, session_timeout_ms, member_id)
 
     def take_back(self, member_id: str) -> None:
-        self.change(pending_ids=self.group.pending_ids - {member_id})
+        self.change(pending_ids=self.group.pending_ids.without(member_id))
         self.cancel(Timer.SESSION, member_id)
 
     # -- answers

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.pending_ids import NO_IDS, PendingIds
 from semel.coordinator.group.classic.requests import OfferedProtocol
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.classic.subscriptions import subscribed_topics
@@ -45,7 +46,7 @@ class ClassicGroup:
     leader: str | None = None
     members: Mapping[str, ClassicMember] = field(default_factory=dict)
     """In the order in which they came."""
-    pending_ids: frozenset[str] = frozenset()
+    pending_ids: PendingIds = NO_IDS
     """Member ids that were handed out and not yet used."""
     owing_sync: frozenset[str] = frozenset()
     """Members of this generation that have not asked for their assignment."""

@@ -14,6 +14,7 @@ from semel.coordinator.decision import Decision
 from semel.coordinator.group.classic.draft import Draft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
+from semel.coordinator.group.classic.pending_ids import PENDING_IDS_MAX
 from semel.coordinator.group.classic.protocols import can_join, elected_protocol
 from semel.coordinator.group.classic.rebalance import (
     complete_join_if_all_have,
@@ -69,6 +70,8 @@ class Joining:
             return self._add(member_id) if replaced_id is None else self._replace(replaced_id, member_id)
         if not request.knows_required_id:
             return self._add(member_id)
+        if len(draft.group.pending_ids) >= PENDING_IDS_MAX:
+            return Decision(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
         draft.hand_out(member_id, request.session_timeout_ms)
         return draft.decision(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 

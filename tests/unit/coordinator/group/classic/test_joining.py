@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from semel.coordinator.group.classic.pending_ids import PENDING_IDS_MAX
 from semel.coordinator.group.classic.results import JoinedMember, JoinResult
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.classic.scene import (
@@ -51,6 +54,24 @@ class TestANewMember:
         assert rejoin.answer is None
         scene.pass_ms(7000)
         assert joined(rejoin).generation == 2
+
+    def test_gets_no_id_while_ten_thousand_are_handed_out_and_not_used(self, scene: Scene) -> None:
+        """Whatever ``group.max.size`` says, which counts members. Kafka gives out as many as are asked for."""
+        scene.join()
+        ids = scene.group.pending_ids
+        for number in range(PENDING_IDS_MAX - 2):
+            ids = ids.with_id(f"id-{number}")
+        scene.shard.directory.groups[scene.group_id] = replace(scene.group, pending_ids=ids)
+
+        last = scene.join(session_timeout_ms=SESSION_MS + 1)
+        assert last.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert scene.join().answer == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        assert len(scene.group.pending_ids) == PENDING_IDS_MAX
+        scene.pass_ms(SESSION_MS)
+        assert scene.join().error is ErrorCode.MEMBER_ID_REQUIRED, "one has expired"
+        scene.leave(last.answer.member_id)
+        assert scene.join().error is ErrorCode.MEMBER_ID_REQUIRED, "one was given back"
+        assert scene.join("id-7").answer is None, "those that were handed out are good"
 
     def test_may_not_bring_an_instance_id_for_an_id_that_was_handed_out(self, scene: Scene) -> None:
         member_id = scene.join().answer.member_id
