@@ -69,6 +69,14 @@ class Piece:
         return self._request.room_bytes()
 
     @property
+    def elements_told(self) -> int:
+        return self._request.elements_told
+
+    @elements_told.setter
+    def elements_told(self, elements: int) -> None:
+        self._request.elements_told = elements
+
+    @property
     def lacks_room(self) -> bool:
         return self._request.lacks_room
 

@@ -42,6 +42,7 @@ class Request:
         "cache_key",
         "client_id",
         "correlation_id",
+        "elements_told",
         "in_slices",
         "parts",
         "version",
@@ -68,6 +69,8 @@ class Request:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.cache_key: bytes | None = None
+        self.elements_told = 0
+        """How many elements the answer has, where the API counts that: a short request may mean a great many."""
         self.in_slices = False
         """Whether the answer may be large: then it is encoded in slices, and the client's next requests wait."""
         self.parts: list[Buffer] | None = None

@@ -24,7 +24,7 @@ Deleting records does not touch this state (a live producer's next sequence woul
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -358,17 +358,21 @@ class ProducerStates:
 
     def describe(self) -> list[ProducerDescription]:
         """Every producer, by id."""
-        return [
-            ProducerDescription(
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.known_coordinator_epoch,
-                current_transaction_start_offset=producer.transaction_first_offset,
-            )
-            for producer_id, producer in sorted(self._producers.items())
-        ]
+        return list(self.described())
+
+    def described(self) -> Iterator[ProducerDescription]:
+        """One after the other. Between two of them others may come and go: a partition can have very many."""
+        for producer_id in sorted(self._producers):
+            producer = self._producers.get(producer_id)
+            if producer is not None:
+                yield ProducerDescription(
+                    producer_id=producer_id,
+                    producer_epoch=producer.epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp=producer.last_timestamp,
+                    coordinator_epoch=producer.known_coordinator_epoch,
+                    current_transaction_start_offset=producer.transaction_first_offset,
+                )
 
     # Refusals
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+
 from semel.broker.node import Node
 from semel.broker.partitions import Partition
 from semel.broker.request import Request
@@ -13,24 +16,37 @@ from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+SLICE_PARTITIONS: Final = 1000
+"""How many partitions are described before the others get their turn."""
 
-def describe_log_dirs(node: Node, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+
+def describe_log_dirs(
+    node: Node, request: Request, message: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse | Coroutine[Any, Any, DescribeLogDirsResponse]:
     if message.topics is None:
         partitions = list(node.partitions)
     else:
         asked = {(topic.topic, partition): None for topic in message.topics for partition in topic.partitions}
         found = (node.partitions.get(*topic_partition) for topic_partition in asked)
         partitions = [partition for partition in found if partition is not None]
-    result = DescribeLogDirsResult(
-        log_dir=node.logs.path, topics=_by_topic(partitions), usable_bytes=node.logs.disk.free_bytes(node.logs.path)
-    )
-    return DescribeLogDirsResponse(results=[result])
+    answer = _answer(node, partitions)
+    if len(partitions) <= SLICE_PARTITIONS:
+        return node.turns.at_once(answer, elements=len(partitions))
+    return node.turns.run(answer, elements=SLICE_PARTITIONS)
 
 
-def _by_topic(partitions: list[Partition]) -> list[DescribeLogDirsTopic]:
+def _answer(node: Node, partitions: list[Partition]) -> Generator[None, None, DescribeLogDirsResponse]:
+    """The response, with a pause after every slice."""
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in partitions:
+    for number, partition in enumerate(partitions):
+        if number and number % SLICE_PARTITIONS == 0:
+            yield
         name, index = partition.topic_partition
         topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
         topic.partitions.append(DescribeLogDirsPartition(index, partition.log.size_bytes))
-    return list(topics.values())
+    result = DescribeLogDirsResult(
+        log_dir=node.logs.path,
+        topics=list(topics.values()),
+        usable_bytes=node.logs.disk.free_bytes(node.logs.path),
+    )
+    return DescribeLogDirsResponse(results=[result])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from semel.broker.every_shard import of_each_shard
+from functools import partial
+from typing import Any
+
+from semel.broker.every_shard import ask, each_shard, slices
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.descriptions import GroupListing
+from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -15,21 +19,25 @@ async def list_groups(node: Node, request: Request, message: ListGroupsRequest) 
     # Kafka's tools write states and types in other cases than its brokers do.
     states = frozenset(state.lower() for state in message.states_filter)
     types = frozenset(group_type.lower() for group_type in message.types_filter)
-    return _merged(
-        await of_each_shard(
-            node.coordinators.groups, lambda shard: Decision(shard.list_groups(states=states, types=types))
-        )
-    )
-
-
-def _merged(listings: list[tuple[GroupListing, ...] | ErrorCode]) -> ListGroupsResponse:
-    """One shard that cannot say yet makes the whole list wrong, so then there is none. What is lost is left out."""
     response = ListGroupsResponse()
-    for found in listings:
-        if found is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ListGroupsResponse(error_code=found)
-        if not isinstance(found, ErrorCode):
+    async for runtime in each_shard(node.coordinators.groups, node.turns):
+        group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
+        if group_ids is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # One shard that cannot say yet makes the whole list wrong, so then there is none.
+            return ListGroupsResponse(error_code=group_ids)
+        if isinstance(group_ids, ErrorCode):
+            continue  # What is lost is left out.
+        async for some in slices(group_ids, node.turns):
+            found = await ask(runtime, partial(_listed, some, states, types))
+            if isinstance(found, ErrorCode):
+                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             response.groups += (
                 ListedGroup(listed.group_id, listed.protocol_type, listed.state_name, listed.kind) for listed in found
             )
     return response
+
+
+def _listed(
+    group_ids: list[str], states: frozenset[str], types: frozenset[str], shard: GroupShard
+) -> Decision[tuple[GroupListing, ...], Any, Any]:
+    return Decision(shard.list_groups(group_ids, states=states, types=types))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.broker.every_shard import of_each_shard
+from semel.broker.every_shard import ask, each_shard, slices
 from semel.broker.node import Node
 from semel.broker.request import Request
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.listing import ListFilters, listing
-from semel.coordinator.transaction.results import TransactionListing
 from semel.errors import ErrorCode
 from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
@@ -26,26 +25,21 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
     # Of nothing first: it says what is wrong with the filters, also where there is no shard.
     of_nothing = listing((), filters, now_ms=0)
     if of_nothing.error is not ErrorCode.NONE:
-        return _merged([of_nothing])
-    listings = await of_each_shard(
-        node.coordinators.transactions, lambda shard: Decision(shard.list(filters, now_ms=node.clock.now_ms()))
-    )
-    return _merged([of_nothing, *listings])
-
-
-def _merged(listings: list[TransactionListing | ErrorCode]) -> ListTransactionsResponse:
-    """One shard that cannot say yet makes the whole list wrong, so then there is none. What is lost is left out."""
-    response = ListTransactionsResponse()
-    for found in listings:
-        if found is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ListTransactionsResponse(error_code=found)
-        if isinstance(found, ErrorCode):
-            continue
-        if found.error is not ErrorCode.NONE:
-            return ListTransactionsResponse(error_code=found.error)
-        response.unknown_state_filters = list(found.unknown_states)
-        response.transaction_states += (
-            TransactionState(listed.transactional_id, listed.producer_id, listed.state.kafka_name)
-            for listed in found.transactions
-        )
+        return ListTransactionsResponse(error_code=of_nothing.error)
+    response = ListTransactionsResponse(unknown_state_filters=list(of_nothing.unknown_states))
+    async for runtime in each_shard(node.coordinators.transactions, node.turns):
+        candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
+        if candidates is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # One shard that cannot say yet makes the whole list wrong, so then there is none.
+            return ListTransactionsResponse(error_code=candidates)
+        if isinstance(candidates, ErrorCode):
+            continue  # What is lost is left out.
+        async for some in slices(candidates, node.turns):
+            found = listing(some, filters, now_ms=node.clock.now_ms())
+            if found.error is not ErrorCode.NONE:
+                return ListTransactionsResponse(error_code=found.error)
+            response.transaction_states += (
+                TransactionState(listed.transactional_id, listed.producer_id, listed.state.kafka_name)
+                for listed in found.transactions
+            )
     return response

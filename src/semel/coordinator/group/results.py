@@ -55,6 +55,8 @@ class FetchResult:
     """Of the group. Then there are no offsets."""
     offsets: tuple[FetchedOffset, ...] = ()
     """In the order of the request; of all partitions, sorted by topic and partition."""
+    rest: tuple[tuple[str, int], ...] = ()
+    """Topics and partitions of which the group has an offset too, where all were asked for and these are too many."""
 
 
 @dataclass(frozen=True, slots=True)

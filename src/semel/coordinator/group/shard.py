@@ -12,7 +12,7 @@ the shard, and members say it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from semel.coordinator.decision import Decision
@@ -145,15 +145,26 @@ class GroupShard:
         """DescribeGroups of one group."""
         return describe_classic(group_id, self.offsets.group(group_id))
 
-    def list_groups(self, *, states: Set[str] = frozenset(), types: Set[str] = frozenset()) -> tuple[GroupListing, ...]:
-        """ListGroups: all of them, or those in one of the states and of one of the types (both in lower case)."""
-        known = [
-            GroupListing(group.group_id, group.kind, group.protocol_type, group.state_name) for group in self.directory
-        ]
-        known += [
-            GroupListing(group_id, SIMPLE_GROUP.kind, SIMPLE_GROUP.protocol_type, SIMPLE_GROUP.state_name)
-            for group_id in self.offsets.simple_groups()
-        ]
+    def group_ids(self) -> list[str]:
+        """Of all groups: those with members, or a past, and those that are known by their offsets only."""
+        return [*self.directory.groups, *self.offsets.simple_groups()]
+
+    def list_groups(
+        self,
+        group_ids: Iterable[str] | None = None,
+        *,
+        states: Set[str] = frozenset(),
+        types: Set[str] = frozenset(),
+    ) -> tuple[GroupListing, ...]:
+        """ListGroups: of those, or of all, the ones in one of the states and of one of the types (in lower case)."""
+        known = []
+        for group_id in self.group_ids() if group_ids is None else group_ids:
+            group = self.directory.groups.get(group_id)
+            if group is not None:
+                known.append(GroupListing(group_id, group.kind, group.protocol_type, group.state_name))
+            elif self.offsets.group(group_id) is not None:
+                simple = SIMPLE_GROUP
+                known.append(GroupListing(group_id, simple.kind, simple.protocol_type, simple.state_name))
         return tuple(
             listed
             for listed in known

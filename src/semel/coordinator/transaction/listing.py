@@ -18,7 +18,7 @@ from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
 from semel.errors import ErrorCode
 
 WORK_MAX: Final = 100_000
-"""Positions of a pattern that are looked at over the ids of one shard: some twenty milliseconds."""
+"""Positions of a pattern that are looked at over the ids of a shard, or of a slice of it: some twenty milliseconds."""
 
 _BY_NAME: Final = {name: state for state, name in KAFKA_NAMES.items()}
 

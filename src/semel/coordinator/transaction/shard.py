@@ -248,12 +248,15 @@ class TransactionShard:
         )
 
     def list(self, filters: ListFilters, *, now_ms: int) -> TransactionListing:
-        candidates = self._transactions.values()
+        return listing(self.candidates(filters), filters, now_ms=now_ms)
+
+    def candidates(self, filters: ListFilters) -> Iterable[Transaction]:
+        """Those that may match, found without a look at each."""
         if filters.only_open():
-            candidates = self.open_transactions()
-        elif filters.producer_ids:
-            candidates = self._transactions.of_producers(filters.producer_ids)
-        return listing(candidates, filters, now_ms=now_ms)
+            return self.open_transactions()
+        if filters.producer_ids:
+            return self._transactions.of_producers(filters.producer_ids)
+        return self._transactions.values()
 
     def get(self, transactional_id: str) -> Transaction | None:
         return self._transactions.get(transactional_id)
