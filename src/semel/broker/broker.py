@@ -171,6 +171,7 @@ class Broker:
         if not clean:
             running.store_worker.kill()
             running.store.abandon()
+        await node.settled()
         clean = await node.logs.close() and clean
         node.partitions.close()
         return clean

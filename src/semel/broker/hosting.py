@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, assert_never
+from uuid import UUID
 
 from semel.broker.config import BrokerConfig, Flush
 from semel.broker.node import Node
@@ -33,7 +34,11 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger("semel.broker")
 
-OPENING_MS_PER_TURN: Final = 5.0
+LOGS_MS_PER_TURN: Final = 5.0
+LOGS_PER_TURN: Final = 100
+
+# In place of a partition, after all those of a topic that was deleted.
+_ALL_ARE_DELETED: Final = -1
 
 
 def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
@@ -49,15 +54,17 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
 class Hosting:
     """Keeps logs and partitions equal to the image. Watches ``ClusterMetadata``.
 
-    Making a log means waiting for the disk, so new ones are made a few per turn of the loop: a topic of a thousand
-    partitions keeps nobody else waiting. ``settled`` waits until all are there.
+    Making or deleting a log means waiting for the disk, so that is done to a few per turn of the loop: a topic of a
+    thousand partitions keeps nobody else waiting. ``settled`` waits until all are there, or gone. Whatever is to be
+    done stands in one line, and no topic is made while a former one of its name stands there (``Node.change``).
     """
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         self._loop = loop
-        self._to_open: deque[tuple[Topic, int]] = deque()
-        self._opening: asyncio.Handle | None = None
+        self._to_do: deque[tuple[Topic, int]] = deque()
+        self._scheduled: asyncio.Handle | None = None
+        self._deleting: set[UUID] = set()
         self._waiting: list[asyncio.Future[None]] = []
         node.settled = self.settled
         node.open_unavailable = self.open_unavailable
@@ -97,33 +104,41 @@ class Hosting:
                 self._open(topic, index)
 
     async def settled(self) -> None:
-        if self._to_open:
+        if self._to_do:
             waiting: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(waiting)
             await waiting
 
     def close(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
+        if self._scheduled is not None:
+            self._scheduled.cancel()
 
     def _open_soon(self, topic: Topic) -> None:
         known = self._node.partitions
-        self._to_open += (
+        self._to_do += (
             (topic, index) for index in range(len(topic.partitions)) if known.get(topic.name, index) is None
         )
-        if self._to_open and self._opening is None:
-            self._open_some()
+        self._begin()
 
-    def _open_some(self) -> None:
-        self._opening = None
+    def _begin(self) -> None:
+        if self._to_do and self._scheduled is None:
+            self._do_some()
+
+    def _do_some(self) -> None:
+        self._scheduled = None
         clock = self._node.clock
-        until_ms = clock.monotonic_ms() + OPENING_MS_PER_TURN
-        while self._to_open and clock.monotonic_ms() < until_ms:
-            topic, index = self._to_open.popleft()
-            if topic.id in self._node.image.topics_by_id:  # It may have been deleted while it waited.
+        until_ms = clock.monotonic_ms() + LOGS_MS_PER_TURN
+        done = 0
+        while self._to_do and done < LOGS_PER_TURN and clock.monotonic_ms() < until_ms:
+            topic, index = self._to_do.popleft()
+            done += 1
+            if topic.id in self._deleting:
+                self._delete(topic, index)
+            elif topic.id in self._node.image.topics_by_id:  # It may have been deleted while it waited.
                 self._open(topic, index)
-        if self._to_open:
-            self._opening = self._loop.call_soon(self._open_some)
+        self._node.turns.worked(done)
+        if self._to_do:
+            self._scheduled = self._loop.call_soon(self._do_some)
             return
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
@@ -167,19 +182,31 @@ class Hosting:
     def _remove(self, topic: Topic) -> None:
         node = self._node
         for index in range(len(topic.partitions)):
-            topic_partition = TopicPartition(topic.name, index)
-            node.partitions.remove(topic_partition)
-            log = node.logs.get(topic_partition)
-            if log is not None and node.cleaner is not None:
-                node.cleaner.abort(log)
+            node.partitions.remove(TopicPartition(topic.name, index))
+        self._deleting.add(topic.id)
+        node.deleting[topic.name] += 1
+        self._to_do += ((topic, index) for index in range(len(topic.partitions)))
+        self._to_do.append((topic, _ALL_ARE_DELETED))
+        self._begin()
+
+    def _delete(self, topic: Topic, index: int) -> None:
+        node = self._node
+        if index == _ALL_ARE_DELETED:
             try:
-                node.logs.delete(topic_partition)
+                node.logs.names_settled()
             except OSError as error:
-                logger.error("the files of %s stay until the next start: %s", topic_partition, error)
+                logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
+            self._deleting.discard(topic.id)
+            node.deleting -= Counter([topic.name])
+            return
+        topic_partition = TopicPartition(topic.name, index)
+        log = node.logs.get(topic_partition)
+        if log is not None and node.cleaner is not None:
+            node.cleaner.abort(log)
         try:
-            node.logs.names_settled()
+            node.logs.delete(topic_partition)
         except OSError as error:
-            logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
+            logger.error("the files of %s stay until the next start: %s", topic_partition, error)
 
     def _reconfigure_broker(self, image: ClusterImage) -> None:
         node = self._node

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -25,7 +27,7 @@ from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision, Refusal, TopicPolicy
-from semel.metadata.image import ClusterImage
+from semel.metadata.image import ClusterImage, TopicCreated
 
 if TYPE_CHECKING:
     from semel.broker.coordinators import Coordinators
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("semel.broker")
 
 Result = TypeVar("Result")
+
+
+class _StillThere(Exception):
+    """The logs of a topic that was deleted are still there, and one of its name is to be made."""
 
 
 async def _at_once() -> None:
@@ -72,6 +78,8 @@ class Node:
     """Compaction, once it has been looked for."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)
     """Waits until the logs have caught up with the image."""
+    deleting: Counter[str] = field(default_factory=Counter)
+    """Names of topics that were deleted and whose logs are still there."""
     open_unavailable: Callable[[], None] = field(default=_nothing_is_unavailable)
     """Tries again to make the logs that could not be made."""
 
@@ -123,13 +131,26 @@ class Node:
         """
         if validate_only:
             return decide(self.image).results
-        try:
-            decision = await self.cluster.change(decide)
-        except StorageError as error:
-            logger.error("the cluster could not be changed: %s", error)
-            return unstored(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-        await self.settled()
-        return decision.results
+        while True:
+            try:
+                decision = await self.cluster.change(partial(self._decide, decide))
+            except _StillThere:
+                await self.settled()
+                continue
+            except StorageError as error:
+                logger.error("the cluster could not be changed: %s", error)
+                return unstored(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            await self.settled()
+            return decision.results
+
+    def _decide(self, decide: Callable[[ClusterImage], Decision[Result]], image: ClusterImage) -> Decision[Result]:
+        """Not before the logs of a former topic have other names does the metadata say that there is a new one."""
+        decision = decide(image)
+        if self.deleting:
+            for change in decision.changes:
+                if isinstance(change, TopicCreated) and change.topic.name in self.deleting:
+                    raise _StillThere
+        return decision
 
     def new_topic_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
