@@ -86,7 +86,12 @@ def test_the_logs_of_a_topic_that_was_deleted_go_a_few_in_each_turn() -> None:
 
 def test_a_slow_disk_ends_the_turn_sooner() -> None:
     scene = Scene()
-    scene.node.logs.delete = lambda partition: (scene.done.append(partition.partition), scene.clock.advance(2))
+
+    def delete(partition: TopicPartition) -> None:
+        scene.done.append(partition)
+        scene.clock.advance(2)
+
+    scene.node.logs.delete = delete
     scene.delete(topic("wide", 10))
     assert len(scene.done) == 3
 
