@@ -3,7 +3,8 @@
 The batches that wait are copies, because the buffers they came in are needed for others, and some have been unpacked in
 part. So what waits together is limited, whatever clients send. What was unpacked is given back where it would be too
 much; a batch beyond that is answered with an error after which producers send it again. Checks are finished one at a
-time, so one batch at most is unpacked as a whole.
+time, so one batch at most is unpacked as a whole; and after a few the other requests have their turn, so that a request
+with thousands of small batches that unpack to very much does not keep those of others waiting.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from semel.log.batch_check import BatchCheck
 from semel.log.worker import Worker
 
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+
+TURN_BYTES: Final = 64 * 1024 * 1024
+"""A request has its turn until its checks may have unpacked so much: tenths of a second at most."""
 
 RECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The batches of one request under their topics' codecs, where these are others than they came with."""
@@ -52,17 +56,26 @@ class RecordChecks:
             size_bytes += check.unpacked_bytes
         self.waiting_bytes += size_bytes
 
+        worker, left = self._worker, list(reversed(checks))
+        recompressed_bytes = 0
+
         def work() -> None:
-            left = RECOMPRESSED_BYTES_MAX
-            for check in checks:
-                check.finish(left)
-                left -= len(check.recompressed or b"")
+            nonlocal recompressed_bytes
+            turn_bytes = 0
+            while left and turn_bytes < TURN_BYTES:
+                check = left.pop()
+                turn_bytes += check.unpacked_bytes_max
+                check.finish(RECOMPRESSED_BYTES_MAX - recompressed_bytes)
+                recompressed_bytes += len(check.recompressed or b"")
 
         def told(result: BaseException | None) -> None:
+            if left and result is None and not self._is_over:
+                worker.run(work, told)
+                return
             self.waiting_bytes -= size_bytes
             done(result)
 
-        self._worker.run(work, told)
+        worker.run(work, told)
 
     def kill(self) -> None:
         """Begin no further check, and tell of none."""

@@ -18,6 +18,7 @@ from semel.log.config import LogConfig
 from semel.types import INT64_MAX
 from semel.wire.compression import Codec, compress, decompressed
 from semel.wire.records import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     DECOMPRESSED_SIZE_BYTES_MAX,
     HEADER_SIZE,
@@ -134,6 +135,14 @@ class BatchCheck:
     def unpacked_bytes(self) -> int:
         """How much the check holds beside the records."""
         return len(self._block)
+
+    @property
+    def unpacked_bytes_max(self) -> int:
+        """How much there is to unpack at most."""
+        size, records = len(self._records), self._records
+        if size < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
+            return size
+        return unpacked_size_max(size)
 
     def forget(self) -> None:
         """Give back what was unpacked; ``finish`` does it again."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from semel.broker.record_checks import RECOMPRESSED_BYTES_MAX, WAITING_BYTES_MAX, RecordChecks
+from semel.broker.record_checks import RECOMPRESSED_BYTES_MAX, TURN_BYTES, WAITING_BYTES_MAX, RecordChecks
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BatchCheck
 from semel.log.config import LogConfig
@@ -293,8 +293,29 @@ def test_the_batches_of_one_request_take_no_more_than_their_share_under_their_to
     config = LogConfig(compression_type=Codec.NONE, max_message_bytes=12 * 2**20)
     batch = bytes(build_batch([Record(0, TIME, b"k", bytes(11 * 2**20))], codec=Codec.ZSTD))
     begun = [BatchCheck(memoryview(bytearray(batch)), config) for _ in range(8)]
-    checks.run(begun, 8 * len(batch), lambda error: None)
-    worker.step()
+    done: list[BaseException | None] = []
+    checks.run(begun, 8 * len(batch), done.append)
+    while not done:
+        worker.step()
     kept = [len(check.recompressed or b"") for check in begun]
     assert sum(kept) <= RECOMPRESSED_BYTES_MAX
     assert [bool(size) for size in kept] == [True] * 5 + [False] * 3
+
+
+def test_a_request_with_many_batches_that_unpack_to_much_lets_the_requests_of_others_have_their_turn() -> None:
+    worker = StepWorker()
+    checks = RecordChecks(lambda name: worker)
+    done: list[str] = []
+    bomb = bytes(build_batch([Record(0, TIME, b"k", bytes(10**6))], codec=Codec.ZSTD))
+    many = [BatchCheck(memoryview(bytearray(bomb)), LogConfig()) for _ in range(40)]
+    checks.run(many, 40 * len(bomb), lambda error: done.append("many"))
+    other = BatchCheck(memoryview(bytearray(long_batch())), LogConfig())
+    checks.run([other], len(long_batch()), lambda error: done.append("other"))
+    worker.step()
+    assert 0 < sum(check.is_over for check in many) * many[0].unpacked_bytes_max <= TURN_BYTES
+    worker.step()
+    assert (done, other.is_over) == (["other"], True)
+    while worker.jobs:
+        worker.step()
+    assert (done, checks.waiting_bytes) == (["other", "many"], 0)
+    assert all(check.is_over and check.fault is None for check in many)
