@@ -11,9 +11,9 @@ from semel.broker import shard_loading
 from semel.broker.coordinator import Coordinator
 from semel.broker.shard_loading import ShardLoading
 from semel.log import checkpoints, loading
-from semel.log.checkpoints import LogStarts
+from semel.log.checkpoints import PARTITION_METADATA_FILE, LogStarts
 from semel.log.loading import Required
-from semel.log.opening import PARTITION_METADATA_FILE, Opening
+from semel.log.opening import Opening
 from semel.log.partition_checkpoint import PartitionCheckpoint
 from semel.log.segment import Segment
 from semel.log.segment_checksums import SegmentChecksums

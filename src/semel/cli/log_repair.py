@@ -15,11 +15,12 @@ from typing import Final
 from semel.errors import DecodeError, StorageError
 from semel.log import checkpoints, partition_checkpoint
 from semel.log.accepted_loss import accept_loss, lower_recovery_point, sound_part
+from semel.log.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from semel.log.disk import Disk, replace_file
-from semel.log.identity import META_PROPERTIES_FILE, METADATA_FILES
+from semel.log.identity import METADATA_FILES
 from semel.log.verification.directory import CLEANER_FILE
 from semel.log.verification.findings import Finding, Report, Severity
-from semel.log.verification.partition import PARTITION_METADATA_FILE, ExpectedTopic
+from semel.log.verification.partition import ExpectedTopic
 from semel.log.verification.producers import LEADER_EPOCH_FILE
 from semel.metadata.verification import restore_metadata
 from semel.types import TopicPartition

@@ -28,6 +28,7 @@ from typing import Final
 from semel.clock import Clock
 from semel.log import checkpoints
 from semel.log.checkpointing import Outcome, carry_out
+from semel.log.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.disk import Disk
 from semel.log.journal import Journal
 from semel.log.partition_log import Checkpoint, PartitionLog
@@ -36,9 +37,6 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
-LOG_START_FILE: Final = "log-start-offset-checkpoint"
-HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 
 # A start reads again what was written since the last checkpoint, so these bound how long it takes.
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024

@@ -21,6 +21,12 @@ from semel.log import checked_text
 from semel.log.disk import Disk, read_file, replace_file
 from semel.types import INT64_MAX, TopicPartition, kafka_uuid, parse_kafka_uuid
 
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+META_PROPERTIES_FILE: Final = "meta.properties"
+
 CHECKPOINT_VERSION: Final = 0
 PARTITION_METADATA_VERSION: Final = 0
 META_PROPERTIES_VERSION: Final = 1

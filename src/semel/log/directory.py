@@ -18,14 +18,14 @@ from typing import Final
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
 from semel.log import checkpoints, identity
-from semel.log.checkpointer import (
-    CHECKPOINT_INTERVAL_MS,
+from semel.log.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
+from semel.log.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
+    META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
-    Checkpointer,
+    MetaProperties,
 )
-from semel.log.checkpoints import MetaProperties
 from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
 from semel.log.disk import Disk, Lock
 from semel.log.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
@@ -42,7 +42,6 @@ from semel.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
-META_PROPERTIES_FILE: Final = "meta.properties"
 
 
 class LogDirectory:

@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 from semel.errors import StorageError
+from semel.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+)
 from semel.log.disk import Disk, read_file
 from semel.log.journal import FILE_NAMES as JOURNAL_FILES
 
-META_PROPERTIES_FILE: Final = "meta.properties"
-PARTITION_METADATA_FILE: Final = "partition.metadata"
 METADATA_FILES: Final = ("metadata", "metadata.copy")
 
-_CHECKPOINTS: Final = (
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "replication-offset-checkpoint",
-)
+_CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
 _KAFKA_NAMES: Final = ("__cluster_metadata-0", "bootstrap.checkpoint")
 _KAFKA_PROPERTIES: Final = ("directory.id", "broker.id")
 

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError, SemelError
 from semel.log import checkpoints, partition_checkpoint
-from semel.log.checkpoints import LogStarts
+from semel.log.checkpoints import PARTITION_METADATA_FILE, LogStarts
 from semel.log.damage import REMEDY, LostRecords
 from semel.log.disk import Disk, replace_file, write_file
 from semel.log.journal_replay import JournalContent
@@ -34,7 +34,6 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PARTITION_METADATA_FILE: Final = "partition.metadata"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
 

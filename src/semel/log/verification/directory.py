@@ -11,15 +11,13 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.log import checkpoints
+from semel.log.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.disk import Disk
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.journal import JournalCheck, check_journal
 from semel.log.verification.partition import ExpectedTopic, PartitionCheck
 from semel.types import TopicPartition
 
-RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
-LOG_START_FILE: Final = "log-start-offset-checkpoint"
-HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 
 _WITHOUT: Final = {

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError
 from semel.log import checkpoints, partition_checkpoint
+from semel.log.checkpoints import PARTITION_METADATA_FILE
 from semel.log.disk import Disk
 from semel.log.partition_checkpoint import PARTITION_CHECKPOINT_FILE
 from semel.log.verification.findings import Finding, Report, Severity
@@ -17,8 +18,6 @@ from semel.log.verification.journal import JournalCheck
 from semel.log.verification.producers import ReplayedProducers, SeenEpochs
 from semel.log.verification.walk import Walk, WalkedBatch, walk
 from semel.types import INT64_MAX, TopicPartition, kafka_uuid
-
-PARTITION_METADATA_FILE: Final = "partition.metadata"
 
 _INTERRUPTED: Final = (".deleted", ".cleaned", ".swap", ".tmp")
 _OFFLINE: Final = "does not serve the partition and leaves its files as they are"
