@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from semel.log.config import LogConfig
-from semel.log.loading import load_log
 from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
-from semel.testing.disk import VirtualDisk
+from semel.log.recovery.loading import load_log
+from semel.testing.virtual.disk import VirtualDisk
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.records import BatchHeader, Record, build_batch, iterate_headers, iterate_records

@@ -14,8 +14,8 @@ from typing import Any
 from semel.blocking import Producer
 from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
-from semel.spark.reading import read_split
-from semel.spark.splits import Split
+from semel.spark.source.reading import read_split
+from semel.spark.source.splits import Split
 from semel.types import TopicPartition
 
 CUSTOMERS = ("Ada", "Blaise", "Carl", "Dorothy", "Emmy")

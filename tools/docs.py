@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each module prints its document.
 DOCUMENTS = {
     "docs/cli.md": "semel.cli.reference",
-    "docs/compatibility.md": "semel.broker.compatibility",
-    "docs/configuration.md": "semel.broker.config_reference",
+    "docs/compatibility.md": "semel.broker.requests.compatibility",
+    "docs/configuration.md": "semel.broker.config.config_reference",
     "docs/design/transaction-states.md": "semel.coordinator.transaction.state_diagram",
 }
 

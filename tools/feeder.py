@@ -69,11 +69,20 @@ class Feeder:
             for partition, values in () if self._is_enough() else enumerate(self.values):
                 value = f"record {number}".encode()
                 values.append(value)
-                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(partition))
+                self._produce(value, partition)
                 number += 1
             deadline = time.monotonic() + _PAUSE_S
             while (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(left)
+
+    def _produce(self, value: bytes, partition: int) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(partition))
+            except BufferError:  # The broker is down, or slow: wait until something is acknowledged.
+                self._producer.poll(_PAUSE_S)
+            else:
+                return
 
     def _answered(self, partition: int) -> Callable[[KafkaError | None, Message], None]:
         def answered(error: KafkaError | None, message: Message) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig
 from semel.cli.running import run_broker
 from semel.clock import SystemClock
 from semel.log.disk import SystemDisk, SystemFile

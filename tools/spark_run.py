@@ -23,9 +23,9 @@ from pathlib import Path
 from semel.blocking import Admin, Producer
 from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
-from semel.spark.reading import read_split
-from semel.spark.sink import POINTS, TASK_POINTS
-from semel.spark.splits import Split
+from semel.spark.sink.sink import POINTS, TASK_POINTS
+from semel.spark.source.reading import read_split
+from semel.spark.source.splits import Split
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from tests.clients.proxy import Proxy, Verdict

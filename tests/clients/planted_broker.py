@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from semel.broker import dispatch, log_lines
-from semel.broker.response_memory import ResponseMemory
+from semel.broker import log_lines
+from semel.broker.network.response_memory import ResponseMemory
+from semel.broker.requests import dispatch
 from semel.cli.main import main
 from semel.errors import DecodeError
 from semel.log import admission, partition_log

@@ -24,7 +24,7 @@ from semel.admin import (
     OffsetSpec,
     TransactionListing,
 )
-from semel.broker.routes import SERVED
+from semel.broker.requests.routes import SERVED
 from semel.client.offsets import PartitionLike
 from semel.errors import AbortableError, ErrorCode, KafkaError, RetriableError, StateError, UnsupportedVersion
 from semel.testing import Broker

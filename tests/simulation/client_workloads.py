@@ -18,8 +18,8 @@ from semel.client.consumer import Consumer
 from semel.client.producer import Producer
 from semel.errors import AbortableError, ErrorCode, FatalError, SemelError, TimedOut
 from semel.testing.checker import Outcome, outcome_of
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest

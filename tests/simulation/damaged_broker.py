@@ -21,12 +21,12 @@ from functools import cache
 from random import Random
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig
 from semel.errors import ErrorCode, StorageError
 from semel.log.disk import read_file
-from semel.testing.disk import VirtualDisk
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation, run
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from tests.simulation import kept_state
 from tests.simulation.damaged_directory import damage, files

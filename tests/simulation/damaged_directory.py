@@ -16,16 +16,16 @@ from random import Random
 from uuid import UUID
 
 from semel.errors import DecodeError, KafkaError
-from semel.log.checkpoints import MetaProperties
-from semel.log.cleaner import LogCleaner
+from semel.log.compaction.cleaner import LogCleaner
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file, write_file
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import Isolation, PartitionLog
 from semel.log.topic_logs import TopicLogs
-from semel.testing.clock import ManualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.loop import VirtualLoop
+from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.loop import VirtualLoop
 from semel.types import TopicPartition
 from semel.wire.records import iterate_headers, iterate_records, verify_crc
 from tests.logs import NOW_MS, StepWorker, append, batch, end_transaction, produced, visible

@@ -16,9 +16,9 @@ from enum import StrEnum
 from random import Random
 
 from semel.errors import ErrorCode
-from semel.testing.clock import START_MS
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.clock import START_MS
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

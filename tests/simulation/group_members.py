@@ -15,8 +15,8 @@ from semel.client.consumer import Consumer
 from semel.client.producer import Producer
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, RetriableError, SemelError
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from tests.simulation.group_ledger import Ledger, owner_of
 from tests.simulation.served_broker import BROKER, PORT

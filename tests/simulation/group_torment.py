@@ -12,8 +12,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from semel.testing.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.wire.apis import ApiKey
 from tests.simulation.group_members import SESSION_TIMEOUT_MS, Worker
 from tests.simulation.served_broker import BROKER, ServedBroker

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from semel.broker.shards import ShardRuntime, _Parked
+from semel.broker.coordinators.shard_runtime import ShardRuntime, _Parked
 from semel.client.assignors import Assignment
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer.consumer import ConsumerMachine
@@ -31,7 +31,7 @@ from semel.coordinator.group.consumer import progress, reconciliation
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.groups import ConsumerGroups
 from semel.coordinator.group.directory import GroupDirectory
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 

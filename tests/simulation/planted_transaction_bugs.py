@@ -7,22 +7,22 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from semel.broker.markers import MarkerDelivery
-from semel.broker.shard_formats import GroupFormat
-from semel.broker.shards import ShardRuntime, _Parked
-from semel.broker.sweeps import Sweeps
-from semel.broker.transaction_gate import TransactionGate
+from semel.broker.coordinators.expiry import CoordinatorExpiry
+from semel.broker.coordinators.markers import MarkerDelivery
+from semel.broker.coordinators.shard_formats import GroupFormat
+from semel.broker.coordinators.shard_runtime import ShardRuntime, _Parked
+from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer import fetched
 from semel.client.machine.transaction.transaction import Transaction
 from semel.coordinator.transaction import shard as transaction_shard
 from semel.coordinator.transaction.ending import end_v1
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.log.commit import Committer, _Outcome
-from semel.log.journal_replay import JournalContent
-from semel.log.known_producer import KnownProducer
+from semel.log.durability.commit import Committer, _Outcome
+from semel.log.durability.journal_replay import JournalContent
 from semel.log.partition_log import PartitionLog
-from semel.log.producer_state import Duplicate, ProducerStates
+from semel.log.producers.known_producer import KnownProducer
+from semel.log.producers.producer_state import Duplicate, ProducerStates
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -116,7 +116,7 @@ def writes_without_asking_the_coordinator(patch: pytest.MonkeyPatch) -> None:
 
 def lets_no_transaction_time_out(patch: pytest.MonkeyPatch) -> None:
     """Scenario 26."""
-    patch.setattr(Sweeps, "_timeouts", lambda self: iter(()))
+    patch.setattr(CoordinatorExpiry, "_timeouts", lambda self: iter(()))
 
 
 def commits_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation
 from semel.wire.apis import ApiKey

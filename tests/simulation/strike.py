@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 
-from semel.testing.frames import DELIVER, DROP, RESET, Frame, Verdict
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.frames import DELIVER, DROP, RESET, Frame, Verdict
 from semel.wire.apis import ApiKey
 from tests.simulation.served_broker import ServedBroker
 

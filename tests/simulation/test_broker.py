@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig
 from semel.errors import ErrorCode
-from semel.testing.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation, seeds, simulate
+from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

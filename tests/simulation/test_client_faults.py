@@ -17,8 +17,8 @@ import pytest
 from semel.client.consumer import Consumer
 from semel.client.producer import Producer
 from semel.errors import AbortableError, ProducerFenced, RetriableError, TimedOut
-from semel.testing.frames import DELIVER, DROP, Frame, Verdict
 from semel.testing.simulation import Simulation, run
+from semel.testing.virtual.frames import DELIVER, DROP, Frame, Verdict
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from tests.simulation.committed_reader import read_committed

@@ -7,9 +7,9 @@ import gc
 import warnings
 from typing import cast
 
-from semel.broker.connection import Connection
-from semel.broker.dispatch import Dispatcher
-from semel.broker.request import Request
+from semel.broker.network.connection import Connection
+from semel.broker.network.request import Request
+from semel.broker.requests.dispatch import Dispatcher
 from semel.testing.simulation import Simulation, run
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request

@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation, seeds, simulate
+from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from tests.logs import NOW_MS, produced, values, visible
 

@@ -8,8 +8,8 @@ import errno
 import pytest
 
 from semel.errors import ErrorCode
-from semel.testing.disk_faults import DiskFault, Operation
 from semel.testing.simulation import Simulation, run
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from semel.broker.asking_produce import AskingProduce
-from semel.broker.coordinators import Coordinators, TransactionRuntime
-from semel.broker.shard_formats import GroupFormat
-from semel.broker.shards import ShardRuntime
-from semel.broker.transaction_gate import TransactionGate
-from semel.broker.transactional_produce import TransactionalProduce
+from semel.broker.coordinators.coordinators import Coordinators, TransactionRuntime
+from semel.broker.coordinators.shard_formats import GroupFormat
+from semel.broker.coordinators.shard_runtime import ShardRuntime
+from semel.broker.partitions.transaction_gate import TransactionGate
+from semel.broker.produce.asking_produce import AskingProduce
+from semel.broker.produce.transactional_produce import TransactionalProduce
 from semel.coordinator.decision import Decision
 from semel.testing.simulation import simulate
 from tests.simulation.test_commit_crashes import crash_everywhere

@@ -7,16 +7,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from semel.broker import shard_loading
-from semel.broker.coordinator import Coordinator
-from semel.broker.shard_loading import ShardLoading
-from semel.log import checkpoints, loading
-from semel.log.checkpoints import PARTITION_METADATA_FILE, LogStarts
-from semel.log.loading import Required
-from semel.log.opening import Opening
-from semel.log.partition_checkpoint import PartitionCheckpoint
-from semel.log.segment import Segment
-from semel.log.segment_checksums import SegmentChecksums
+from semel.broker.coordinators import shard_loading
+from semel.broker.coordinators.coordinator import Coordinator
+from semel.broker.coordinators.shard_loading import ShardLoading
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import PARTITION_METADATA_FILE, LogStarts
+from semel.log.durability.partition_checkpoint import PartitionCheckpoint
+from semel.log.recovery import loading
+from semel.log.recovery.loading import Required
+from semel.log.recovery.opening import Opening
+from semel.log.segments.segment import Segment
+from semel.log.segments.segment_checksums import SegmentChecksums
 from semel.log.topic_logs import TopicLogs
 from semel.metadata import copies
 from semel.metadata.copies import Found

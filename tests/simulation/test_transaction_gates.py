@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from semel.broker.transaction_gate import ProducerIdentity
+from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.testing.simulation import Simulation, run
 from semel.types import TopicPartition
 from tests.simulation.committed_reader import read_committed

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from semel.testing.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.testing.simulation import Simulation, seeds, simulate
+from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.list_transactions import ListTransactionsRequest

@@ -12,8 +12,8 @@ from enum import StrEnum
 from functools import partial
 from random import Random
 
-from semel.testing.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
 from semel.wire.apis import ApiKey
 from tests.simulation.client_workloads import Application, Bank, Transactional
 from tests.simulation.served_broker import BROKER, ServedBroker

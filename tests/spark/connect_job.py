@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from semel.spark import Refused, pipeline, register
 from semel.spark.java import use_java
-from semel.spark.sink import nothing_reached
+from semel.spark.sink.sink import nothing_reached
 from tests.spark.jobs import fails_at
 
 

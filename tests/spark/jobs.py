@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import pipeline
-from semel.spark.sink import Reached
+from semel.spark.sink.sink import Reached
 from semel.testing import Broker
 
 

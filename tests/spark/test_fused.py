@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from semel.client.values import ProducerIdentity
 from semel.spark import BadRow, Refused
-from semel.spark.fused import as_records, check_numbers, shared
-from semel.spark.sink import Sink, WriteJob, nothing_reached
-from semel.spark.splits import Split
+from semel.spark.sink.fused import as_records, check_numbers, shared
+from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
+from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.spark.jobs import fails_at, kill_this_process, once, run, source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from semel.spark.offsets import AtTime, Earliest, Latest
-from semel.spark.options import SourceOptions, Subscription
+from semel.spark.source.offsets import AtTime, Earliest, Latest
+from semel.spark.source.options import SourceOptions, Subscription
 from semel.types import TopicPartition
 
 LEAST = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from semel.blocking import Producer
 from semel.spark.cluster import Cluster
-from semel.spark.options import SourceOptions
 from semel.spark.progress import PartitionProgress, progress_of, total_lag
+from semel.spark.source.options import SourceOptions
 from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.spark.topics import create

@@ -11,8 +11,8 @@ import pytest
 from semel.blocking import Producer
 from semel.client.admin.batches import RawBatches
 from semel.spark.cluster import Cluster
-from semel.spark.reading import DataLost, read_split, read_splits
-from semel.spark.splits import Split
+from semel.spark.source.reading import DataLost, read_split, read_splits
+from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.spark.topics import create, fill

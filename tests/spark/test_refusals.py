@@ -11,7 +11,6 @@ import pytest
 
 from semel.blocking import Consumer
 from semel.spark.cluster import Cluster
-from semel.spark.options import SourceOptions
 from semel.spark.plan import QueryPlan
 from semel.spark.refusals import (
     Refused,
@@ -21,6 +20,7 @@ from semel.spark.refusals import (
     check_session,
     check_version,
 )
+from semel.spark.source.options import SourceOptions
 from semel.testing import Broker
 from tests.spark.topics import create, fill
 from tools.patience import PATIENCE_MS

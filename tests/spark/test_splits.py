@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.spark.offsets import (
+from semel.spark.source.offsets import (
     AtTime,
     ByPartition,
     Earliest,
@@ -18,7 +18,7 @@ from semel.spark.offsets import (
     resolve,
     to_spark,
 )
-from semel.spark.splits import SMALL_OFFSETS_MAX, Split, limited, shares_of, split
+from semel.spark.source.splits import SMALL_OFFSETS_MAX, Split, limited, shares_of, split
 from semel.types import TopicPartition
 
 P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))

@@ -14,9 +14,9 @@ from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.client.values import ProducerIdentity
 from semel.errors import KafkaError
-from semel.spark.placing import BadRow, Placing
-from semel.spark.sink import Sink, WriteJob, nothing_reached
-from semel.spark.writing import write
+from semel.spark.sink.placing import BadRow, Placing
+from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
+from semel.spark.sink.writing import write
 from semel.testing import Broker
 from tests.spark.topics import committed, create
 from tools.patience import PATIENCE_S
@@ -211,7 +211,7 @@ def test_two_attempts_under_one_epoch_lose_rows_which_is_why_there_are_none(brok
     owner.begin()
     identity = owner.identity
     written(broker, identity, b"first attempt")
-    from semel.spark import writing
+    from semel.spark.sink import writing
 
     writing._producers.clear()  # As in another process.
     written(broker, identity, b"second attempt")

@@ -8,7 +8,7 @@ from semel import ConsumerRecord
 from semel.blocking import Producer
 from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
-from semel.spark.splits import Split
+from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
 
@@ -29,7 +29,7 @@ def fill(broker: Broker, topic: str, values: Iterable[int], *, key_count: int = 
 
 def committed(broker: Broker, topic: str) -> list[ConsumerRecord]:
     """All records that a read_committed reader sees, partition by partition. There must be nothing undecided."""
-    from semel.spark.reading import read_split
+    from semel.spark.source.reading import read_split
 
     with (
         Cluster(bootstrap_servers=broker.bootstrap_servers) as stable,

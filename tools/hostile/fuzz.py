@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from semel.broker.routes import served_apis
+from semel.broker.requests.routes import served_apis
 from semel.wire.apis import APIS
 from semel.wire.framing import encode_request
 from semel.wire.schema import Array, Bytes, Field, Fixed, Records, String, Struct, Uuid, WireType, fields_of

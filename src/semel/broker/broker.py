@@ -16,29 +16,29 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from semel.broker.answer_cache import AnswerCache
-from semel.broker.config import BrokerConfig
-from semel.broker.deadlines import Deadlines
-from semel.broker.descriptors import Descriptors
-from semel.broker.dispatch import Dispatcher
-from semel.broker.features import Features
-from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.hosting import Hosting, topic_logs
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.log_lines import guard_log_lines
-from semel.broker.maintenance import Maintenance
-from semel.broker.measured import measure
-from semel.broker.metrics import Metrics
+from semel.broker.metrics.broker_metrics import measure
+from semel.broker.metrics.metrics import Metrics
+from semel.broker.network.answer_cache import AnswerCache
+from semel.broker.network.descriptors import Descriptors
+from semel.broker.network.server import Limits, Server
 from semel.broker.node import Node
-from semel.broker.partitions import Partitions
-from semel.broker.record_checks import RecordChecks
-from semel.broker.server import Limits, Server
+from semel.broker.partitions.maintenance import Maintenance
+from semel.broker.partitions.partition_lifecycle import PartitionLifecycle, topic_logs
+from semel.broker.partitions.partitions import Partitions
+from semel.broker.produce.record_checks import RecordChecks
+from semel.broker.requests.dispatch import Dispatcher
+from semel.broker.requests.features import Features
 from semel.broker.turns import Turns
+from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import StorageError
-from semel.log.checkpoints import MetaProperties
 from semel.log.directory import LogDirectory
 from semel.log.disk import Disk
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.worker import Worker
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision
@@ -51,8 +51,8 @@ from semel.net.network import Network
 from semel.types import INTERNAL_TOPICS, kafka_uuid
 
 if TYPE_CHECKING:
-    from semel.broker.coordinators import Coordinators
-    from semel.broker.metrics_page import MetricsPage
+    from semel.broker.coordinators.coordinators import Coordinators
+    from semel.broker.metrics.metrics_page import MetricsPage
 
 logger = logging.getLogger("semel.broker")
 
@@ -249,7 +249,7 @@ class Broker:
             record_checks=RecordChecks(self._make_worker),
         )
         self._closers += [node.partitions.close, node.deadlines.close, node.record_checks.kill]
-        hosting = Hosting(node, loop)
+        hosting = PartitionLifecycle(node, loop)
         self._closers.append(hosting.close)
         hosting.open_all()
         cluster.watch(hosting.changed)
@@ -272,7 +272,7 @@ class Broker:
         measure(node, server)
         page = None
         if self.metrics_address is not None:
-            from semel.broker.metrics_page import MetricsPage
+            from semel.broker.metrics.metrics_page import MetricsPage
 
             page = MetricsPage(self.metrics)
             node.turns.start(loop)
@@ -285,7 +285,9 @@ class Broker:
         self._running = _Running(node, store, store_worker, dispatcher, server, maintenance, page)
 
     def _coordinators(self, node: Node, loop: asyncio.AbstractEventLoop) -> Coordinators:
-        from semel.broker.coordinators import Coordinators  # Not before they are needed: a start does without.
+        from semel.broker.coordinators.coordinators import (
+            Coordinators,  # Not before they are needed: a start does without.
+        )
 
         coordinators = Coordinators(node, loop)
         self._closers.append(coordinators.kill)

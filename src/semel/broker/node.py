@@ -11,16 +11,16 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from semel.broker.answer_cache import AnswerCache
-from semel.broker.config import BrokerConfig
-from semel.broker.deadlines import Deadlines
-from semel.broker.descriptors import Descriptors
-from semel.broker.features import Features
-from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.metrics import Metrics
-from semel.broker.partitions import Partition, Partitions
-from semel.broker.record_checks import RecordChecks
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.fetch.fetch_sessions import FetchSessions
+from semel.broker.metrics.metrics import Metrics
+from semel.broker.network.answer_cache import AnswerCache
+from semel.broker.network.descriptors import Descriptors
+from semel.broker.partitions.partitions import Partition, Partitions
+from semel.broker.produce.record_checks import RecordChecks
+from semel.broker.requests.features import Features
 from semel.broker.turns import Turns
+from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
 from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import ErrorCode, KafkaError, StorageError
@@ -30,8 +30,8 @@ from semel.metadata.controller import Decision, Refusal, TopicPolicy
 from semel.metadata.image import ClusterImage, TopicCreated
 
 if TYPE_CHECKING:
-    from semel.broker.coordinators import Coordinators
-    from semel.log.cleaner import LogCleaner
+    from semel.broker.coordinators.coordinators import Coordinators
+    from semel.log.compaction.cleaner import LogCleaner
 
 logger = logging.getLogger("semel.broker")
 

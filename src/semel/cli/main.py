@@ -77,7 +77,7 @@ def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in names:
-        import_module(f"semel.cli.{name}").add_parser(commands)
+        import_module(f"semel.cli.commands.{name}").add_parser(commands)
     return parser
 
 

@@ -17,26 +17,27 @@ from typing import Final
 
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
-from semel.log import checkpoints, identity
-from semel.log.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
-from semel.log.checkpoints import (
+from semel.log.disk import Disk, Lock
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
+from semel.log.durability.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
     MetaProperties,
 )
-from semel.log.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
-from semel.log.disk import Disk, Lock
-from semel.log.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
-from semel.log.journal_replay import JournalContent
-from semel.log.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable, make_log
+from semel.log.durability.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
+from semel.log.durability.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
+from semel.log.durability.journal_replay import JournalContent
+from semel.log.durability.write_refusals import WriteRefusals
 from semel.log.partition_log import PartitionLog
-from semel.log.producer_state import PRODUCER_ID_EXPIRATION_MS
+from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
+from semel.log.recovery import identity
+from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable, make_log
+from semel.log.recovery.truncation import truncate_to
 from semel.log.topic_logs import TopicLogs
-from semel.log.truncation import truncate_to
 from semel.log.worker import Worker, done_by
-from semel.log.write_refusals import WriteRefusals
 from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from semel.log import checkpoints
+from semel.log.durability import checkpoints
 
 
 class EpochEndOffset(NamedTuple):

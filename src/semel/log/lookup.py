@@ -12,7 +12,7 @@ from semel.wire.records import NO_TIMESTAMP, BatchHeader, iterate_records
 
 if TYPE_CHECKING:
     from semel.log.partition_log import PartitionLog
-    from semel.log.segment import Segment
+    from semel.log.segments.segment import Segment
 
 
 class TimestampOffset(NamedTuple):

@@ -17,23 +17,25 @@ from uuid import UUID
 from zlib import crc32
 
 from semel.errors import DecodeError, ErrorCode, KafkaError
-from semel.log import lookup, partition_checkpoint, segment_checksums
+from semel.log import lookup
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
 from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, is_plainly_sound
-from semel.log.commit import NewNames, Unsynced
 from semel.log.config import LogConfig
 from semel.log.disk import NO_ROOM, NOT_OPENED, Disk, replace_file, write_file
+from semel.log.durability import partition_checkpoint
+from semel.log.durability.commit import NewNames, Unsynced
+from semel.log.durability.partition_checkpoint import PARTITION_CHECKPOINT_FILE, PartitionCheckpoint
+from semel.log.durability.sync_progress import SyncProgress
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from semel.log.lookup import TimestampOffset
-from semel.log.partition_checkpoint import PARTITION_CHECKPOINT_FILE, PartitionCheckpoint
-from semel.log.producer_state import FrozenProducers, ProducerDescription, ProducerStates
-from semel.log.reading import aborted_within, read_below
+from semel.log.producers.producer_state import FrozenProducers, ProducerDescription, ProducerStates
 from semel.log.retention import expired_segments
-from semel.log.segment import IndexWrite, Segment, file_name
-from semel.log.segment_checksums import CHECKSUMS_SUFFIX
-from semel.log.segments import Segments
-from semel.log.sync_progress import SyncProgress
-from semel.log.transaction_index import AbortedTransaction
+from semel.log.segments import segment_checksums
+from semel.log.segments.reading import aborted_within, read_below
+from semel.log.segments.segment import IndexWrite, Segment, file_name
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
+from semel.log.segments.segment_list import Segments
+from semel.log.segments.transaction_index import AbortedTransaction
 from semel.types import INT32_MAX, INT64_MAX, Buffer, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from semel.log.partition_log import PartitionLog
-    from semel.log.segment import Segment
+    from semel.log.segments.segment import Segment
 
 
 def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:

@@ -12,9 +12,9 @@ import os
 from typing import Final
 
 from semel.errors import StorageError
-from semel.log.checkpoints import MetaProperties
 from semel.log.disk import Disk, File, replace_file
-from semel.log.identity import trace_of_logs
+from semel.log.durability.checkpoints import MetaProperties
+from semel.log.recovery.identity import trace_of_logs
 from semel.metadata import change_file, copies, paths
 from semel.metadata.change_file import Contents
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from semel.errors import DecodeError, SemelError, StorageError
-from semel.log import checkpoints
-from semel.log.checkpoints import META_PROPERTIES_FILE
 from semel.log.disk import Disk, replace_file
-from semel.log.identity import METADATA_FILES, refuse_kafka, trace_of_logs
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import META_PROPERTIES_FILE
+from semel.log.recovery.identity import METADATA_FILES, refuse_kafka, trace_of_logs
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import ExpectedTopic
 from semel.metadata import change_file, copies, paths

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from semel.spark.pipelines import Pipeline as Pipeline
     from semel.spark.pipelines import pipeline as pipeline
     from semel.spark.pipelines import register as register
-    from semel.spark.placing import BadRow as BadRow
     from semel.spark.progress import PartitionProgress as PartitionProgress
-    from semel.spark.reading import DataLost as DataLost
     from semel.spark.refusals import Refused as Refused
+    from semel.spark.sink.placing import BadRow as BadRow
+    from semel.spark.source.reading import DataLost as DataLost
 
 __all__ = [
     "BadRow",
@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BadRow": "semel.spark.placing",
-    "DataLost": "semel.spark.reading",
+    "BadRow": "semel.spark.sink.placing",
+    "DataLost": "semel.spark.source.reading",
     "PartitionProgress": "semel.spark.progress",
     "Pipeline": "semel.spark.pipelines",
     "PipelineError": "semel.spark.batch",

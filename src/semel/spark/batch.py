@@ -22,12 +22,12 @@ from semel.errors import AbortableError, FatalError, ProducerFenced, TimedOut
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
-from semel.spark.fused import Transform, write_fused
-from semel.spark.offsets import Offsets
-from semel.spark.placing import BadRow
 from semel.spark.plan import QueryPlan
-from semel.spark.sink import Sink, WriteJob
-from semel.spark.stage import write_rows
+from semel.spark.sink.fused import Transform, write_fused
+from semel.spark.sink.placing import BadRow
+from semel.spark.sink.sink import Sink, WriteJob
+from semel.spark.sink.stage import write_rows
+from semel.spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
 

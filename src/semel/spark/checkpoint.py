@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from semel.spark.offsets import Offsets, from_spark
+from semel.spark.source.offsets import Offsets, from_spark
 
 _VERSION: Final = "v1"
 _NOTHING_YET: Final = "-"

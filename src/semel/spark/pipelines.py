@@ -17,13 +17,13 @@ from semel.client.machine.producer.partitioner import Partitioner
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import JavaCheckpoint
 from semel.spark.cluster import Cluster, client_settings
-from semel.spark.fused import Transform, check_fused
 from semel.spark.plan import QueryPlan
 from semel.spark.progress import PartitionProgress, progress_of
 from semel.spark.refusals import check_plan, check_session, check_version
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
-from semel.spark.sink import Reached, Sink, nothing_reached, sink_columns
-from semel.spark.source import SemelDataSource
+from semel.spark.sink.fused import Transform, check_fused
+from semel.spark.sink.sink import Reached, Sink, nothing_reached, sink_columns
+from semel.spark.source.source import SemelDataSource
 from semel.spark.starting import Start
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
@@ -57,7 +57,7 @@ def pipeline(
 
     Columns: ``value``; ``key``, ``headers``, ``partition``, ``timestamp`` if there are any; ``topic``, unless the
     argument says it. ``arrow`` is a stateless transform of Arrow batches which runs in the tasks that read and write,
-    for a ``df`` that is the source as it was loaded: see ``semel.spark.fused``. ``trigger`` is what
+    for a ``df`` that is the source as it was loaded: see ``semel.spark.sink.fused``. ``trigger`` is what
     ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: one if the batch is small,
     else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried. Other
     ``settings`` are those of a producer, with underscores: ``compression_type="zstd"``.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from semel.spark.options import SourceOptions
+from semel.spark.source.options import SourceOptions
 
 SOURCE_NAME: Final = "semel"
 

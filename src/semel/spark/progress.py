@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semel.spark.cluster import Cluster
-from semel.spark.options import SourceOptions
+from semel.spark.source.options import SourceOptions
 from semel.types import TopicPartition
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as sf
 
 from semel.errors import SemelError
 from semel.spark.cluster import Cluster
-from semel.spark.options import SourceOptions
 from semel.spark.plan import QueryPlan
+from semel.spark.source.options import SourceOptions
 
 _VERSION_MIN = (4, 2)
 _MORE_THAN_SLOTS = 100_000

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import RemoteCheckpoint
-from semel.spark.options import SourceOptions
 from semel.spark.plan import SOURCE_NAME, STATEFUL, QueryPlan
 from semel.spark.refusals import Refused
+from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 
 _ANALYZED: Final = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n\n== ", re.DOTALL)

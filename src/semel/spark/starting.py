@@ -17,11 +17,11 @@ from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.decision import Note, Place
-from semel.spark.fused import Transform
 from semel.spark.plan import QueryPlan
 from semel.spark.refusals import Refused, check_clusters, check_group_is_free
-from semel.spark.sink import Sink
-from semel.spark.source import starting_offsets
+from semel.spark.sink.fused import Transform
+from semel.spark.sink.sink import Sink
+from semel.spark.source.source import starting_offsets
 
 _FIRST_BATCH: Final = -1
 

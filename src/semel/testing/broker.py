@@ -24,16 +24,16 @@ from typing import Any, Final, TypeVar
 
 from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
-from semel.broker.config import BrokerConfig
+from semel.broker.config.broker_config import BrokerConfig
 from semel.client.values import ConsumerRecord
 from semel.log.disk import Disk, SystemDisk
 from semel.log.worker import ThreadWorker, Worker
 from semel.net.network import SystemNetwork
 from semel.testing.committed import committed_records
-from semel.testing.disk import VirtualDisk
 from semel.testing.faults import Faults
 from semel.testing.faulty_connection import FaultyNetwork
 from semel.testing.shifted_time import ShiftedClock, ShiftedLoop
+from semel.testing.virtual.disk import VirtualDisk
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 from semel.net.network import Listener, Network, ProtocolFactory
 from semel.testing.faults import DELAY, DROP_REQUEST, DROP_RESPONSE, FAIL, Fault, Faults
-from semel.testing.frames import FrameSplitter
 from semel.testing.refusals import refusal
+from semel.testing.virtual.frames import FrameSplitter
 from semel.wire.codec import decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, encode_response
 

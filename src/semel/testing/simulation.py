@@ -24,10 +24,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
-from semel.testing.host import VirtualHost
-from semel.testing.loop import VirtualLoop
-from semel.testing.network import VirtualNetwork
-from semel.testing.trace import Trace
+from semel.testing.virtual.host import VirtualHost
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.network import VirtualNetwork
+from semel.testing.virtual.trace import Trace
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from semel.coordinator.group.offsets import GroupDecision
+from semel.coordinator.group.offsets.offset_results import OffsetToCommit
+from semel.coordinator.group.offsets.offset_shard import GroupDecision
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,
@@ -27,7 +28,6 @@ from semel.coordinator.group.records import (
     decode,
     encode,
 )
-from semel.coordinator.group.results import OffsetToCommit
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX, TopicPartition

@@ -17,7 +17,7 @@ from semel.errors import ErrorCode, KafkaError
 from semel.log.admission import admit
 from semel.log.config import LogConfig
 from semel.log.partition_log import Appended, PartitionLog
-from semel.testing.disk import VirtualDisk
+from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.crc import crc32c
 from semel.wire.records import (
     ATTRIBUTES_POSITION,

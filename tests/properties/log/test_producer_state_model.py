@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from semel.errors import ErrorCode, KafkaError
-from semel.log.producer_snapshot import ProducerEntry, decode, encode
-from semel.log.producer_state import CompletedTransaction, Duplicate, Pending, ProducerStates
+from semel.log.producers.producer_snapshot import ProducerEntry, decode, encode
+from semel.log.producers.producer_state import CompletedTransaction, Duplicate, Pending, ProducerStates
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import CONTROL_BIT, NO_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader

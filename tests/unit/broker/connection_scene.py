@@ -7,14 +7,14 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from semel.broker.connection import Connection
-from semel.broker.inbox import Inbox
-from semel.broker.metrics import Counter
-from semel.broker.request_memory import RequestMemory
-from semel.broker.response_memory import ResponseMemory
+from semel.broker.metrics.metrics import Counter
+from semel.broker.network.connection import Connection
+from semel.broker.network.receive_buffer import ReceiveBuffer
+from semel.broker.network.request_memory import RequestMemory
+from semel.broker.network.response_memory import ResponseMemory
 from semel.errors import DecodeError
-from semel.testing.clock import VirtualClock
-from semel.testing.loop import VirtualLoop
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.loop import VirtualLoop
 from semel.types import Buffer
 
 HIGH_WATER_BYTES = 64 * 1024
@@ -134,7 +134,7 @@ class Scene:
         self.server = Server(self.loop)
         self.server.responses = ResponseMemory(leaving_bytes_max)
         self.memory = RequestMemory(arriving_bytes_max)
-        inbox = Inbox(memoryview(bytearray(4096)), 10_000_000, self.memory)
+        inbox = ReceiveBuffer(memoryview(bytearray(4096)), 10_000_000, self.memory)
         self.connection = Connection(self.server, inbox, self.loop)
         self.transport = Transport(self.connection)
         self.connection.connection_made(self.transport)

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from semel.broker.deadlines import Deadlines
-from semel.broker.partitions import Partitions
-from semel.broker.shards import ProducerIdentity, ShardRuntime
+from semel.broker.coordinators.shard_runtime import ProducerIdentity, ShardRuntime
+from semel.broker.partitions.partitions import Partitions
+from semel.broker.waiting.deadlines import Deadlines
 from semel.coordinator.decision import Decision
 from semel.errors import ErrorCode
-from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.topic_logs import TopicLogs
-from semel.testing.clock import VirtualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.latency import uniform_ms
-from semel.testing.loop import VirtualLoop
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.latency import uniform_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.worker import VirtualWorker
 from semel.types import TopicPartition
 
 SYNC_MS = 2.0

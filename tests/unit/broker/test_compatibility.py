@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semel.broker.compatibility import compatibility
-from semel.broker.routes import SERVED, handler_of, served_apis
+from semel.broker.requests.compatibility import compatibility
+from semel.broker.requests.routes import SERVED, handler_of, served_apis
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.produce import ProduceRequest
@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[3]
 def test_the_page_of_compatibility_is_up_to_date() -> None:
     page = (ROOT / "docs" / "compatibility.md").read_text()
 
-    assert page == compatibility(), "write it anew: python -m semel.broker.compatibility > docs/compatibility.md"
+    assert page == compatibility(), (
+        "write it anew: python -m semel.broker.requests.compatibility > docs/compatibility.md"
+    )
 
 
 @pytest.mark.parametrize("api", served_apis(), ids=lambda api: api.name)

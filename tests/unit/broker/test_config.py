@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from semel.broker import config_reference
-from semel.broker.config import BROKER_SETTINGS, BrokerConfig, Flush
-from semel.broker.config_entries import (
+from semel.broker.config import config_reference
+from semel.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig, Flush
+from semel.broker.config.config_entries import (
     ConfigEntry,
     ConfigSynonym,
     all_brokers_entries,
@@ -270,7 +270,7 @@ def test_a_brokers_entry_says_whether_it_can_be_altered_and_where_it_was_set() -
 
 def test_the_reference_in_the_documentation_is_what_the_declarations_say() -> None:
     page = Path(__file__).parents[3] / "docs" / "configuration.md"
-    assert page.read_text() == config_reference.render(), "run python -m semel.broker.config_reference"
+    assert page.read_text() == config_reference.render(), "run python -m semel.broker.config.config_reference"
 
 
 def _another_value(topic_setting: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ConfigSource
 
-from semel.broker.config import BROKER_SETTINGS
+from semel.broker.config.broker_config import BROKER_SETTINGS
 from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Settings, Update
 from tools.brokers import apache_kafka

@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 
-from semel.broker.answer_cache import AnswerCache
-from semel.broker.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX
-from semel.broker.dispatch import Dispatcher, _Route
-from semel.broker.metrics import Metrics
+from semel.broker.metrics.metrics import Metrics
+from semel.broker.network.answer_cache import AnswerCache
+from semel.broker.network.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX
+from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.request import Request
+from semel.broker.requests.dispatch import Dispatcher, _Route
 from semel.broker.turns import Turns
-from semel.testing.clock import ManualClock
+from semel.testing.virtual.clock import ManualClock
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request
 from semel.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -10,8 +10,8 @@ import pytest
 
 from semel.errors import ErrorCode, StorageError
 from semel.testing import Broker
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.metadata import MetadataRequest

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from semel.broker.deadlines import BUCKET_MS, Deadlines
-from semel.testing.loop import VirtualLoop
+from semel.broker.waiting.deadlines import BUCKET_MS, Deadlines
+from semel.testing.virtual.loop import VirtualLoop
 
 
 class Waiting:

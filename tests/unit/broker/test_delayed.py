@@ -7,22 +7,22 @@ import random
 from collections.abc import Callable
 from uuid import UUID
 
-from semel.broker.deadlines import Deadlines
-from semel.broker.delayed_fetch import DelayedFetch
-from semel.broker.delayed_produce import DelayedProduce
-from semel.broker.partitions import Partition, Partitions
-from semel.broker.reading import Reading
+from semel.broker.fetch.delayed_fetch import DelayedFetch
+from semel.broker.fetch.reading import Reading
+from semel.broker.partitions.partitions import Partition, Partitions
+from semel.broker.produce.delayed_produce import DelayedProduce
+from semel.broker.waiting.deadlines import Deadlines
 from semel.errors import ErrorCode
-from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import Origin
 from semel.log.topic_logs import TopicLogs
-from semel.testing.clock import VirtualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.latency import uniform_ms
-from semel.testing.loop import VirtualLoop
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.latency import uniform_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.worker import VirtualWorker
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse

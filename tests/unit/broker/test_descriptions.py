@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from semel.broker.routes import SERVED, served_apis
+from semel.broker.requests.routes import SERVED, served_apis
 from semel.errors import ErrorCode
 from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from semel.broker.descriptors import RESERVE, Descriptors
+from semel.broker.network.descriptors import RESERVE, Descriptors
 from semel.errors import ErrorCode, StorageError
 from semel.log.config import LogConfig
-from semel.testing.disk import VirtualDisk
+from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -84,7 +84,7 @@ def test_a_log_that_is_cut_back_to_a_closed_segment_goes_on_there() -> None:
     for number in range(10):
         append(log, batch(f"value {number}" + "x" * 50))
     carry_out(disk, log.prepare_checkpoint())
-    from semel.log.truncation import truncate_to
+    from semel.log.recovery.truncation import truncate_to
 
     truncate_to(disk, log, 3)
     assert append(log, batch("again"), now_ms=NOW_MS).base_offset == 3

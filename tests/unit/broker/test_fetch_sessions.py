@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from semel.broker.fetch_sessions import (
+from semel.broker.fetch.fetch_sessions import (
     EVICTION_MS_MIN,
     PARTITIONS_MAX,
     SESSION_PARTITIONS_MAX,

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from semel.broker.answer_cache import AnswerCache
-from semel.broker.hosting import LOGS_PER_TURN, Hosting
+from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.node import Node
+from semel.broker.partitions.partition_lifecycle import LOGS_PER_TURN, PartitionLifecycle
 from semel.broker.turns import Turns
 from semel.metadata.controller import Decision
 from semel.metadata.image import ClusterImage, PartitionState, Topic, TopicCreated, TopicDeleted
 from semel.testing import Broker
-from semel.testing.clock import ManualClock
+from semel.testing.virtual.clock import ManualClock
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.delete_topics import DeleteTopicsRequest
@@ -33,7 +33,7 @@ def topic(name: str, partitions: int, number: int = 1) -> Topic:
 
 
 class Scene:
-    """A node of which only what Hosting needs is there; what is done to logs is written down."""
+    """A node of which only what PartitionLifecycle needs is there; what is done to logs is written down."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -55,7 +55,7 @@ class Scene:
             image=SimpleNamespace(topics_by_id={}),
         )
         loop = SimpleNamespace(call_soon=self.next_turn.append)
-        self.hosting = Hosting(cast(Node, self.node), cast(asyncio.AbstractEventLoop, loop))
+        self.hosting = PartitionLifecycle(cast(Node, self.node), cast(asyncio.AbstractEventLoop, loop))
 
     def turn(self) -> int:
         before = len(self.done)

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.broker.inbox import Inbox
-from semel.broker.request_memory import RequestMemory
+from semel.broker.network.receive_buffer import ReceiveBuffer
+from semel.broker.network.request_memory import RequestMemory
 from semel.errors import DecodeError
 
 SCRATCH = 64
 
 
-def inbox(frame_bytes_max: int = 10_000) -> Inbox:
-    return Inbox(memoryview(bytearray(SCRATCH)), frame_bytes_max, RequestMemory(2**30))
+def inbox(frame_bytes_max: int = 10_000) -> ReceiveBuffer:
+    return ReceiveBuffer(memoryview(bytearray(SCRATCH)), frame_bytes_max, RequestMemory(2**30))
 
 
 def framed(*bodies: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
-def receive(box: Inbox, data: bytes, sizes: list[int]) -> list[bytes]:
+def receive(box: ReceiveBuffer, data: bytes, sizes: list[int]) -> list[bytes]:
     """Deliver ``data`` in pieces of at most ``sizes`` (the last size repeats), as a transport would."""
     frames = []
     while data:
@@ -73,7 +73,7 @@ def test_frames_that_have_to_wait_are_handed_out_after_reopen() -> None:
 def test_what_is_set_aside_survives_another_connection_using_the_scratch() -> None:
     scratch = memoryview(bytearray(SCRATCH))
     memory = RequestMemory(2**30)
-    mine, other = Inbox(scratch, 1000, memory), Inbox(scratch, 1000, memory)
+    mine, other = ReceiveBuffer(scratch, 1000, memory), ReceiveBuffer(scratch, 1000, memory)
     data = framed(b"m" * 20)
     mine.buffer()[:10] = data[:10]
     mine.received(10)

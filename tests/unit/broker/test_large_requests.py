@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.large_requests import (
+from semel.broker.requests.large_requests import (
     COPIES_BYTES_MAX,
     ELEMENTS_MAX,
     SPLIT,
@@ -16,11 +16,11 @@ from semel.broker.large_requests import (
     LargeRequests,
     at_once_elements,
 )
-from semel.broker.routes import SERVED
+from semel.broker.requests.routes import SERVED
 from semel.broker.turns import ELEMENTS_PER_TURN_MAX, Turns
 from semel.errors import DecodeError, ErrorCode
 from semel.testing import Broker
-from semel.testing.clock import ManualClock
+from semel.testing.virtual.clock import ManualClock
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import encode
 from semel.wire.framing import encode_request

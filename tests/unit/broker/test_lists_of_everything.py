@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from semel.broker.every_shard import SLICE_IDS
-from semel.broker.handlers import describe_log_dirs, describe_producers, offset_fetch
+from semel.broker.coordinators.every_shard import SLICE_IDS
 from semel.broker.node import Node
+from semel.broker.requests.handlers import describe_log_dirs, describe_producers, offset_fetch
 from semel.broker.turns import Turns
 from semel.coordinator.group.classic.group import ClassicGroup
-from semel.coordinator.group.committed import StoredOffset
+from semel.coordinator.group.offsets.committed import StoredOffset
 from semel.coordinator.group.records import OffsetCommit, OffsetKey
 from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.states import TxnState

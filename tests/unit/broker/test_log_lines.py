@@ -23,7 +23,7 @@ from semel.broker.log_lines import (
     escaped,
     guard_log_lines,
 )
-from semel.broker.routes import served_apis
+from semel.broker.requests.routes import served_apis
 from semel.testing import Broker
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.framing import encode_request
@@ -103,7 +103,7 @@ def test_one_place_writes_a_few_lines_and_counts_the_others() -> None:
 def test_lines_about_files_are_not_limited() -> None:
     line_filter = LineFilter()
     for number in range(10 * LINES_AT_ONCE_MAX):
-        record = logging.LogRecord("semel.log.loading", logging.WARNING, "file.py", 1, "%d", (number,), None)
+        record = logging.LogRecord("semel.log.recovery.loading", logging.WARNING, "file.py", 1, "%d", (number,), None)
         assert line_filter.filter(record)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel.broker.routes import served_apis
+from semel.broker.requests.routes import served_apis
 from semel.errors import ErrorCode
 from semel.testing import Broker
 from semel.wire.apis import APIS, Api, ApiKey

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
-from semel.broker.handlers.create_topics import create_topics
-from semel.broker.handlers.delete_topics import delete_topics
-from semel.broker.partitions import Partition
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.partitions.partitions import Partition
+from semel.broker.requests.handlers.create_topics import create_topics
+from semel.broker.requests.handlers.delete_topics import delete_topics
 from semel.errors import StorageError
 from semel.log.partition_log import Isolation
-from semel.testing.clock import VirtualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.loop import VirtualLoop
-from semel.testing.network import VirtualNetwork
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.network import VirtualNetwork
+from semel.testing.virtual.worker import VirtualWorker
 from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest

@@ -5,9 +5,9 @@ import re
 from random import Random
 
 from semel.broker.broker import Address, Broker
-from semel.broker.config import BrokerConfig
-from semel.broker.metrics import SECONDS_BOUNDS, Counter, Histogram, Metrics
-from semel.broker.metrics_page import HEAD_BYTES_MAX, MetricsPage
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.metrics.metrics import SECONDS_BOUNDS, Counter, Histogram, Metrics
+from semel.broker.metrics.metrics_page import HEAD_BYTES_MAX, MetricsPage
 from semel.clock import SystemClock
 from semel.log.disk import SystemDisk
 from semel.log.worker import ThreadWorker

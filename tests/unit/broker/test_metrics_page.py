@@ -7,16 +7,16 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from semel.broker.metrics import Metrics
-from semel.broker.metrics_page import (
+from semel.broker.metrics.metrics import Metrics
+from semel.broker.metrics.metrics_page import (
     CONNECTION_SECONDS_MAX,
     CONNECTIONS_MAX,
     PAGES_AT_ONCE_MAX,
     PAGES_PER_SECOND,
     MetricsPage,
 )
-from semel.testing.loop import VirtualLoop
-from semel.testing.network import VirtualNetwork
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.network import VirtualNetwork
 
 GET = b"GET /metrics HTTP/1.1\r\n\r\n"
 

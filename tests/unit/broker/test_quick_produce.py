@@ -12,17 +12,17 @@ import pytest
 
 from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
-from semel.broker.config import BrokerConfig
-from semel.broker.handlers.create_topics import create_topics
-from semel.broker.produce_frame import usual_produce
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.produce.frame import usual_produce
+from semel.broker.requests.handlers.create_topics import create_topics
 from semel.errors import DecodeError, ErrorCode
 from semel.testing import Broker
-from semel.testing.clock import VirtualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.latency import uniform_ms
-from semel.testing.loop import VirtualLoop
-from semel.testing.network import VirtualNetwork
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.latency import uniform_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.network import VirtualNetwork
+from semel.testing.virtual.worker import VirtualWorker
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.codec import decode
 from semel.wire.crc import crc32c

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from semel.broker.record_checks import RECOMPRESSED_BYTES_MAX, TURN_BYTES, WAITING_BYTES_MAX, RecordChecks
+from semel.broker.produce.record_checks import RECOMPRESSED_BYTES_MAX, TURN_BYTES, WAITING_BYTES_MAX, RecordChecks
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BatchCheck
 from semel.log.config import LogConfig

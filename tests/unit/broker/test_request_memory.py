@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import struct
 
-from semel.broker.inbox import Inbox
-from semel.broker.request_memory import RequestMemory
+from semel.broker.network.receive_buffer import ReceiveBuffer
+from semel.broker.network.request_memory import RequestMemory
 from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request
@@ -78,7 +78,7 @@ def test_large_frames_of_many_connections_all_arrive_within_a_small_memory() -> 
     chance = random.Random(3)
     memory = RequestMemory(2000)
     scratch = memoryview(bytearray(SCRATCH))
-    inboxes = [Inbox(scratch, 100_000, memory) for _ in range(12)]
+    inboxes = [ReceiveBuffer(scratch, 100_000, memory) for _ in range(12)]
     bodies = [bytes([number]) * chance.randint(300, 1500) for number in range(12)]
     left = {number: struct.pack(">i", len(body)) + body for number, body in enumerate(bodies)}
     arrived: dict[int, bytes] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from semel.broker.response_memory import FULL_ROOM_BYTES, PARTS, ROOM_BYTES_MIN, ResponseMemory
-from semel.broker.server import Server
+from semel.broker.network.response_memory import FULL_ROOM_BYTES, PARTS, ROOM_BYTES_MIN, ResponseMemory
+from semel.broker.network.server import Server
 from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_request

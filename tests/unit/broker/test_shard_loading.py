@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from semel.broker.shard_loading import LoadingLine, ShardLoading
-from semel.broker.shards import ProducerIdentity, ShardRuntime
+from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
+from semel.broker.coordinators.shard_runtime import ProducerIdentity, ShardRuntime
 from semel.errors import ErrorCode
 from semel.wire.control import EndTransactionMarker
 from tests.unit.broker.shard_scene import Noted, Numbers, Scene

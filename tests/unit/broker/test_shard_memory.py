@@ -7,11 +7,11 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from semel.broker.shards import DECISIONS_PER_TICK, ShardRuntime
+from semel.broker.coordinators.shard_runtime import DECISIONS_PER_TICK, ShardRuntime
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.effects import DEFERRED
 from semel.errors import ErrorCode
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from tests.unit.broker.shard_scene import SYNC_MS, Noted, Numbers, NumbersFormat, Scene
 
 Waiter = Callable[[Any], None]

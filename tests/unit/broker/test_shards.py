@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from semel.broker.shards import MOVING_WAIT_MS, ProducerIdentity
+from semel.broker.coordinators.shard_runtime import MOVING_WAIT_MS, ProducerIdentity
 from semel.errors import ErrorCode
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.wire.control import EndTransactionMarker
 from tests.unit.broker.shard_scene import MOVING, SYNC_MS, Noted, Scene
 

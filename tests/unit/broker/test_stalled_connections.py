@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from semel.broker.stalled_connections import SCARCE_STALLED_MS_MAX, StalledConnections
+from semel.broker.network.stalled_connections import SCARCE_STALLED_MS_MAX, StalledConnections
 from tests.unit.broker.connection_scene import Scene
 
 STALLED_S = 30

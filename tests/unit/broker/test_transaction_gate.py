@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.broker.transaction_gate import ProducerIdentity, TransactionGate
+from semel.broker.partitions.transaction_gate import ProducerIdentity, TransactionGate
 
 PRODUCER = ProducerIdentity(7, 3)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from semel.broker.turns import ELEMENTS_PER_TURN_MAX, SHARE_MS, TURN_MS_MAX, Turns
-from semel.testing.clock import ManualClock
+from semel.testing.virtual.clock import ManualClock
 
 
 class Timer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from semel.broker.shard_loading import ShardLoading
-from semel.broker.unawaited import SYNC_WITHIN_MS
+from semel.broker.coordinators.deferred_sync import SYNC_WITHIN_MS
+from semel.broker.coordinators.shard_loading import ShardLoading
 from tests.unit.broker.shard_scene import SYNC_MS, Noted, Scene
 
 

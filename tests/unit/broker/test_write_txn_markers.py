@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from semel.broker.markers import append_marker
-from semel.broker.transaction_gate import ProducerIdentity
+from semel.broker.coordinators.markers import append_marker
+from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
 from semel.testing import Broker

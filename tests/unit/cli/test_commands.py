@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from semel import OffsetAndMetadata, blocking
-from semel.cli.completion import script
+from semel.cli.commands.completion import script
 from semel.cli.exits import Exit
 from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
@@ -373,7 +373,7 @@ def _imported_commands(*arguments: str) -> set[str]:
     code = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
     code += "from semel.cli.main import main; sys.exit(main())"
     ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    return {name for name in COMMANDS if f"semel.cli.{name}" in ran.stderr.split()}
+    return {name for name in COMMANDS if f"semel.cli.commands.{name}" in ran.stderr.split()}
 
 
 def test_a_command_does_not_import_the_others() -> None:

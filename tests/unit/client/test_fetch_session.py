@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.broker.fetch_sessions import FetchSessions, targets_of
+from semel.broker.fetch.fetch_sessions import FetchSessions, targets_of
 from semel.client.machine.consumer.fetch_session import Asked, FetchSession
 from semel.errors import ErrorCode, KafkaError
 from semel.types import INT32_MAX, TopicPartition

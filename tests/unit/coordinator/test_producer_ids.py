@@ -15,8 +15,8 @@ from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.paths import PRODUCER_IDS
 from semel.metadata.producer_id_blocks import BLOCK_SIZE, claim_producer_ids
 from semel.metadata.store import MetadataStore, Versioned
-from semel.testing.crash import SimulatedCrash
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import INT64_MAX
 from tests.unit.metadata.stores import PATH, new_disk, with_store
 

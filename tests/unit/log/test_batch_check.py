@@ -11,7 +11,7 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BRIEF_BYTES_MAX, EFFORT_AT_ONCE_MAX, BatchCheck, unpacked_size_max
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.testing.disk import VirtualDisk
+from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.compression import compress
 from semel.wire.crc import crc32c
 from semel.wire.records import (

@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from semel.errors import DecodeError, StorageError
-from semel.log import checkpoints
-from semel.log.checkpoints import MetaProperties
 from semel.log.disk import SystemDisk
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import MetaProperties
 from semel.types import TopicPartition
 
 TOPIC_ID = UUID("12345678-9abc-def0-1234-56789abcdef0")

@@ -10,16 +10,16 @@ from uuid import UUID
 import pytest
 
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log import checkpoints
-from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
-from semel.testing.clock import ManualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, Operation
-from semel.testing.loop import VirtualLoop
+from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.testing.virtual.loop import VirtualLoop
 from semel.types import TopicPartition
 from tests.logs import NOW_MS, StepWorker, append, batch, produced, values, visible
 

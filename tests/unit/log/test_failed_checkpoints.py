@@ -10,20 +10,20 @@ from uuid import UUID
 import pytest
 
 from semel.errors import KafkaError, StorageError
-from semel.log import checkpoints
-from semel.log.checkpoints import MetaProperties
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file
-from semel.log.offset_index import OffsetIndex
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.partition_log import PartitionLog
-from semel.log.time_index import TimeIndex
+from semel.log.segments.offset_index import OffsetIndex
+from semel.log.segments.time_index import TimeIndex
 from semel.log.topic_logs import TopicLogs
-from semel.testing.clock import ManualClock
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, Operation
-from semel.testing.loop import VirtualLoop
-from semel.testing.page_cache import Unsynced
+from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.page_cache import Unsynced
 from semel.types import TopicPartition
 from tests.logs import NOW_MS, StepWorker, append, batch, end_transaction, produced, values, visible
 

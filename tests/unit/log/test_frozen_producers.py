@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from semel.log import producer_snapshot
 from semel.log.partition_log import SNAPSHOT_AT_ONCE_MAX
-from semel.testing.disk import VirtualDisk
+from semel.log.producers import producer_snapshot
+from semel.testing.virtual.disk import VirtualDisk
 from tests.logs import NOW_MS, append, batch, end_transaction, open_log, produced
 from tests.unit.log.test_recovery import carry_out
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from semel.log.journal import FILE_NAMES, Entry, Journal, Kind, read_entries
-from semel.testing.disk import VirtualDisk
+from semel.log.durability.journal import FILE_NAMES, Entry, Journal, Kind, read_entries
+from semel.testing.virtual.disk import VirtualDisk
 
 ID = UUID(int=5)
 

@@ -7,7 +7,7 @@ import pytest
 
 from semel.errors import DecodeError
 from semel.log.disk import File, SystemDisk
-from semel.log.offset_index import OffsetIndex
+from semel.log.segments.offset_index import OffsetIndex
 
 ENTRIES = [(104, 4096), (109, 8200), (150, 12400)]
 

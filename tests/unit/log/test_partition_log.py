@@ -10,9 +10,9 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy, LogConfig
 from semel.log.partition_log import Appended, Isolation, PartitionLog
-from semel.log.transaction_index import AbortedTransaction
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.log.segments.transaction_index import AbortedTransaction
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
 from semel.wire.records import Codec, TimestampType, iterate_headers, parse_header
 from tests.logs import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import DecodeError
-from semel.log.producer_snapshot import ProducerEntry, decode, encode
+from semel.log.producers.producer_snapshot import ProducerEntry, decode, encode
 from semel.wire.crc import crc32c
 
 ENTRIES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
-from semel.log.producer_state import (
+from semel.log.producers.producer_state import (
     LATE_TRANSACTION_BUFFER_MS,
     CompletedTransaction,
     Duplicate,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
-from semel.log.checkpointing import carry_out as carry_out_all
 from semel.log.config import LogConfig
 from semel.log.disk import read_file
+from semel.log.durability.checkpointing import carry_out as carry_out_all
 from semel.log.partition_log import Checkpoint, PartitionLog
-from semel.testing.disk import VirtualDisk
+from semel.testing.virtual.disk import VirtualDisk
 from tests.logs import (
     FOLDER,
     append,

@@ -7,7 +7,7 @@ import pytest
 
 from semel.errors import DecodeError
 from semel.log.disk import File, SystemDisk
-from semel.log.time_index import TimeIndex
+from semel.log.segments.time_index import TimeIndex
 
 ENTRIES = [(1_700_000_000_000, 104), (1_700_000_000_005, 109), (1_700_000_000_050, 150)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from semel.errors import DecodeError
 from semel.log.disk import File, SystemDisk
-from semel.log.transaction_index import AbortedTransaction, TransactionIndex
+from semel.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 # Producer 1 begins at 90, in the segment before; 4 begins at 108 and stays open until 140, so it holds the last stable
 # offset while 2 and 3 are aborted.

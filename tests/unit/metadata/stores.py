@@ -7,9 +7,9 @@ from random import Random
 from typing import TypeVar
 
 from semel.metadata.embedded import EmbeddedStore
-from semel.testing.disk import VirtualDisk
 from semel.testing.simulation import Simulation, run
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.worker import VirtualWorker
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from semel.metadata.image import (
     TopicCreated,
     TopicDeleted,
 )
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from tests.unit.metadata.stores import PATH, new_disk, with_store
 
 HERE = Broker(1, "localhost", 9092, "rack", 3)

@@ -14,9 +14,9 @@ from semel.errors import StorageError
 from semel.metadata import change_file, copies
 from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.store_files import identity_in
-from semel.testing.crash import SimulatedCrash
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from tests.unit.metadata.stores import COPY, FOLDER, PATH, everything, new_disk, with_store
 
 Damage = Callable[[bytes], bytes | None]

@@ -12,10 +12,10 @@ import pytest
 from semel.errors import StorageError
 from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict
-from semel.testing.crash import SimulatedCrash
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault
-from semel.testing.disk_faults import Operation as DiskOperation
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault
+from semel.testing.virtual.disk_faults import Operation as DiskOperation
 from tests.unit.metadata.stores import COPY, PATH, everything, new_disk, with_store
 
 

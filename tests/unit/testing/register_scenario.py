@@ -12,8 +12,8 @@ import contextlib
 from typing import cast
 
 from semel.log.disk import read_file
-from semel.testing.host import VirtualHost
 from semel.testing.simulation import Simulation
+from semel.testing.virtual.host import VirtualHost
 
 NUMBERS = 25
 PORT = 9092

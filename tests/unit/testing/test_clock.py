@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from semel.testing.clock import START_MS, ManualClock, VirtualClock
-from semel.testing.loop import VirtualLoop
+from semel.testing.virtual.clock import START_MS, ManualClock, VirtualClock
+from semel.testing.virtual.loop import VirtualLoop
 
 
 def test_the_virtual_clock_starts_at_a_fixed_date_and_follows_the_loop() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from semel.errors import StorageError
 from semel.log import disk as disk_module
 from semel.log.disk import Disk, SystemDisk, read_file, replace_file
-from semel.testing.disk import VirtualDisk
+from semel.testing.virtual.disk import VirtualDisk
 
 Place = tuple[Disk, str]
 

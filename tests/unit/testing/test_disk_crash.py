@@ -11,10 +11,10 @@ from random import Random
 import pytest
 
 from semel.log.disk import read_file, replace_file
-from semel.testing.crash import SimulatedCrash
-from semel.testing.disk import VirtualDisk
-from semel.testing.page_cache import PAGE_BYTES, Unsynced
-from semel.testing.trace import Trace
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.page_cache import PAGE_BYTES, Unsynced
+from semel.testing.virtual.trace import Trace
 
 SEEDS = range(300)
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from semel.log.disk import read_file
-from semel.testing.disk import VirtualDisk
-from semel.testing.disk_faults import DiskFault, DiskStatistics, Operation
-from semel.testing.page_cache import Unsynced
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, DiskStatistics, Operation
+from semel.testing.virtual.page_cache import Unsynced
 
 
 def disk_with_file(seed: int = 0) -> VirtualDisk:

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.testing.frames import FrameSplitter, payload
+from semel.testing.virtual.frames import FrameSplitter, payload
 
 
 def framed(data: bytes) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from semel.log.disk import read_file
-from semel.testing.page_cache import Unsynced
 from semel.testing.simulation import Simulation, run
+from semel.testing.virtual.page_cache import Unsynced
 
 
 async def write_for_ever(simulation: Simulation, log: list[str]) -> None:

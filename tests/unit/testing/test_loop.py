@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from semel.testing.crash import SimulatedCrash
-from semel.testing.loop import DeadlockError, LivelockError, Process, VirtualLoop
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.loop import DeadlockError, LivelockError, Process, VirtualLoop
 
 
 def run(main: Coroutine[Any, Any, Any], **limits: Any) -> Any:

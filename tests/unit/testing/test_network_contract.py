@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from semel.net.network import Listener, Network, ProtocolFactory, SystemNetwork
-from semel.testing.loop import VirtualLoop
-from semel.testing.network import VirtualNetwork
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.network import VirtualNetwork
 from tests.unit.testing.network_protocols import BufferedRecorder, Echo, Recorder
 
 HOST = "127.0.0.1"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from semel.testing.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
-from semel.testing.latency import constant_ms, mostly, uniform_ms
-from semel.testing.loop import VirtualLoop
-from semel.testing.medium import Link
-from semel.testing.network import VirtualNetwork
+from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict
+from semel.testing.virtual.latency import constant_ms, mostly, uniform_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.medium import Link
+from semel.testing.virtual.network import VirtualNetwork
 from tests.unit.testing.network_protocols import BufferedRecorder, Echo, Recorder
 
 SLOW = Link(latency=constant_ms(10))

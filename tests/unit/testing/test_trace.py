@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from semel.testing.trace import Event, Trace
+from semel.testing.virtual.trace import Event, Trace
 
 
 def trace(*events: tuple[float, str]) -> Trace:

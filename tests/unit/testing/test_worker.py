@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from semel.log.worker import ThreadWorker, Worker
-from semel.testing.crash import SimulatedCrash
-from semel.testing.disk import VirtualDisk
-from semel.testing.latency import constant_ms
-from semel.testing.loop import VirtualLoop
-from semel.testing.worker import VirtualWorker
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.latency import constant_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.worker import VirtualWorker
 
 Scenario = Callable[[Worker], Coroutine[Any, Any, Any]]
 

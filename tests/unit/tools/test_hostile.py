@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
-from semel.broker.routes import served_apis
+from semel.broker.requests.routes import served_apis
 from semel.errors import DecodeError
 from semel.wire.apis import APIS
 from semel.wire.codec import decode

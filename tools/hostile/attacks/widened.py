@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from semel.broker.routes import served_apis
+from semel.broker.requests.routes import served_apis
 from semel.wire.apis import Api
 from semel.wire.codec import encode
 from semel.wire.schema import Array, Field, Fixed, String, Struct, WireType, fields_of

@@ -28,9 +28,9 @@ from semel.coordinator.group.directory import CancelTimer, Change, GroupDirector
 from semel.coordinator.group.effects import Deferred, Waiter
 from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
 from semel.coordinator.group.moment import Moment
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupRecord
-from semel.coordinator.group.results import CommitResult, OffsetToCommit
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode

@@ -21,9 +21,9 @@ from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.compaction.swap import swap_segments
 from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
 from semel.log.disk import Disk
-from semel.log.interrupted import remove_unfinished
 from semel.log.partition_log import PartitionLog
-from semel.log.segment import Segment
+from semel.log.recovery.interrupted import remove_unfinished
+from semel.log.segments.segment import Segment
 from semel.wire.records import BatchHeader, iterate_records, verify_crc
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.log.config import LogConfig
-from semel.log.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from semel.log.segment import Segment
-from semel.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from semel.log.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from semel.log.segments.segment import Segment
+from semel.log.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from semel.types import INT32_MAX
 
 

@@ -10,16 +10,16 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from semel.errors import StorageError
-from semel.log import segment_checksums
 from semel.log.compaction.background import Background
 from semel.log.compaction.batch_filter import BatchFilter
 from semel.log.compaction.pace import STEP_BYTES, Pace
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.disk import Disk, write_file
-from semel.log.interrupted import CLEANED, SWAP
-from semel.log.segment import INDEX_SUFFIXES, Segment
-from semel.log.segment_checksums import CHECKSUMS_SUFFIX
-from semel.log.transaction_index import AbortedTransaction
+from semel.log.recovery.interrupted import CLEANED, SWAP
+from semel.log.segments import segment_checksums
+from semel.log.segments.segment import INDEX_SUFFIXES, Segment
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
+from semel.log.segments.transaction_index import AbortedTransaction
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import parse_header
 

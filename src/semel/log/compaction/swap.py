@@ -1,7 +1,7 @@
 """A new segment takes the place of old ones, on disk and in memory.
 
-The order of the steps is in ``semel.log.interrupted``, which finishes them after a crash. All of them happen in one
-slice: nobody reads, removes or closes segments of the log in between.
+The order of the steps is in ``semel.log.recovery.interrupted``, which finishes them after a crash. All of them happen
+in one slice: nobody reads, removes or closes segments of the log in between.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.log.disk import Disk
-from semel.log.interrupted import SWAP, finish_swap
 from semel.log.partition_log import PartitionLog
-from semel.log.segment import Segment, file_name
+from semel.log.recovery.interrupted import SWAP, finish_swap
+from semel.log.segments.segment import Segment, file_name
 
 
 def swap_segments(disk: Disk, log: PartitionLog, old: Sequence[Segment], new: Segment) -> bool:

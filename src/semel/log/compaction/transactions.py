@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from semel.log.producer_snapshot import ProducerEntry
-from semel.log.transaction_index import AbortedTransaction
+from semel.log.producers.producer_snapshot import ProducerEntry
+from semel.log.segments.transaction_index import AbortedTransaction
 from semel.wire.records import BatchHeader
 
 

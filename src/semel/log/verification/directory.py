@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log import checkpoints
-from semel.log.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.disk import Disk
+from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.journal import JournalCheck, check_journal
 from semel.log.verification.partition import ExpectedTopic, PartitionCheck

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log import segment_checksums
 from semel.log.disk import Disk, read_file
-from semel.log.offset_index import OffsetIndex
-from semel.log.segment import INDEX_SUFFIXES
-from semel.log.segment_checksums import CHECKSUMS_SUFFIX
-from semel.log.time_index import TimeIndex
-from semel.log.transaction_index import AbortedTransaction, TransactionIndex
+from semel.log.segments import segment_checksums
+from semel.log.segments.offset_index import OffsetIndex
+from semel.log.segments.segment import INDEX_SUFFIXES
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
+from semel.log.segments.time_index import TimeIndex
+from semel.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from semel.log.verification.findings import Finding, Severity
 from semel.log.verification.producers import Ended
 from semel.log.verification.walk import Walk, WalkedBatch

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError
 from semel.log.disk import Disk, read_file
-from semel.log.journal import FILE_NAMES, KEPT_FILE_NAME, Entry, Kind
+from semel.log.durability.journal import FILE_NAMES, KEPT_FILE_NAME, Entry, Kind
 from semel.log.verification.findings import Finding, Severity
 from semel.wire.crc import crc32c
 from semel.wire.records import iterate_headers

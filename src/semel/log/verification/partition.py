@@ -8,10 +8,10 @@ from typing import Final
 from uuid import UUID
 
 from semel.errors import DecodeError
-from semel.log import checkpoints, partition_checkpoint
-from semel.log.checkpoints import PARTITION_METADATA_FILE
 from semel.log.disk import Disk
-from semel.log.partition_checkpoint import PARTITION_CHECKPOINT_FILE
+from semel.log.durability import checkpoints, partition_checkpoint
+from semel.log.durability.checkpoints import PARTITION_METADATA_FILE
+from semel.log.durability.partition_checkpoint import PARTITION_CHECKPOINT_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.indexes import SegmentIndexes
 from semel.log.verification.journal import JournalCheck

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.errors import DecodeError
-from semel.log import checkpoints, producer_snapshot
 from semel.log.disk import Disk, read_file
-from semel.log.producer_snapshot import ProducerEntry
-from semel.log.producer_state import CompletedTransaction, ProducerStates
+from semel.log.durability import checkpoints
+from semel.log.producers import producer_snapshot
+from semel.log.producers.producer_snapshot import ProducerEntry
+from semel.log.producers.producer_state import CompletedTransaction, ProducerStates
 from semel.log.verification.findings import Finding, Severity
 from semel.log.verification.walk import WalkedBatch
 from semel.types import TopicPartition

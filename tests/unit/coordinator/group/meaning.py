@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.offsets.offset_results import FetchedOffset
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,
@@ -18,7 +19,6 @@ from semel.coordinator.group.records import (
     OffsetTombstone,
     decode,
 )
-from semel.coordinator.group.results import FetchedOffset
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.offset_log import Entry, Marker, OffsetLog, Written, compacted, seen
 

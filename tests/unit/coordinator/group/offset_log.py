@@ -11,9 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from semel.coordinator.decision import Decision
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.offsets.offset_results import (
+    FetchedOffset,
+    OffsetToCommit,
+    OpenTransaction,
+    PartitionToFetch,
+)
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupRecord, decode, encode
-from semel.coordinator.group.results import FetchedOffset, OffsetToCommit, OpenTransaction, PartitionToFetch
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from semel.coordinator.decision import Decision
-from semel.coordinator.group.offsets import OffsetShard
+from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupMetadata, Member, OffsetCommit, OffsetKey
-from semel.coordinator.group.results import CommitResult, OffsetToCommit
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX

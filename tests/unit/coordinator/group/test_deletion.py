@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.offsets.offset_results import DeleteGroupResult, DeleteOffsetsResult, Removed
+from semel.coordinator.group.offsets.removal import RECORDS_PER_BATCH_MAX
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupTombstone,
@@ -15,8 +17,6 @@ from semel.coordinator.group.records import (
     OffsetKey,
     OffsetTombstone,
 )
-from semel.coordinator.group.removal import RECORDS_PER_BATCH_MAX
-from semel.coordinator.group.results import DeleteGroupResult, DeleteOffsetsResult, Removed
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from tests.unit.coordinator.group.meaning import verify

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from semel.coordinator.group.offsets.offset_results import Removed
+from semel.coordinator.group.offsets.removal import RECORDS_PER_BATCH_MAX
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,
@@ -12,8 +14,6 @@ from semel.coordinator.group.records import (
     OffsetKey,
     OffsetTombstone,
 )
-from semel.coordinator.group.removal import RECORDS_PER_BATCH_MAX
-from semel.coordinator.group.results import Removed
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.offset_log import MINUTE_MS, OffsetLog, Producer
 

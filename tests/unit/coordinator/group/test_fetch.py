@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.offsets.offset_results import FetchedOffset, FetchResult, PartitionToFetch
 from semel.coordinator.group.records import OffsetCommit, OffsetKey
-from semel.coordinator.group.results import FetchedOffset, FetchResult, PartitionToFetch
 from tests.unit.coordinator.group.offset_log import OffsetLog
 
 OLD, NEW = UUID(int=1), UUID(int=2)

@@ -7,15 +7,15 @@ from typing import Any
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.membership import Membership, Retention
-from semel.coordinator.group.offsets import OffsetShard
-from semel.coordinator.group.records import GroupRecord, GroupTombstone, OffsetKey, OffsetTombstone
-from semel.coordinator.group.results import (
+from semel.coordinator.group.offsets.offset_results import (
     CommitResult,
     DeleteOffsetsResult,
     FetchResult,
     OffsetToCommit,
     PartitionToFetch,
 )
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
+from semel.coordinator.group.records import GroupRecord, GroupTombstone, OffsetKey, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import TopicPartition

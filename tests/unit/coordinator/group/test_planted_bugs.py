@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from semel.coordinator.group.committed import StoredOffset
-from semel.coordinator.group.offsets import OffsetShard
-from semel.coordinator.group.pending import PendingOffsets
+from semel.coordinator.group.offsets.committed import StoredOffset
+from semel.coordinator.group.offsets.offset_shard import OffsetShard
+from semel.coordinator.group.offsets.offset_state import OffsetState
+from semel.coordinator.group.offsets.pending import PendingOffsets
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetKey, OffsetTombstone
-from semel.coordinator.group.state import OffsetState
 from tests.unit.coordinator.group.meaning import verify
 from tests.unit.coordinator.group.offset_log import OffsetLog, Producer
 

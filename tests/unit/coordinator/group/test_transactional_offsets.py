@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from semel.coordinator.group.offsets.offset_results import FetchedOffset, OpenTransaction
 from semel.coordinator.group.records import OffsetKey, OffsetTombstone
-from semel.coordinator.group.results import FetchedOffset, OpenTransaction
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.meaning import verify
 from tests.unit.coordinator.group.offset_log import OffsetLog, Producer

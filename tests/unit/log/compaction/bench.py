@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from semel.log.checkpointing import carry_out
-from semel.log.cleaner import LogCleaner
+from semel.log.compaction.cleaner import LogCleaner
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.log.loading import load_log
+from semel.log.durability.checkpointing import carry_out
 from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
-from semel.testing.clock import ManualClock
-from semel.testing.disk import VirtualDisk
+from semel.log.recovery.loading import load_log
+from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.disk import VirtualDisk
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import BatchHeader, Codec, Record, build_batch, iterate_records

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.partition_log import Origin
-from semel.log.producer_state import OpenTransaction, ProducerDescription
+from semel.log.producers.producer_state import OpenTransaction, ProducerDescription
 from tests.logs import FOLDER
 from tests.unit.log.compaction.bench import Bench, Read, Sent, latest
 

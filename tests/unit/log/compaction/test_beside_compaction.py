@@ -10,8 +10,8 @@ from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy
 from semel.log.disk import read_file
 from semel.log.partition_log import Origin
-from semel.log.time_index import TimeIndex
-from semel.testing.disk import VirtualDisk
+from semel.log.segments.time_index import TimeIndex
+from semel.testing.virtual.disk import VirtualDisk
 from tests.unit.log.compaction.bench import Bench
 
 

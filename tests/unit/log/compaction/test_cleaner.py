@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from semel.log.checkpoints import read_offsets
-from semel.log.cleaner import CLEANER_OFFSET_FILE, RETRY_AFTER_MS, LogCleaner
+from semel.log.compaction.cleaner import CLEANER_OFFSET_FILE, RETRY_AFTER_MS, LogCleaner
 from semel.log.compaction.pace import SLICE_COST
 from semel.log.config import CleanupPolicy
 from semel.log.disk import replace_file
-from semel.log.loading import load_log
-from semel.testing.clock import ManualClock
-from semel.testing.disk_faults import DiskFault, Operation
+from semel.log.durability.checkpoints import read_offsets
+from semel.log.recovery.loading import load_log
+from semel.testing.virtual.clock import ManualClock
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
 from tests.logs import FOLDER, ORDERS, ORDERS_ID, StepWorker
 from tests.unit.log.compaction.bench import COMPACT_DELETE, DATA, Bench, OneLog, latest

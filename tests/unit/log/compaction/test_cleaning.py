@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from semel.log.disk import read_file
-from semel.log.offset_index import OffsetIndex
 from semel.log.partition_log import Origin
-from semel.log.time_index import TimeIndex
+from semel.log.segments.offset_index import OffsetIndex
+from semel.log.segments.time_index import TimeIndex
 from semel.wire.records import (
     RECORD_COUNT_POSITION,
     Codec,

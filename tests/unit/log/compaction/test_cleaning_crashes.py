@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from semel.log.disk import read_file
-from semel.testing.crash import SimulatedCrash
-from semel.testing.page_cache import Unsynced
+from semel.testing.virtual.crash import SimulatedCrash
+from semel.testing.virtual.page_cache import Unsynced
 from tests.logs import FOLDER
 from tests.unit.log.compaction.bench import Bench, latest
 

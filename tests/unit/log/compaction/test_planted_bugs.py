@@ -15,8 +15,8 @@ from semel.log.compaction.cleaning import CleaningPass
 from semel.log.compaction.rewriting import Rewriting
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
-from semel.log.segment import Segment
-from semel.log.transaction_index import AbortedTransaction, TransactionIndex
+from semel.log.segments.segment import Segment
+from semel.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from semel.types import Buffer
 from semel.wire.records import BatchHeader, iterate_records
 from tests.unit.log.compaction.bench import Bench

@@ -23,8 +23,8 @@ from semel.coordinator.group.classic.results import JoinResult, LeaveResult, Syn
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.effects import Deferred
 from semel.coordinator.group.moment import Moment
+from semel.coordinator.group.offsets.offset_results import OffsetToCommit
 from semel.coordinator.group.records import GroupRecord, decode, encode
-from semel.coordinator.group.results import OffsetToCommit
 from semel.coordinator.group.settings import ClassicSettings, GroupSettings, OffsetSettings
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.group.topics import TopicView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.coordinator.group.results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from tests.unit.coordinator.group.consumer.simulated import GROUP, Coordinator, Member, Topics, members_of, settle

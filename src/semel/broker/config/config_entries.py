@@ -1,0 +1,126 @@
+"""What DescribeConfigs tells of a topic or a broker: every setting, its value, and where the value comes from. Pure.
+
+The synonyms of an entry are all the places that set it, the one that counts first; the last is the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from semel.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig
+from semel.broker.config.topic_defaults import in_topic_units
+from semel.log.config import TOPIC_SETTINGS
+from semel.settings import Setting, SettingType, Synonym, Update
+from semel.wire.codes import ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: SettingType
+    documentation: str
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+def topic_entries(
+    configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a topic on which ``configs`` are set; all of them, or those named."""
+    return [
+        _topic_entry(setting, configs, broker)
+        for setting in _visible(TOPIC_SETTINGS.values())
+        if names is None or setting.name in names
+    ]
+
+
+def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The settings of a broker; all of them, or those named."""
+    return [
+        _entry(setting, tuple(_set_on_broker(setting, broker)), read_only=setting.update is Update.READ_ONLY)
+        for setting in _visible(BROKER_SETTINGS.values())
+        if names is None or setting.name in names
+    ]
+
+
+def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """What was altered for all brokers while they run, and nothing else: the broker resource without a name."""
+    altered = broker.sources.dynamic_default
+    return [
+        _entry(
+            setting,
+            (ConfigSynonym(setting.name, _shown(setting, altered[setting.name]), ConfigSource.ALL_BROKERS),),
+            read_only=False,
+        )
+        for setting in _visible(BROKER_SETTINGS.values())
+        if setting.name in altered and (names is None or setting.name in names)
+    ]
+
+
+def _topic_entry(setting: Setting, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
+    found: list[ConfigSynonym] = []
+    if setting.name in configs:
+        found.append(ConfigSynonym(setting.name, _shown(setting, configs[setting.name]), ConfigSource.TOPIC))
+    inherited = [
+        (synonym, place)
+        for synonym in setting.synonyms
+        for place in _set_on_broker(BROKER_SETTINGS[synonym.name], broker)
+    ]
+    entry = _entry(setting, (*found, *(place for _, place in inherited)), read_only=False)
+    return entry if found or not inherited else replace(entry, value=_in_topic_units(setting, *inherited[0]))
+
+
+def _entry(setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool) -> ConfigEntry:
+    default = None if setting.default is None or setting.is_sensitive else setting.text(setting.default)
+    return ConfigEntry(
+        name=setting.name,
+        value=synonyms[0].value if synonyms else default,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        is_read_only=read_only,
+        is_sensitive=setting.is_sensitive,
+        synonyms=synonyms,
+        type=setting.type,
+        documentation=setting.doc,
+    )
+
+
+def _set_on_broker(setting: Setting, broker: BrokerConfig) -> Iterator[ConfigSynonym]:
+    for texts, source in (
+        (broker.sources.dynamic, ConfigSource.BROKER),
+        (broker.sources.dynamic_default, ConfigSource.ALL_BROKERS),
+        (broker.sources.static, ConfigSource.STATIC_BROKER),
+    ):
+        if setting.name in texts:
+            yield ConfigSynonym(setting.name, _shown(setting, texts[setting.name]), source)
+    if setting.default is not None:
+        yield ConfigSynonym(setting.name, _shown(setting, setting.text(setting.default)), ConfigSource.DEFAULT)
+
+
+def _in_topic_units(setting: Setting, synonym: Synonym, place: ConfigSynonym) -> str | None:
+    if place.value is None:
+        return None
+    return setting.text(in_topic_units(synonym, BROKER_SETTINGS[synonym.name].parse(place.value)))
+
+
+def _shown(setting: Setting, text: str) -> str | None:
+    """A value as it was understood; that of a secret is never shown."""
+    return None if setting.is_sensitive else setting.text(setting.parse(text))
+
+
+def _visible(settings: Collection[Setting]) -> list[Setting]:
+    return sorted((setting for setting in settings if not setting.internal), key=lambda setting: setting.name)

@@ -1,0 +1,199 @@
+"""All shards of one internal topic: which one serves an id, which of them are here, and the topic itself.
+
+An id belongs to the partition that its hash says, and is served by the broker that leads this partition. The law: no
+request is served by a shard that is not, at this moment, the one for its id; whoever asks the wrong broker, or too
+early, is told so with the code that makes Kafka's clients do the right thing (NOT_COORDINATOR: look again,
+COORDINATOR_LOAD_IN_PROGRESS: ask again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from semel.broker.coordinators.internal_topics import internal_topic, partition_count
+from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
+from semel.broker.coordinators.shard_memory import ShardMemory
+from semel.broker.coordinators.shard_runtime import Decide, Respond, ShardFormat, ShardRuntime, Waiting
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.broker.partitions.transaction_gate import ProducerIdentity
+from semel.coordinator.partitioning import partition_for
+from semel.errors import ErrorCode
+from semel.metadata.controller import Decision, TopicResult, create_topics
+from semel.metadata.image import Broker, ClusterImage, TopicAltered
+
+logger = logging.getLogger("semel.broker")
+
+# How long a client is kept waiting for a topic that is being made for it.
+CREATION_SECONDS_MAX: Final = 5.0
+
+Shard = TypeVar("Shard")
+ShardRecord = TypeVar("ShardRecord")
+Effect = TypeVar("Effect")
+Response = TypeVar("Response")
+
+
+class Coordinator(Generic[Shard, ShardRecord, Effect]):
+    def __init__(
+        self,
+        topic: str,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        make_shard: Callable[[Partition], Shard],
+        shard_format: ShardFormat[Shard, ShardRecord],
+        carry_out: Callable[[ShardRuntime[Shard, ShardRecord, Effect], Effect], None],
+        loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
+        memory: ShardMemory[Shard] | None = None,
+    ) -> None:
+        self.topic = topic
+        self._node = node
+        self._loop = loop
+        self._make_shard = make_shard
+        self._format = shard_format
+        self._carry_out = carry_out
+        self._loaded = loaded
+        self._memory = memory
+        self._runtimes: dict[int, ShardRuntime[Shard, ShardRecord, Effect]] = {}
+        self._loading = LoadingLine(loop)
+        self._away: set[int] = set()
+
+    def __iter__(self) -> Iterator[ShardRuntime[Shard, ShardRecord, Effect]]:
+        """The shards that are here, loaded or not."""
+        return iter(list(self._runtimes.values()))
+
+    # Who serves an id.
+
+    def partition_for(self, key: str) -> int:
+        topic = self._node.image.topics.get(self.topic)
+        count = partition_count(self.topic, self._node.config) if topic is None else len(topic.partitions)
+        return partition_for(key, count)
+
+    def broker_for(self, key: str) -> Broker | None:
+        """The broker that serves the id, as far as anybody does."""
+        image = self._node.image
+        state = image.partition(self.topic, self.partition_for(key))
+        return None if state is None or state.leader is None else image.brokers.get(state.leader)
+
+    def why_broken(self, key: str) -> str | None:
+        """Why the id cannot be served until its partition is repaired; ``None`` if nothing is wrong with it."""
+        topic_partition = (self.topic, self.partition_for(key))
+        reason = self._node.partitions.unavailable.get(topic_partition)
+        if reason is None and (led := self._node.partitions.get(*topic_partition)) is not None:
+            reason = led.log.offline
+        if reason is None and (runtime := self._runtimes.get(topic_partition[1])) is not None:
+            reason = runtime.failure
+        return None if reason is None else f"{self.topic}-{topic_partition[1]} is offline: {reason}"
+
+    @property
+    def has_broken_shards(self) -> bool:
+        """Whether some of the topic's partitions could not be opened: then what is known here is not all."""
+        return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
+
+    def runtime(self, partition: int) -> ShardRuntime[Shard, ShardRecord, Effect] | None:
+        return self._runtimes.get(partition)
+
+    def run(
+        self,
+        key: str,
+        decide: Decide[Shard, Response, ShardRecord, Effect],
+        respond: Respond[Response],
+        *,
+        moves: bool = False,
+        producer: ProducerIdentity | None = None,
+    ) -> Waiting | None:
+        """Put a request to the shard of this id; see ``ShardRuntime.run``. ``moves``: wait while it moves on."""
+        partition = self.partition_for(key)
+        runtime = self._runtimes.get(partition)
+        if runtime is None:
+            respond(self._why_absent(partition))
+            return None
+        return runtime.run(decide, respond, key=key if moves else None, producer=producer)
+
+    def _why_absent(self, partition: int) -> ErrorCode:
+        node = self._node
+        state = node.image.partition(self.topic, partition)
+        if partition in self._away or state is None or state.leader != node.config.node_id:
+            return ErrorCode.NOT_COORDINATOR
+        if (self.topic, partition) in node.partitions.unavailable:
+            return ErrorCode.NOT_COORDINATOR  # Whoever then asks who it is gets the final answer.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    # The topic.
+
+    async def create_topic(self) -> bool:
+        """Make the topic if there is none. Says whether there is one now, or gives up after a while."""
+        if self.topic in self._node.image.topics:
+            return True
+        try:
+            return await asyncio.wait_for(self._create_topic(), CREATION_SECONDS_MAX)
+        except TimeoutError:
+            return False
+
+    async def _create_topic(self) -> bool:
+        node = self._node
+
+        def decide(image: ClusterImage) -> Decision[TopicResult]:
+            if self.topic in image.topics:
+                return Decision((), ())  # Two clients came first.
+            wanted = internal_topic(self.topic, node.config, broker_count=max(len(image.brokers), 1))
+            return create_topics(image, [wanted], policy=node.topic_policy(), new_id=node.new_topic_id)
+
+        results = await node.change(decide, unstored=lambda refusal: [TopicResult(self.topic, refusal=refusal)])
+        for result in results:
+            if result.refusal is not None:
+                logger.error("%s could not be made: %s", self.topic, result.refusal.message)
+        return self.topic in node.image.topics
+
+    # Terms of leadership.
+
+    def load(self, partition: Partition) -> None:
+        """This broker leads the partition: take up its shard, under the partition's leader epoch."""
+        index = partition.topic_partition.partition
+        self.unload(index)
+        runtime = self._runtimes[index] = ShardRuntime(
+            partition,
+            self._make_shard(partition),
+            self._format,
+            clock=self._node.clock,
+            deadlines=self._node.deadlines,
+            carry_out=self._carry_out,
+            memory=self._memory,
+        )
+        ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, line=self._loading).begin()
+
+    def unload(self, partition: int) -> None:
+        """This broker no longer leads the partition, or no longer serves it."""
+        runtime = self._runtimes.pop(partition, None)
+        if runtime is not None:
+            runtime.unload()
+
+    def unload_all(self) -> None:
+        for partition in list(self._runtimes):
+            self.unload(partition)
+
+    async def move(self, partition: int, *, away_ms: float = 0) -> None:
+        """What a client sees of a failover to another broker and back: the shard is given up, whoever asks for it is
+        told NOT_COORDINATOR for a while, then it is loaded anew under a higher leader epoch."""
+        node = self._node
+        self._away.add(partition)
+        try:
+            self.unload(partition)
+            await node.cluster.change(lambda image: _with_higher_epoch(image, self.topic, partition))
+            await asyncio.sleep(away_ms / 1000)
+        finally:
+            self._away.discard(partition)
+        led = node.partitions.get(self.topic, partition)
+        if led is not None:
+            self.load(led)
+
+
+def _with_higher_epoch(image: ClusterImage, topic_name: str, partition: int) -> Decision[None]:
+    topic = image.topics[topic_name]
+    states = list(topic.partitions)
+    states[partition] = replace(states[partition], leader_epoch=states[partition].leader_epoch + 1)
+    return Decision((TopicAltered(replace(topic, partitions=tuple(states))),), ())

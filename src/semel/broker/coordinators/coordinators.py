@@ -1,0 +1,208 @@
+"""The two coordinators of a broker, of transactions and of groups: made, loaded at start, kept up, let go.
+
+At start every shard whose partition is here is loaded. Then everything that was decided is finished (markers that are
+owed are delivered again), everything undecided is as it was, and what a power cut took from the data partitions is put
+right (``reconciliation``). From then on shards come and go with their partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.coordinators.coordinator import Coordinator
+from semel.broker.coordinators.expiry import CoordinatorExpiry
+from semel.broker.coordinators.markers import MarkerDelivery
+from semel.broker.coordinators.reconciliation import Reconciliation
+from semel.broker.coordinators.shard_formats import GroupFormat, TransactionFormat
+from semel.broker.coordinators.shard_memory import GroupMemory, moment
+from semel.broker.coordinators.shard_runtime import ShardRuntime
+from semel.broker.coordinators.topics_view import ImageTopics
+from semel.broker.metrics.group_metrics import GroupMetrics
+from semel.broker.metrics.transaction_metrics import TransactionMetrics
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.coordinator.group.effects import Answer
+from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.settings import (
+    ClassicSettings,
+    ConsumerSettings,
+    GroupSettings,
+    MigrationPolicy,
+    OffsetSettings,
+)
+from semel.coordinator.group.shard import GroupShard
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.records import TransactionRecord
+from semel.coordinator.transaction.settings import TransactionSettings
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.metadata.image import Change, ClusterImage, TopicDeleted
+from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+
+TransactionRuntime: TypeAlias = ShardRuntime[TransactionShard, TransactionRecord, WriteMarkers]
+GroupRuntime: TypeAlias = ShardRuntime[GroupShard, GroupRecord, Answer]
+
+# After a COMPLETE record that could not be written, for instance because the disk is full.
+COMPLETE_RETRY_MS: Final = 1000
+
+
+class Coordinators:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        config = node.config
+        transaction_settings = TransactionSettings(
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+            transaction_version=config.transaction_version,
+        )
+        group_settings = _group_settings(config)
+        self.transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers] = Coordinator(
+            TRANSACTION_STATE_TOPIC,
+            node,
+            loop,
+            make_shard=lambda partition: TransactionShard(
+                partition=partition.topic_partition.partition,
+                coordinator_epoch=partition.leader_epoch,
+                settings=transaction_settings,
+            ),
+            shard_format=TransactionFormat(config.transaction_version),
+            carry_out=self._write_markers,
+            loaded=self._transactions_loaded,
+        )
+        self.groups: Coordinator[GroupShard, GroupRecord, Answer] = Coordinator(
+            CONSUMER_OFFSETS_TOPIC,
+            node,
+            loop,
+            make_shard=lambda partition: GroupShard(
+                partition=partition.topic_partition.partition, settings=group_settings
+            ),
+            shard_format=GroupFormat(),
+            carry_out=_answer,
+            loaded=self._groups_loaded,
+            memory=GroupMemory(node.clock, lambda: ImageTopics(node.image)),
+        )
+        self._by_topic: dict[str, Coordinator[Any, Any, Any]] = {
+            CONSUMER_OFFSETS_TOPIC: self.groups,
+            TRANSACTION_STATE_TOPIC: self.transactions,
+        }
+        self.measured = TransactionMetrics(node, self.transactions)
+        self.measured_groups = GroupMetrics(self.groups)
+        self._sweeps = CoordinatorExpiry(node, loop, self.transactions, self.groups)
+        self._reconciliation = Reconciliation(node, self.transactions)
+
+    def start(self) -> None:
+        """After the logs were opened, and before anybody asks."""
+        node = self._node
+        # Offsets first: transactions that are decided have markers for them.
+        for topic, coordinator in self._by_topic.items():
+            for partition in node.partitions:
+                if partition.topic_partition.topic == topic:
+                    coordinator.load(partition)
+        node.partitions.on_add = self._added
+        node.partitions.on_remove = self._removed
+        node.cluster.watch(self._changed)
+        self._reconciliation.begin()
+        self._sweeps.start()
+
+    def release_members(self) -> None:
+        """Tell the members of groups that wait for each other: the broker is about to stop."""
+        for runtime in self.groups:
+            runtime.retire()
+
+    def stop(self) -> None:
+        """Decide nothing more. Who still waits is told to look elsewhere."""
+        self._let_go()
+        self.transactions.unload_all()
+        self.groups.unload_all()
+
+    def kill(self) -> None:
+        """Decide nothing more, and tell nobody."""
+        self._let_go()
+        for coordinator in self._by_topic.values():
+            for runtime in coordinator:
+                runtime.drop()
+
+    def _let_go(self) -> None:
+        self._sweeps.stop()
+        self._node.partitions.on_add = self._node.partitions.on_remove = _nobody_asks
+
+    def _added(self, partition: Partition) -> None:
+        coordinator = self._by_topic.get(partition.topic_partition.topic)
+        if coordinator is not None:
+            coordinator.load(partition)
+
+    def _removed(self, partition: Partition) -> None:
+        topic, index = partition.topic_partition
+        if topic in self._by_topic:
+            self._by_topic[topic].unload(index)
+
+    def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change, TopicDeleted) and not change.topic.is_internal:
+                self._sweeps.forget_topic(change.topic)
+
+    # Groups
+
+    def _groups_loaded(self, runtime: GroupRuntime) -> None:
+        runtime.apply(runtime.shard.loaded(moment(self._node.clock)))
+
+    # Transactions
+
+    def _transactions_loaded(self, runtime: TransactionRuntime) -> None:
+        for effect in runtime.shard.pending_markers():
+            self._write_markers(runtime, effect)
+        self._reconciliation.go_on_if_all_loaded()
+
+    def _write_markers(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
+        completion = _Completion(self._node, runtime, effect)
+        MarkerDelivery(self._node, effect, wanted=lambda: runtime.refusal is None, done=completion.expired).begin()
+
+
+class _Completion:
+    """The COMPLETE of a transaction whose markers are all there. Tried again until it is written."""
+
+    __slots__ = ("_effect", "_node", "_runtime")
+
+    def __init__(self, node: Node, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
+        self._node = node
+        self._runtime = runtime
+        self._effect = effect
+
+    def expired(self) -> None:
+        effect, now_ms = self._effect, self._node.clock.now_ms()
+        decision = self._runtime.shard.markers_written(
+            effect.transactional_id, effect.producer_id, effect.producer_epoch, now_ms=now_ms
+        )
+        if self._runtime.refusal is None and not self._runtime.apply(decision, key=effect.transactional_id):
+            self._node.deadlines.add(self, COMPLETE_RETRY_MS)
+
+
+def _answer(runtime: GroupRuntime, effect: Answer) -> None:
+    effect.waiter(effect.response)
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        offsets=OffsetSettings(
+            retention_ms=config.offsets_retention_minutes * 60_000, metadata_size_max=config.offset_metadata_max_bytes
+        ),
+        classic=ClassicSettings(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            session_timeout_ms_min=config.group_min_session_timeout_ms,
+            session_timeout_ms_max=config.group_max_session_timeout_ms,
+            size_max=config.group_max_size,
+        ),
+        consumer=ConsumerSettings(
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            size_max=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
+        ),
+    )
+
+
+def _nobody_asks(partition: Partition) -> None:
+    """The broker ends."""

@@ -1,0 +1,46 @@
+"""A question to all shards of a coordinator, some of it in each turn of the event loop: each may know a million ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar
+
+from semel.broker.coordinators.coordinator import Coordinator
+from semel.broker.coordinators.shard_runtime import Decide, ShardRuntime
+from semel.broker.turns import Turns
+from semel.errors import ErrorCode
+
+Shard = TypeVar("Shard")
+Response = TypeVar("Response")
+
+SLICE_IDS: Final = 1000
+_SHARDS_PER_TURN: Final = 5
+
+
+async def each_shard(
+    coordinator: Coordinator[Shard, Any, Any], turns: Turns
+) -> AsyncIterator[ShardRuntime[Shard, Any, Any]]:
+    for number, runtime in enumerate(coordinator, 1):
+        yield runtime
+        if number % _SHARDS_PER_TURN == 0:
+            await turns.pause()
+
+
+async def ask(
+    runtime: ShardRuntime[Shard, Any, Any], decide: Decide[Shard, Response, Any, Any]
+) -> Response | ErrorCode:
+    """What the shard says, or the code for why it says nothing."""
+    answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
+    runtime.run(decide, answered.set_result)
+    return await answered
+
+
+async def slices(elements: list[Response], turns: Turns) -> AsyncIterator[list[Response]]:
+    """Those elements, a slice in each turn; no pause if there is only one."""
+    for start in range(0, len(elements), SLICE_IDS):
+        if start:
+            await turns.pause()
+        some = elements[start : start + SLICE_IDS]
+        turns.worked(len(some))
+        yield some

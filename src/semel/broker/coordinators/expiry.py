@@ -1,0 +1,115 @@
+"""What the coordinators do when nobody asks: abort what has timed out, forget what has expired.
+
+Timers of the event loop drive it. A sweep does a piece of one shard per turn of the loop, so that nobody else waits for
+long; a shard that fails is a line in the log, and the next sweep tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from semel.broker.coordinators.coordinator import Coordinator
+from semel.broker.coordinators.shard_runtime import ShardRuntime
+from semel.broker.node import Node
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.effects import Answer
+from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.shard import GroupShard
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.records import TransactionRecord
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.metadata.image import Topic
+
+logger = logging.getLogger("semel.broker")
+
+IDS_PER_TURN: Final = 1000
+
+
+class CoordinatorExpiry:
+    def __init__(
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers],
+        groups: Coordinator[GroupShard, GroupRecord, Answer],
+    ) -> None:
+        self._node = node
+        self._loop = loop
+        self._transactions = transactions
+        self._groups = groups
+        self._timers: dict[str, asyncio.Handle] = {}
+
+    def start(self) -> None:
+        config = self._node.config
+        self._later("timeouts", config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._timeouts)
+        self._later("ids", config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expired_ids)
+        self._later("offsets", config.offsets_retention_check_interval_ms, self._expired_offsets)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def forget_topic(self, topic: Topic) -> None:
+        """The offsets of a topic go with it."""
+        for runtime in self._groups:
+            if runtime.refusal is None:
+                _apply(runtime, runtime.shard.offsets.delete_topic(topic.name, topic.id))
+
+    def _timeouts(self) -> Iterator[None]:
+        for runtime in self._transactions:
+            applied = True
+            while runtime.refusal is None and applied:
+                decisions = runtime.shard.time_out(
+                    self._node.clock.now_ms(),
+                    next_producer_id=self._node.producer_ids.next,
+                    decisions_max=IDS_PER_TURN,
+                )
+                for decision in decisions:
+                    logger.info("the transaction of %s has timed out and is aborted", decision.response)
+                applied = bool(decisions) and _apply(runtime, decisions)
+                yield
+
+    def _expired_ids(self) -> Iterator[None]:
+        for runtime in self._transactions:
+            for _ in range(0, len(runtime.shard), IDS_PER_TURN):
+                if runtime.refusal is None:
+                    _apply(runtime, runtime.shard.expire(self._node.clock.now_ms(), examined_max=IDS_PER_TURN))
+                yield
+
+    def _expired_offsets(self) -> Iterator[None]:
+        for runtime in self._groups:
+            now_ms = self._node.clock.now_ms()
+            applied = True
+            while runtime.refusal is None and applied and runtime.shard.offsets.is_due(now_ms):
+                applied = _apply(runtime, runtime.shard.offsets.expire(now_ms, examined_max=IDS_PER_TURN))
+                yield
+
+    def _later(self, name: str, interval_ms: int, sweep: Callable[[], Iterator[None]]) -> None:
+        def begin() -> None:
+            go_on(sweep())
+
+        def go_on(pieces: Iterator[None]) -> None:
+            try:
+                next(pieces)
+            except StopIteration:
+                self._later(name, interval_ms, sweep)
+            except Exception:
+                logger.exception("the sweep of %s failed", name)
+                self._later(name, interval_ms, sweep)
+            else:
+                self._timers[name] = self._loop.call_soon(go_on, pieces)
+
+        self._timers[name] = self._loop.call_later(interval_ms / 1000, begin)
+
+
+def _apply(runtime: ShardRuntime[Any, Any, Any], decisions: Iterable[Decision[Any, Any, Any]]) -> bool:
+    """Carry the decisions through. Says whether all could be written."""
+    for decision in decisions:
+        key = decision.response if isinstance(decision.response, str) else None
+        if not runtime.apply(decision, key=key):
+            return False
+    return True

@@ -1,0 +1,167 @@
+"""Markers: how the end of a transaction reaches its partitions.
+
+The law: a marker that is owed is delivered until it is acknowledged, which here means that the high watermark has
+passed it. What stands in the way for now (a full disk, a shard that is loading) is tried again, ever less often. A
+partition that no longer exists owes nothing. Delivering twice is harmless: where the producer has no open transaction,
+a marker changes nothing.
+
+A partition that knows a newer coordinator refuses the marker, and then this one is a zombie and stops. One that knows a
+newer epoch of the producer has no transaction of the older one, and counts as done.
+
+A coordinator's epoch is the leader epoch of its partition of ``__transaction_state``, so none is higher than the
+highest of those (``highest_coordinator_epoch``). A marker from outside with a higher one is refused: it would keep out
+every marker of the true coordinator. Where one was accepted before that rule, the coordinator's own marker takes the
+epoch that the partition knows, and is accepted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.broker.partitions.transaction_gate import ProducerIdentity
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from semel.wire.control import EndTransactionMarker
+
+logger = logging.getLogger("semel.broker")
+
+RETRY_MS_MIN: Final = 10
+RETRY_MS_MAX: Final = 5000
+
+
+def append_marker(
+    node: Node,
+    topic_partition: TopicPartition,
+    producer: ProducerIdentity,
+    marker: EndTransactionMarker,
+    *,
+    transaction_version: int,
+) -> tuple[Partition, int]:
+    """Append a marker to a partition that is led here. Returns what must be committed. Raises KafkaError.
+
+    In ``__consumer_offsets`` the shard takes part: what is pending there counts, or is dropped, from the marker on.
+    """
+    topic, index = topic_partition
+    partition = node.led_partition(topic, index)
+    if topic == TRANSACTION_STATE_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is not written in transactions")
+    if topic == CONSUMER_OFFSETS_TOPIC:
+        runtime = node.coordinators.groups.runtime(index)
+        if runtime is None or runtime.refusal is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the coordinator of {topic_partition} is not ready")
+        appended = runtime.append_marker(producer, marker, transaction_version=transaction_version)
+    else:
+        appended = partition.append_marker(
+            *producer, marker, now_ms=node.clock.now_ms(), transaction_version=transaction_version
+        )
+    return partition, appended.last_offset
+
+
+def highest_coordinator_epoch(node: Node) -> int:
+    """The highest epoch that a transaction coordinator of this cluster can have now."""
+    topic = node.image.topics.get(TRANSACTION_STATE_TOPIC)
+    return 0 if topic is None else max(state.leader_epoch for state in topic.partitions)
+
+
+class MarkerDelivery:
+    """The markers of one transaction. ``wanted`` says whether its coordinator still stands behind it."""
+
+    __slots__ = ("_delay_ms", "_done", "_effect", "_marker", "_node", "_owed", "_refused", "_wanted")
+
+    def __init__(
+        self, node: Node, effect: WriteMarkers, *, wanted: Callable[[], bool], done: Callable[[], None]
+    ) -> None:
+        self._node = node
+        self._effect = effect
+        self._marker = EndTransactionMarker(effect.committed, effect.coordinator_epoch)
+        self._wanted = wanted
+        self._done = done
+        # Sorted: the same run writes the same logs.
+        self._owed: dict[TopicPartition, None] = dict.fromkeys(sorted(effect.partitions))
+        self._refused: list[TopicPartition] = []
+        self._delay_ms = RETRY_MS_MIN
+
+    def begin(self) -> None:
+        """Append all markers that can be appended now."""
+        if not self._owed:
+            self._done()
+            return
+        self._write(list(self._owed))
+
+    def committed(self, token: object) -> None:
+        assert isinstance(token, TopicPartition)
+        self._acknowledged(token)
+
+    def failed(self, token: object, code: ErrorCode) -> None:
+        assert isinstance(token, TopicPartition)
+        self._failed(token, KafkaError(code))
+        self._try_again_later()
+
+    def expired(self) -> None:
+        refused, self._refused = self._refused, []
+        if self._wanted():
+            self._write(refused)
+
+    def _write(self, topic_partitions: list[TopicPartition]) -> None:
+        effect = self._effect
+        producer = ProducerIdentity(effect.producer_id, effect.producer_epoch)
+        for topic_partition in topic_partitions:
+            try:
+                partition, last_offset = append_marker(
+                    self._node,
+                    topic_partition,
+                    producer,
+                    self._marker_for(topic_partition),
+                    transaction_version=effect.transaction_version,
+                )
+            except (KafkaError, StorageError) as error:
+                self._failed(topic_partition, error)
+                continue
+            if partition.log.high_watermark > last_offset:
+                self._acknowledged(topic_partition)
+            else:
+                partition.when_committed(last_offset, self, topic_partition)
+        self._try_again_later()
+
+    def _marker_for(self, topic_partition: TopicPartition) -> EndTransactionMarker:
+        """The marker; with the epoch that the partition knows, if that was forged."""
+        marker, partition = self._marker, self._node.partitions.get(*topic_partition)
+        known = None if partition is None else partition.log.producers.coordinator_epoch(self._effect.producer_id)
+        if known is None or known <= marker.coordinator_epoch or known <= highest_coordinator_epoch(self._node):
+            return marker
+        return EndTransactionMarker(marker.committed, known)
+
+    def _acknowledged(self, topic_partition: TopicPartition) -> None:
+        if topic_partition in self._owed:
+            del self._owed[topic_partition]
+            if not self._owed and self._wanted():
+                self._done()
+
+    def _failed(self, topic_partition: TopicPartition, error: KafkaError | StorageError) -> None:
+        effect = self._effect
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            logger.warning("markers of %s are left to its newer coordinator: %s", effect.transactional_id, error)
+            self._wanted = _never
+        elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            logger.warning("a marker of %s came too late: %s", effect.transactional_id, error)
+            self._acknowledged(topic_partition)
+        elif self._node.image.partition(*topic_partition) is None:
+            logger.info("%s is gone and owes no marker of %s", topic_partition, effect.transactional_id)
+            self._acknowledged(topic_partition)
+        else:
+            self._refused.append(topic_partition)
+
+    def _try_again_later(self) -> None:
+        if self._refused and self._wanted():
+            self._node.deadlines.add(self, self._delay_ms)
+            self._delay_ms = min(self._delay_ms * 2, RETRY_MS_MAX)
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,146 @@
+"""After a start: transactions that are open on a partition and that no coordinator knows as open are ended.
+
+What coordinators write is always synced, data only with ``flush=commit``. With ``flush=os`` a power cut may take a
+marker from a data partition although the transaction is complete, and its records would stay undecided for ever. Such a
+transaction gets the outcome that is recorded for it, if it is its producer's last; of any earlier one nothing is
+recorded any more, and it is aborted. Either way a line in the log says so.
+
+This is done once, when all shards of ``__transaction_state`` that are here have been loaded. What is in doubt (a shard
+could not be loaded) is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from semel.broker.coordinators.coordinator import Coordinator
+from semel.broker.coordinators.markers import MarkerDelivery
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.listing import ListFilters
+from semel.coordinator.transaction.records import Transaction, TransactionRecord
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.coordinator.transaction.states import PREPARED, TxnState
+from semel.errors import ErrorCode
+from semel.log.producers.producer_state import OpenTransaction
+from semel.types import TopicPartition
+
+logger = logging.getLogger("semel.broker")
+
+# Of the marker: its epoch need not be higher than that of what it ends.
+_ANY_EPOCH: Final = 1
+
+
+class Reconciliation:
+    def __init__(
+        self, node: Node, transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers]
+    ) -> None:
+        self._node = node
+        self._transactions = transactions
+        self._suspects: list[tuple[Partition, OpenTransaction]] = []
+
+    def begin(self) -> None:
+        """All shards are here, if not all are loaded. What is open now is looked at; whatever is opened later is opened
+        with the coordinator's knowledge."""
+        self._suspects = [
+            (partition, opened)
+            for partition in self._node.partitions
+            for opened in partition.log.producers.open_transactions
+        ]
+        self.go_on_if_all_loaded()
+
+    def go_on_if_all_loaded(self) -> None:
+        refusals = {runtime.refusal for runtime in self._transactions} - {None}
+        if not self._suspects or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
+            return
+        suspects, self._suspects = self._suspects, []
+        if refusals or self._transactions.has_broken_shards:
+            logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
+            return
+        owners = self._owners({opened.producer_id for _, opened in suspects})
+        for partition, opened in suspects:
+            owner = owners.get(opened.producer_id)
+            if not _is_known_as_open(owner, partition.topic_partition, opened):
+                self._end(partition, opened, owner)
+
+    def _owners(self, producer_ids: set[int]) -> dict[int, _Owner]:
+        owners = self._search(ListFilters(producer_ids=frozenset(producer_ids)))
+        if producer_ids <= owners.keys():
+            return owners
+        # Somebody may have had the id until its epochs were exhausted. Only a look at everybody tells.
+        return self._search(ListFilters())
+
+    def _search(self, filters: ListFilters) -> dict[int, _Owner]:
+        owners: dict[int, _Owner] = {}
+        for runtime in self._transactions:
+            shard = runtime.shard
+            for listed in shard.list(filters, now_ms=self._node.clock.now_ms()).transactions:
+                transaction = shard.get(listed.transactional_id)
+                assert transaction is not None
+                owner = _Owner(transaction, shard.coordinator_epoch)
+                if transaction.last_producer_id is not None:
+                    owners.setdefault(transaction.last_producer_id, owner)
+                owners[transaction.producer_id] = owner
+        return owners
+
+    def _end(self, partition: Partition, opened: OpenTransaction, owner: _Owner | None) -> None:
+        if opened not in partition.log.producers.open_transactions:
+            return  # Its end has come meanwhile.
+        committed = owner is not None and _is_last_committed(owner.transaction, opened)
+        epoch, coordinator_epoch = opened.producer_epoch, partition.log.producers.coordinator_epoch(opened.producer_id)
+        if owner is not None:
+            coordinator_epoch = owner.coordinator_epoch
+            if owner.transaction.producer_id == opened.producer_id:
+                epoch = max(epoch, owner.transaction.producer_epoch)
+        logger.warning(
+            "%s: a transaction of producer %d from offset %d on that its coordinator (%s) does not know as open: %s",
+            partition.topic_partition,
+            opened.producer_id,
+            opened.first_offset,
+            "none has this producer" if owner is None else owner.transaction.transactional_id,
+            "it was committed" if committed else "it is aborted",
+        )
+        effect = WriteMarkers(
+            transactional_id="" if owner is None else owner.transaction.transactional_id,
+            producer_id=opened.producer_id,
+            producer_epoch=epoch,
+            committed=committed,
+            partitions=frozenset({partition.topic_partition}),
+            coordinator_epoch=coordinator_epoch or 0,
+            transaction_version=_ANY_EPOCH,
+        )
+        MarkerDelivery(self._node, effect, wanted=lambda: True, done=lambda: None).begin()
+
+
+class _Owner(NamedTuple):
+    transaction: Transaction
+    coordinator_epoch: int
+
+
+def _is_known_as_open(owner: _Owner | None, topic_partition: TopicPartition, opened: OpenTransaction) -> bool:
+    if owner is None or topic_partition not in owner.transaction.partitions:
+        return False
+    transaction = owner.transaction
+    # Of what is decided, the markers are under way.
+    return transaction.state in PREPARED or (
+        transaction.state is TxnState.ONGOING and transaction.producer_epoch == opened.producer_epoch
+    )
+
+
+def _is_last_committed(transaction: Transaction, opened: OpenTransaction) -> bool:
+    """Whether this is the producer's last transaction, and was committed.
+
+    With transactions V2 the epoch says so. Before, all transactions of a producer share one, and only the time of the
+    records is left to go by.
+    """
+    if transaction.state is not TxnState.COMPLETE_COMMIT:
+        return False
+    if transaction.client_transaction_version >= 2:
+        return transaction.last_producer_epoch == opened.producer_epoch
+    return (
+        transaction.producer_epoch == opened.producer_epoch
+        and transaction.started_ms is not None
+        and opened.last_timestamp >= transaction.started_ms
+    )

@@ -1,0 +1,80 @@
+"""InitProducerId for a transactional id: its coordinator decides, and may need a new producer id for it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from semel.broker.coordinators.new_producer_id import NewProducerId
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.transaction.decisions import TransactionDecision
+from semel.coordinator.transaction.results import InitProducerIdResult
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import ErrorCode
+from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_ABSENT: Final = -1
+
+
+def init_transactional(
+    node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str
+) -> Coroutine[Any, Any, None] | None:
+    """Have the request answered by the coordinator; after a producer id was claimed, if that must be waited for."""
+    producer_id = None
+    if _needs_producer_id(node, transactional_id):
+        producer_id = node.producer_ids.next()
+        if producer_id is None:
+            return _claim(node, request, message, transactional_id)
+    _ask(node, request, message, transactional_id, producer_id)
+    return None
+
+
+async def _claim(node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str) -> None:
+    _ask(node, request, message, transactional_id, await node.producer_ids.claim())
+
+
+def _needs_producer_id(node: Node, transactional_id: str) -> bool:
+    """Whether the coordinator is here and is going to need a new id."""
+    transactions = node.coordinators.transactions
+    runtime = transactions.runtime(transactions.partition_for(transactional_id))
+    if runtime is None or runtime.refusal is not None:
+        return False
+    return runtime.shard.needs_producer_id(transactional_id, for_init=True)
+
+
+def _ask(
+    node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str, producer_id: int | None
+) -> None:
+    new_producer_id = NewProducerId(node.producer_ids, producer_id)
+
+    def decide(shard: TransactionShard) -> TransactionDecision[InitProducerIdResult]:
+        return shard.init_producer_id(
+            transactional_id,
+            message.transaction_timeout_ms,
+            _or_none(message.producer_id),
+            _or_none(message.producer_epoch),
+            new_producer_id=new_producer_id.if_needed(shard, transactional_id, for_init=True),
+            api_version=request.version,
+            now_ms=node.clock.now_ms(),
+        )
+
+    def respond(result: InitProducerIdResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = InitProducerIdResult(result)
+        response = InitProducerIdResponse(
+            error_code=result.error,
+            producer_id=_or_absent(result.producer_id),
+            producer_epoch=_or_absent(result.producer_epoch),
+        )
+        request.answer_parked(lambda: response)
+
+    request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond, moves=True))
+
+
+def _or_none(number: int) -> int | None:
+    return None if number == _ABSENT else number
+
+
+def _or_absent(number: int | None) -> int:
+    return _ABSENT if number is None else number

@@ -1,0 +1,120 @@
+"""A Fetch request that waits for records (a long poll).
+
+It watches its partitions and adds up what becomes visible in them: a number per partition, never a read, until there is
+enough. Then everything is read once and answered. Only where a transaction hides part of what became visible must a
+read_committed fetch look for itself, and only when the last stable offset has moved.
+
+The law: it is answered once, when ``min_bytes`` have come, a partition has news that is not records, or its time is up.
+Should there be no memory for answers at that moment, it is read and answered when there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from semel.broker.fetch.reading import Reading
+from semel.broker.network.request import Request
+from semel.broker.partitions.partitions import Partition
+from semel.broker.waiting.deadlines import Deadlines
+
+
+class _Seen(NamedTuple):
+    visible_bytes: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class DelayedFetch:
+    __slots__ = (
+        "_available_bytes",
+        "_committed_only",
+        "_deadlines",
+        "_min_bytes",
+        "_read",
+        "_request",
+        "_respond",
+        "_seen",
+        "_ticket",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        partitions: list[Partition],
+        *,
+        available_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        committed_only: bool,
+        deadlines: Deadlines,
+        read: Callable[[], Reading],
+        respond: Callable[[Reading], object],
+    ) -> None:
+        self._request = request
+        self._available_bytes = available_bytes
+        self._min_bytes = min_bytes
+        self._committed_only = committed_only
+        self._deadlines = deadlines
+        self._read = read
+        self._respond = respond
+        self._seen = {partition: _look(partition) for partition in partitions}
+        for partition in partitions:
+            partition.watch(self)
+        self._ticket = deadlines.add(self, max_wait_ms)
+        request.park(self, hold=True)
+
+    def moved(self, partition: Partition) -> None:
+        before = self._seen[partition]
+        now = self._seen[partition] = _look(partition)
+        if not self._committed_only:
+            self._came(now.visible_bytes - before.visible_bytes)
+        elif now.last_stable_offset != before.last_stable_offset:
+            if before.last_stable_offset == before.high_watermark and now.last_stable_offset == now.high_watermark:
+                self._came(now.visible_bytes - before.visible_bytes)
+            else:
+                self._look_again()
+
+    def gone(self, partition: Partition) -> None:
+        self._complete()
+
+    def expired(self) -> None:
+        self._complete()
+
+    def abandoned(self) -> None:
+        self._stop()
+        self._request.forget_room(self)
+
+    def room_made(self) -> None:
+        self._answer(None)
+
+    def _came(self, size_bytes: int) -> None:
+        self._available_bytes += size_bytes
+        if self._available_bytes >= self._min_bytes:
+            self._complete()
+
+    def _look_again(self) -> None:
+        reading = self._read()
+        self._available_bytes = reading.size_bytes
+        if reading.urgent or reading.size_bytes >= self._min_bytes:
+            self._complete(reading)
+
+    def _complete(self, reading: Reading | None = None) -> None:
+        self._stop()
+        if self._request.lacks_room and (reading or self._read()).must_wait_for_room:
+            self._request.wait_for_room(self)
+        else:
+            self._answer(reading)
+
+    def _answer(self, reading: Reading | None) -> None:
+        self._request.answer_parked(lambda: self._respond(reading or self._read()))
+
+    def _stop(self) -> None:
+        self._deadlines.discard(self, self._ticket)
+        for partition in self._seen:
+            partition.unwatch(self)
+
+
+def _look(partition: Partition) -> _Seen:
+    visible_bytes = partition.visible_bytes()
+    return _Seen(visible_bytes, partition.log.high_watermark, partition.log.last_stable_offset)

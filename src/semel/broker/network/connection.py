@@ -1,0 +1,451 @@
+"""One client's connection: requests come in, answers leave in the order the requests came.
+
+The law: a client is read only as fast as it is served. Requests of one connection are looked at one after the other;
+answered at once, or parked (a Produce that waits for the disk lets the ones behind it be looked at; a Fetch that waits
+for records, or an admin request, holds them back, as in Apache Kafka). When too many are waiting, or the client does
+not read its answers, nothing more is read from it, and TCP tells it so. Answers that were made and not yet taken by the
+operating system count in ``ResponseMemory``; when there is no room left, requests with large answers wait too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from semel.broker.metrics.metrics import Counter
+from semel.broker.network.kernel_queue import unacknowledged_bytes
+from semel.broker.network.receive_buffer import ReceiveBuffer
+from semel.broker.network.response_memory import COUNTED_BYTES_MIN, SMALL_ANSWERS, ResponseMemory
+from semel.clock import Clock
+from semel.errors import DecodeError
+from semel.types import Buffer
+
+# Enough for a pipelining producer to keep the disk busy. librdkafka's default is a million in flight.
+WAITING_REQUESTS_MAX: Final = 256
+# How many requests of one client are looked at before the others get their turn, unless they take their time
+# (``end_turn``).
+TURN_REQUESTS_MAX: Final = 128
+# Answers that are ready and wait for the one before them.
+WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
+# Answers that leave in one write. Only after a write is it known whether the client reads.
+OUT_BYTES_MAX: Final = 64 * 1024
+
+# Why no further request is looked at, as bits of ``_stops``.
+_HELD: Final = 1
+_FINISHING: Final = 2
+_NOT_READ: Final = 4
+_TOO_MANY_ANSWERS: Final = 8
+_CLOSED: Final = 16
+_STARVED: Final = 32
+_NO_ROOM: Final = 64
+_TURN_IS_OVER: Final = 128
+
+
+class Slot(Protocol):
+    """A request that is answered later, as far as its connection is concerned: a place in the line."""
+
+    parts: list[Buffer] | None
+    """The answer, once there is one. An empty list is the answer to a request that wants none."""
+
+    def abandoned(self) -> None:
+        """The client is gone; whatever waits on its behalf can stop waiting."""
+
+
+class Server(Protocol):
+    """What a connection needs from whoever accepted it."""
+
+    clock: Clock
+    received_bytes: Counter
+    sent_bytes: Counter
+    responses: ResponseMemory
+    soon: Callable[[Callable[[], None]], object]
+    """Calls back in one of the next turns of the loop, when all others that wait for one had theirs."""
+
+    def opened(self, connection: Connection) -> bool:
+        """Whether this connection may stay."""
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def request(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. The frame is good only during this call. Raises nothing but DecodeError."""
+
+    def refused(self, connection: Connection, reason: object) -> None:
+        """What this client sent cannot be served; its connection is being closed."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_answer_bytes",
+        "_busy",
+        "_counted_bytes",
+        "_flush_scheduled",
+        "_held_by",
+        "_inbox",
+        "_line",
+        "_loop",
+        "_out",
+        "_out_bytes",
+        "_reading_paused",
+        "_resuming",
+        "_server",
+        "_stops",
+        "_transport",
+        "_unread_bytes",
+        "_unread_since_ms",
+        "active_at_ms",
+        "host",
+        "now_ms",
+        "paused_at_ms",
+        "peer",
+        "responses",
+    )
+
+    def __init__(self, server: Server, inbox: ReceiveBuffer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._inbox = inbox
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._stops = 0
+        self._line: deque[Slot] = deque()
+        self._held_by: Slot | None = None
+        self._answer_bytes = 0  # Of the answers in the line that are ready.
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._counted_bytes = 0  # Of the answers in ``_out`` and in the transport, as ``responses`` counts them.
+        self._flush_scheduled = False
+        self._busy = False  # While the requests of one read are looked at: their answers leave together.
+        self._reading_paused = False
+        self._resuming = False
+        self._unread_bytes = 0  # When it was looked at last (``unread_ms``).
+        self._unread_since_ms = 0.0
+        self.responses = server.responses
+        self.now_ms = server.clock.monotonic_ms
+        self.active_at_ms = 0.0
+        self.paused_at_ms: float | None = None
+        """Since when more than the high-water mark of the transport is unread; None if it is not."""
+        self.host = "?"
+        self.peer = "?"
+
+    # What a request does with its connection.
+
+    def reply(self, parts: list[Buffer]) -> None:
+        """Answer the request that is being looked at: now, if nothing before it waits."""
+        if self._line:
+            self._line.append(_Ready(parts))
+            self._answers_wait(sum(map(len, parts)))
+        else:
+            self._send_soon(parts)
+
+    def begin(self, slot: Slot, *, hold: bool) -> None:
+        """Take a place in the line. ``hold``: look at no further request of this client before this one is answered."""
+        self._line.append(slot)
+        if hold:
+            self._held_by = slot
+            self._stops |= _HELD
+
+    def release(self, slot: Slot) -> None:
+        """Hold the requests behind this one no longer, although it is not answered yet."""
+        if self._held_by is slot:
+            self._held_by = None
+            self._stops &= ~_HELD
+            self._resume_soon()
+
+    def answered(self, slot: Slot) -> None:
+        """``slot.parts`` is there: it leaves when everything before it has left."""
+        line, parts = self._line, slot.parts
+        assert parts is not None
+        if not line:
+            return  # The client left before its answer.
+        if line[0] is slot:
+            line.popleft()
+            self._send_soon(parts)
+            while line and (ready := line[0].parts) is not None:
+                line.popleft()
+                self._answers_wait(-sum(map(len, ready)))
+                self._send_soon(ready)
+        else:
+            self._answers_wait(sum(map(len, parts)))
+        if self._held_by is slot:
+            self._held_by = None
+            self._stops &= ~_HELD
+        if self._reading_paused:
+            self._resume_soon()
+
+    def end_turn(self) -> None:
+        """The request that is being looked at has taken its time: the others have their turn before the next one."""
+        self._stops |= _TURN_IS_OVER
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Go on with an answer when the others had their turn."""
+        self._server.soon(work)
+
+    def finish(self) -> None:
+        """Look at no further request, and close once the ones already begun are answered."""
+        self._stops |= _FINISHING
+        if not self._line:
+            self.close()
+
+    def close(self) -> None:
+        """Send what is ready, serve nothing more."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._flush()
+            self._stops |= _CLOSED
+            transport.close()
+
+    def refuse(self, error: DecodeError) -> None:
+        """Close it for what one of its requests contains."""
+        self._server.refused(self, error)
+        self.close()
+
+    def abort(self) -> None:
+        """Drop the connection and what it still had to say."""
+        self._stops |= _CLOSED
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is owed to this client."""
+        return not self._line
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it waits only for the client to read the last answers."""
+        return self._transport is not None and self._transport.is_closing()
+
+    @property
+    def awaits_bytes(self) -> bool:
+        """Whether part of a request has arrived and nothing but the client keeps the rest from arriving."""
+        return not self._reading_paused and self._inbox.waiting
+
+    @property
+    def large_frame(self) -> int | None:
+        """The number of the large request that is being received and holds memory, or None."""
+        inbox = self._inbox
+        return inbox.large_frames if inbox.is_receiving_large and not inbox.starved else None
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of this client's answers that count in ``responses``."""
+        return self._counted_bytes + self._answer_bytes
+
+    def unread_ms(self, now_ms: float) -> float:
+        """For how long the client has read nothing of what waits for it. 0 if nothing waits, or it reads.
+
+        Progress is seen from one call to the next, so this is called from time to time.
+        """
+        transport = self._transport
+        unread_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        if unread_bytes and transport is not None:
+            # What the client has acknowledged, not what the operating system has buffered: that moves in large steps.
+            unread_bytes += unacknowledged_bytes(transport)
+        if not 0 < self._unread_bytes <= unread_bytes:
+            self._unread_since_ms = now_ms
+        self._unread_bytes = unread_bytes
+        return now_ms - self._unread_since_ms
+
+    def shrink(self) -> None:
+        self._inbox.shrink()
+
+    # What asyncio says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.host = str(name[0])
+            self.peer = f"{name[0]}:{name[1]}"
+        self.active_at_ms = self.now_ms()
+        if not self._server.opened(self):
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._stops |= _CLOSED
+        line, self._line = self._line, deque()
+        self._out.clear()
+        self.responses.forget(self)
+        self.responses.remove(self._counted_bytes + self._answer_bytes)
+        self._counted_bytes = self._answer_bytes = 0
+        self._inbox.close()
+        for slot in line:
+            if slot.parts is None:
+                slot.abandoned()
+        self._server.closed(self)
+
+    def eof_received(self) -> None:
+        """A client that has said everything is a client that is gone: the transport closes."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_at_ms = self.now_ms()
+        self._server.received_bytes.value += nbytes
+        self._inbox.received(nbytes)
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._stops |= _NOT_READ
+        self.paused_at_ms = self.now_ms()
+        if not self._counted_bytes and self._transport is not None:  # Many small answers.
+            self._count(self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._stops &= ~_NOT_READ
+        self.paused_at_ms = None
+        if not self._out:
+            self._uncount()
+        self._resume_soon()
+
+    # In: frames to requests, as long as nothing stops it.
+
+    def _work(self) -> None:
+        inbox, line, serve, responses = self._inbox, self._line, self._server.request, self.responses
+        self._busy = True
+        must_wait = False
+        left = TURN_REQUESTS_MAX
+        try:
+            while left and not self._stops and len(line) < WAITING_REQUESTS_MAX:
+                frame = inbox.next_frame()
+                if frame is None:
+                    break
+                if responses.is_full and _has_large_answer(frame):
+                    inbox.put_back(frame)
+                    must_wait = True
+                    break
+                serve(self, frame)
+                left -= 1
+                if self._out_bytes > OUT_BYTES_MAX:
+                    self._flush()
+        except DecodeError as error:
+            self._server.refused(self, error)
+            self.close()
+            return
+        finally:
+            self._busy = False
+            inbox.settle()
+        if self._stops & _TURN_IS_OVER:
+            self._stops &= ~_TURN_IS_OVER
+            left = 0
+        if self._out:
+            self._flush()
+        if must_wait:
+            if responses.is_full:
+                self._stops |= _NO_ROOM
+                responses.wait(self)
+            else:
+                left = 0  # Its own answers were all that was in the way.
+        if inbox.starved and not self._stops & _STARVED:
+            self._stops |= _STARVED
+            inbox.feed(self._fed)
+        if inbox.waiting and (not left or self._is_stopped()):
+            self._pause_reading()
+            if not left:
+                self._resume_soon()
+
+    def _fed(self) -> None:
+        self._stops &= ~_STARVED
+        self._resume_soon()
+
+    def room_made(self) -> None:
+        """What ``responses`` says when there is room again."""
+        self._stops &= ~_NO_ROOM
+        self._resume_soon()
+
+    def _is_stopped(self) -> bool:
+        return self._stops != 0 or len(self._line) >= WAITING_REQUESTS_MAX
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None and not self._transport.is_closing():
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_soon(self) -> None:
+        if self._reading_paused and not self._busy and not self._resuming:
+            self._resuming = True
+            self._server.soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._is_stopped() or not self._reading_paused:
+            return
+        self._inbox.reopen()
+        self.active_at_ms = self.now_ms()
+        self._work()
+        if self._inbox.waiting and (self._resuming or self._is_stopped()):
+            return
+        self._reading_paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Out: answers of one turn leave in one write.
+
+    def _answers_wait(self, more_bytes: int) -> None:
+        self._answer_bytes += more_bytes
+        if more_bytes > 0:
+            self.responses.add(more_bytes)
+        else:
+            self.responses.remove(-more_bytes)
+        if self._answer_bytes >= WAITING_ANSWER_BYTES_MAX:
+            self._stops |= _TOO_MANY_ANSWERS
+        else:
+            self._stops &= ~_TOO_MANY_ANSWERS
+
+    def _send_soon(self, parts: list[Buffer]) -> None:
+        self._out += parts
+        size_bytes = 0
+        for part in parts:
+            size_bytes += len(part)
+        self._out_bytes += size_bytes
+        if size_bytes >= COUNTED_BYTES_MIN:
+            self._count(size_bytes)
+        if not self._busy and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        out, transport = self._out, self._transport
+        if transport is None or transport.is_closing():
+            return
+        if out:
+            self._server.sent_bytes.value += self._out_bytes
+            self._out, self._out_bytes = [], 0
+            if len(out) == 1:
+                transport.write(out[0])
+            else:
+                transport.writelines(out)
+            if self._counted_bytes and not self._stops & _NOT_READ:
+                self._uncount()
+        if self._stops & _FINISHING and not self._line:
+            transport.close()
+
+    def _count(self, size_bytes: int) -> None:
+        if self._transport is not None:
+            self._counted_bytes += size_bytes
+            self.responses.add(size_bytes)
+
+    def _uncount(self) -> None:
+        size_bytes, self._counted_bytes = self._counted_bytes, 0
+        self.responses.remove(size_bytes)
+
+
+def _has_large_answer(frame: memoryview) -> bool:
+    """Whether a request may have a large answer, by its API key, the first 16 bits. One with less is refused anyway."""
+    return len(frame) > 1 and (frame[0] != 0 or frame[1] not in SMALL_ANSWERS)
+
+
+class _Ready:
+    """An answer that only waits for its turn."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Buffer]) -> None:
+        self.parts: list[Buffer] | None = parts
+
+    def abandoned(self) -> None:
+        """Nothing waits for this client."""

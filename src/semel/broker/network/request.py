@@ -1,0 +1,205 @@
+"""One request, from its header to its answer.
+
+The law: a request is answered at most once, in the version it was asked in, and nothing is said to a client that is
+gone. Whoever parks a request says what is waiting (``park``), so that it can stop when the client goes away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
+from struct import Struct
+from typing import Final, Protocol
+
+from semel.broker.metrics.metrics import Histogram
+from semel.broker.network.answer_cache import AnswerCache
+from semel.broker.network.connection import Connection
+from semel.broker.network.response_memory import Waiter
+from semel.errors import DecodeError
+from semel.types import Buffer
+from semel.wire.apis import Api
+from semel.wire.framing import encode_response_in_slices, encode_response_parts
+
+logger = logging.getLogger("semel.broker")
+
+
+class Parked(Protocol):
+    def abandoned(self) -> None:
+        """The client is gone: wait no longer."""
+
+
+class Request:
+    __slots__ = (
+        "_cache",
+        "_connection",
+        "_gone",
+        "_in_line",
+        "_parked",
+        "_received_at_ms",
+        "_time",
+        "api",
+        "cache_key",
+        "client_id",
+        "correlation_id",
+        "elements_told",
+        "in_slices",
+        "parts",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        time: Histogram,
+    ) -> None:
+        self._connection = connection
+        self._time = time
+        self._received_at_ms = connection.active_at_ms
+        self._in_line = False
+        self._gone = False
+        self._parked: Parked | None = None
+        self._cache: AnswerCache | None = None
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.cache_key: bytes | None = None
+        self.elements_told = 0
+        """How many elements the answer has, where the API counts that: a short request may mean a great many."""
+        self.in_slices = False
+        """Whether the answer may be large: then it is encoded in slices, and the client's next requests wait."""
+        self.parts: list[Buffer] | None = None
+
+    @property
+    def peer_host(self) -> str:
+        return self._connection.host
+
+    def room_bytes(self) -> int:
+        """How many bytes of records the answer may have, by the memory that is left for answers."""
+        return self._connection.responses.room_bytes()
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether there is no memory for a large answer."""
+        return self._connection.responses.is_full
+
+    def wait_for_room(self, waiter: Waiter) -> None:
+        """Have ``waiter`` told when there is memory for a large answer."""
+        self._connection.responses.wait(waiter)
+
+    def forget_room(self, waiter: Waiter) -> None:
+        self._connection.responses.forget(waiter)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the client left while this request was parked."""
+        return self._gone
+
+    def answer(self, response: object) -> None:
+        """Send ``response``, after the answers of the requests before this one."""
+        if self.in_slices:
+            self._encode(encode_response_in_slices(self.correlation_id, self.api, self.version, response))
+            return
+        parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
+        if self._cache is not None:
+            self._keep(parts)
+        self._send(parts)
+
+    def answer_parked(self, make_response: Callable[[], object]) -> None:
+        """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
+        try:
+            self.answer(make_response())
+        except Exception:
+            logger.exception("%s v%d from %s failed while it was parked", self.api.name, self.version, self.peer_host)
+            self.refuse()
+
+    def answer_encoded(self, frame: bytes) -> None:
+        """Send a whole response frame that was encoded for some other request of this API and version."""
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, _CORRELATION_ID_POSITION, self.correlation_id)
+        self._send([own])
+
+    def answer_nothing(self) -> None:
+        """The client asked for no answer (acks=0)."""
+        self._send([])
+
+    def refuse(self) -> None:
+        """There is no answer that would be true: close the connection, so that the client finds out for itself."""
+        self._parked = None
+        self._connection.close()
+
+    def refuse_as(self, error: DecodeError) -> None:
+        """Close the connection for what this request contains."""
+        self._parked = None
+        self._connection.refuse(error)
+
+    def park(self, parked: Parked | None, *, hold: bool) -> None:
+        """The answer comes later. ``hold`` keeps the client's next requests back until then.
+
+        Parked a second time, it waits for something else, and keeps its place in the line.
+        """
+        self._parked = parked
+        if not self._in_line:
+            self._in_line = True
+            self._connection.begin(self, hold=hold)
+        elif not hold:
+            self._connection.release(self)
+
+    def hold_until_answered(self, parked: Parked | None = None) -> None:
+        """Keep the client's next requests back, unless the answer is already there."""
+        if self.parts is None:
+            self.park(parked, hold=True)
+
+    def cacheable(self, cache: AnswerCache) -> None:
+        """The next request with the same bytes may have the same answer, until the cluster changes."""
+        self._cache = cache
+
+    def abandoned(self) -> None:
+        self._gone = True
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.abandoned()
+
+    def _encode(self, steps: Generator[None, None, list[Buffer]]) -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._keep(end.value)
+            self._send(end.value)
+        else:
+            # The connection may look at nothing else meanwhile: the answer has its place in the line.
+            self.park(None, hold=True)
+            self._connection.soon(partial(self._encode_on, steps))
+
+    def _encode_on(self, steps: Generator[None, None, list[Buffer]]) -> None:
+        if self._gone:
+            return
+        try:
+            self._encode(steps)
+        except Exception:
+            logger.exception("%s v%d from %s could not be answered", self.api.name, self.version, self.peer_host)
+            self.refuse()
+
+    def _keep(self, parts: list[Buffer]) -> None:
+        if self._cache is not None and self.cache_key is not None:
+            self._cache.put(self.cache_key, b"".join(parts))
+
+    def _send(self, parts: list[Buffer]) -> None:
+        assert self.parts is None, f"{self.api.name} answered twice"
+        self._parked = None
+        self.parts = parts
+        connection = self._connection
+        self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)
+        if self._in_line:
+            connection.answered(self)
+        else:
+            connection.reply(parts)
+
+
+_CORRELATION_ID: Final = Struct(">i")
+_CORRELATION_ID_POSITION: Final = 4

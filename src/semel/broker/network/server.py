@@ -1,0 +1,201 @@
+"""Who may connect, and for how long.
+
+The law: a stranger costs at most one connection's worth of memory and one log line. Connections over the limits are
+closed before a byte is read, silent ones after ``connections.max.idle.ms``, those that hold memory without progress
+after ``connections.max.stalled.ms`` (``stalled_connections``), and all of them share one receive buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from semel.broker.metrics.metrics import Metrics
+from semel.broker.network.connection import Connection
+from semel.broker.network.receive_buffer import SCRATCH_BYTES, ReceiveBuffer
+from semel.broker.network.request_memory import RequestMemory
+from semel.broker.network.response_memory import ResponseMemory
+from semel.broker.network.stalled_connections import StalledConnections
+from semel.clock import Clock
+from semel.net.network import Listener, Network
+
+logger = logging.getLogger("semel.broker")
+
+# How often idle and stalled connections are looked for, as a part of the time that they have.
+_SWEEPS_PER_IDLE_TIME: Final = 10
+# How often stalled ones are looked for while requests wait for the memory that they hold.
+_SCARCE_SWEEP_MS: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    frame_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    idle_ms_max: int | None
+    stalled_ms_max: int
+    arriving_bytes_max: int
+    leaving_bytes_max: int
+    connections_rule: str = "max.connections"  # what sets connections_max
+
+
+class Server:
+    """Accepts connections and closes them. What they ask is ``serve``'s business."""
+
+    def __init__(
+        self,
+        *,
+        limits: Callable[[], Limits],
+        serve: Callable[[Connection, memoryview], None],
+        metrics: Metrics,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self.clock = clock
+        self.request = serve
+        self.soon = soon
+        self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
+        self.connections: dict[Connection, None] = {}
+        self._limits = limits
+        """As they are now: some can be altered while the broker runs."""
+        self._metrics = metrics
+        self._loop = loop
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._per_ip: dict[str, int] = {}
+        self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all, self._memory_is_scarce)
+        self.responses = ResponseMemory(limits().leaving_bytes_max, self._memory_is_scarce, loop.call_soon)
+        self._stalled = StalledConnections(self.memory, self.responses)
+        self._listener: Listener | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._scarce_sweep: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
+
+    async def listen(self, network: Network, host: str, port: int) -> int:
+        """Accept from now on; returns the port."""
+        self._listener = await network.listen(host, port, self._connection)
+        self._sweep_later()
+        return self._listener.port
+
+    def stop_accepting(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for timer in (self._sweep, self._scarce_sweep):
+            if timer is not None:
+                timer.cancel()
+        self._sweep = self._scarce_sweep = None
+
+    def stop_reading(self) -> None:
+        """Look at no further request of any client. A connection closes when what it asked is answered."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.finish()
+
+    async def finish_connections(self, *, timeout_s: float) -> None:
+        """Answer what was asked, look at nothing more, and close; clients that do not read are cut off."""
+        self.stop_reading()
+        if self.connections:
+            self._emptied = self._loop.create_future()
+            try:
+                await asyncio.wait_for(self._emptied, timeout_s)
+            except TimeoutError:
+                self.kill()
+
+    def kill(self) -> None:
+        """Cut everybody off."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.abort()
+
+    # What a connection says (``connection.Server``).
+
+    def opened(self, connection: Connection) -> bool:
+        limits, host = self._limits(), connection.host
+        on_host = self._per_ip.get(host, 0) + 1
+        self.connections[connection] = None
+        self._per_ip[host] = on_host
+        if self._listener is None:
+            return False
+        for count, maximum, setting in (
+            (len(self.connections), limits.connections_max, limits.connections_rule),
+            (on_host, limits.connections_per_ip_max, "max.connections.per.ip"),
+        ):
+            if count > maximum:
+                self._metrics.connections_refused.value += 1
+                logger.warning("connection from %s refused: %s is %d", connection.peer, setting, maximum)
+                return False
+        self._metrics.connections_accepted.value += 1
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        remaining = self._per_ip.get(connection.host, 0) - 1
+        if remaining > 0:
+            self._per_ip[connection.host] = remaining
+        else:
+            self._per_ip.pop(connection.host, None)
+        if not self.connections and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def refused(self, connection: Connection, reason: object) -> None:
+        self._metrics.malformed.value += 1
+        logger.warning("connection from %s closed: %s", connection.peer, reason)
+
+    def _connection(self) -> Connection:
+        inbox = ReceiveBuffer(self._scratch, self._limits().frame_bytes_max, self.memory)
+        return Connection(self, inbox, self._loop)
+
+    def _shrink_all(self) -> None:
+        for connection in self.connections:
+            connection.shrink()
+
+    def _sweep_later(self) -> None:
+        limits = self._limits()
+        time_ms = (
+            limits.stalled_ms_max if limits.idle_ms_max is None else min(limits.idle_ms_max, limits.stalled_ms_max)
+        )
+        self._sweep = self._loop.call_later(max(time_ms // _SWEEPS_PER_IDLE_TIME, 10) / 1000, self._swept)
+
+    def _swept(self) -> None:
+        self._close_stalled()
+        idle_ms_max = self._limits().idle_ms_max
+        if idle_ms_max is not None:
+            self._close_idle(idle_ms_max)
+        self._sweep_later()
+
+    def _close_idle(self, idle_ms_max: int) -> None:
+        now_ms = self.clock.monotonic_ms()
+        for connection in list(self.connections):
+            idle_ms = now_ms - connection.active_at_ms
+            if connection.idle and idle_ms >= idle_ms_max:
+                if connection.paused_at_ms is None:
+                    connection.close()
+                elif connection.unread_ms(now_ms) >= idle_ms_max:
+                    connection.abort()  # To close it would be to wait until the client reads.
+            elif idle_ms >= idle_ms_max / _SWEEPS_PER_IDLE_TIME:
+                connection.shrink()
+
+    def _memory_is_scarce(self) -> None:
+        if self._scarce_sweep is None and self._listener is not None:
+            self._scarce_sweep = self._loop.call_later(_SCARCE_SWEEP_MS / 1000, self._swept_scarce)
+
+    def _swept_scarce(self) -> None:
+        self._scarce_sweep = None
+        self._close_stalled()
+        if self._stalled.is_memory_scarce:
+            self._memory_is_scarce()
+
+    def _close_stalled(self) -> None:
+        found = self._stalled.find(
+            list(self.connections),
+            now_ms=self.clock.monotonic_ms(),
+            stalled_ms_max=self._limits().stalled_ms_max,
+        )
+        for connection, reason in found:
+            self._metrics.connections_stalled.value += 1
+            logger.warning("connection from %s closed: %s", connection.peer, reason)
+            connection.abort()

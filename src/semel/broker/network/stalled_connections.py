@@ -1,0 +1,92 @@
+"""Which connections make no progress and have to go.
+
+A connection holds memory while a request arrives and while an answer is unread; only its client can end that. The law:
+
+- A client that reads nothing of its answers, sends nothing of a request that it began, or does not let a closed
+  connection end, for ``connections.max.stalled.ms``, loses its connection.
+- While requests of other clients wait for that memory, a second without progress is enough. And progress alone is not:
+  what holds the memory must have left, or arrived, within ``connections.max.stalled.ms``.
+
+A client that reads or sends slowly is left alone as long as there is memory for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from semel.broker.network.connection import Connection
+from semel.broker.network.request_memory import RequestMemory
+from semel.broker.network.response_memory import ResponseMemory
+
+# How long a connection may hold memory without progress while others wait for it.
+SCARCE_STALLED_MS_MAX: Final = 1000
+
+
+class StalledConnections:
+    def __init__(self, requests: RequestMemory, responses: ResponseMemory) -> None:
+        self._requests = requests
+        self._responses = responses
+        # While memory is short: since when a connection is known to hold some, and for which frame of its own.
+        self._arriving: dict[Connection, tuple[int, float]] = {}
+        self._leaving_since_ms: float | None = None
+
+    @property
+    def is_memory_scarce(self) -> bool:
+        """Whether requests wait for memory that other connections hold."""
+        return self._requests.is_scarce or self._responses.is_scarce
+
+    def find(
+        self, connections: Iterable[Connection], *, now_ms: float, stalled_ms_max: float
+    ) -> Iterator[tuple[Connection, str]]:
+        """Each connection that has to be closed, and why."""
+        self._note_scarcity(now_ms)
+        for connection in connections:
+            reason = self._not_reading(connection, now_ms, stalled_ms_max)
+            reason = reason or self._not_sending(connection, now_ms, stalled_ms_max)
+            if reason is not None:
+                yield connection, reason
+
+    def _note_scarcity(self, now_ms: float) -> None:
+        if not self._requests.is_scarce:
+            self._arriving.clear()
+        if not self._responses.is_scarce:
+            self._leaving_since_ms = None
+        elif self._leaving_since_ms is None:
+            self._leaving_since_ms = now_ms
+
+    def _not_reading(self, connection: Connection, now_ms: float, stalled_ms_max: float) -> str | None:
+        unread_ms = connection.unread_ms(now_ms)
+        paused_at_ms = connection.paused_at_ms
+        if unread_ms >= stalled_ms_max and (paused_at_ms is not None or connection.is_closing):
+            return f"its client has read none of its answers for {unread_ms:.0f} ms"
+        since_ms = self._leaving_since_ms
+        if since_ms is None or paused_at_ms is None:
+            return None
+        if unread_ms >= SCARCE_STALLED_MS_MAX:
+            return f"its client has read none of its answers for {unread_ms:.0f} ms, and others wait for the memory"
+        held_ms = now_ms - max(since_ms, paused_at_ms)
+        if held_ms >= stalled_ms_max:
+            return f"its client has not read its answers within {held_ms:.0f} ms, and others wait for the memory"
+        return None
+
+    def _not_sending(self, connection: Connection, now_ms: float, stalled_ms_max: float) -> str | None:
+        silent_ms = now_ms - connection.active_at_ms
+        awaits_bytes = connection.awaits_bytes
+        if awaits_bytes and silent_ms >= stalled_ms_max:
+            return f"part of a request has arrived and no byte more for {silent_ms:.0f} ms"
+        if not self._requests.is_scarce:
+            return None
+        frame = connection.large_frame
+        if frame is None:
+            self._arriving.pop(connection, None)
+            return None
+        if awaits_bytes and silent_ms >= SCARCE_STALLED_MS_MAX:
+            return f"part of a request has arrived and no byte more for {silent_ms:.0f} ms, and others wait for memory"
+        known_frame, since_ms = self._arriving.get(connection, (frame, now_ms))
+        if known_frame != frame:
+            since_ms = now_ms
+        self._arriving[connection] = (frame, since_ms)
+        if now_ms - since_ms >= stalled_ms_max:
+            return f"a request has not arrived whole within {now_ms - since_ms:.0f} ms, and others wait for memory"
+        return None

@@ -1,0 +1,169 @@
+"""What a broker does when nobody asks: retention, compaction, forgetting idle producers, checkpoints.
+
+Timers of the event loop drive it. Each round does one partition per turn of the loop, so that ten thousand of them do
+not make a client wait, and compaction works in slices of a few milliseconds with a rest after each; a partition that
+fails is a line in the log, and the others get their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.errors import KafkaError
+from semel.log.worker import Worker
+
+if TYPE_CHECKING:
+    from semel.log.compaction.cleaner import LogCleaner
+    from semel.log.partition_log import PartitionLog
+
+logger = logging.getLogger("semel.broker")
+
+# Looking costs nothing; what is due is decided by the log directory, by bytes written and time.
+CHECKPOINT_LOOK_INTERVAL_MS: Final = 1000
+# How many of these looks pass until a log that could not be made is tried again.
+UNAVAILABLE_LOOKS: Final = 5
+# Producers that are looked at in one turn of the loop: about a millisecond.
+EXPIRY_SLICE: Final = 5000
+# Between two slices of compaction, which are as long: it takes at most half of the loop's time.
+COMPACTION_PAUSE_MS: Final = 4
+
+
+class Maintenance:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, make_worker: Callable[[str], Worker]) -> None:
+        self._node = node
+        self._loop = loop
+        self._make_worker = make_worker
+        self._timers: dict[str, asyncio.Handle] = {}
+        self._ticks = 0
+        self._compacting: PartitionLog | None = None
+        self._cleaner_worker: Worker | None = None
+
+    def start(self) -> None:
+        self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
+        self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
+        self._later("checkpoint", CHECKPOINT_LOOK_INTERVAL_MS, self._checkpoint)
+        if self._node.config.log_cleaner_enable:
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+
+    def stop(self) -> None:
+        """Begin nothing more. A pass of compaction that is under way is dropped; the next start does it again."""
+        self._cancel()
+        if self._node.cleaner is not None and self._compacting is not None:
+            # What cannot be removed now is removed by the next start.
+            with contextlib.suppress(OSError):
+                self._node.cleaner.abort(self._compacting)
+        if self._cleaner_worker is not None:
+            self._cleaner_worker.kill()
+
+    def kill(self) -> None:
+        self._cancel()
+        if self._cleaner_worker is not None:
+            self._cleaner_worker.kill()
+
+    def _cancel(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _later(self, name: str, interval_ms: float, work: Callable[[], None]) -> None:
+        self._timers[name] = self._loop.call_later(interval_ms / 1000, work)
+
+    def _checkpoint(self) -> None:
+        self._later("checkpoint", CHECKPOINT_LOOK_INTERVAL_MS, self._checkpoint)
+        self._node.logs.tidy()
+        self._node.logs.checkpoint_if_due()
+        self._ticks += 1
+        if self._node.partitions.unavailable and self._ticks % UNAVAILABLE_LOOKS == 0:
+            self._node.open_unavailable()
+
+    def _retention(self) -> None:
+        def one(partition: Partition) -> None:
+            removed = partition.log.apply_retention(self._node.clock.now_ms())
+            if removed:
+                logger.info("%s: %d segments are past their retention and gone", partition.topic_partition, removed)
+
+        def again() -> None:
+            self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
+
+        self._round("retention", ((each, partial(one, each)) for each in self._node.partitions), again)
+
+    def _producers(self) -> None:
+        now_ms = self._node.clock.now_ms()
+
+        def slices() -> Iterator[tuple[Partition, Callable[[], object]]]:
+            for partition in self._node.partitions:
+                producers = partition.log.producers
+                producers.producer_id_expiration_ms = self._node.config.producer_id_expiration_ms
+                producer_ids = producers.producer_ids()
+                for first in range(0, len(producer_ids), EXPIRY_SLICE):
+                    some = producer_ids[first : first + EXPIRY_SLICE]
+                    yield partition, partial(producers.expire, now_ms, some)
+
+        def again() -> None:
+            self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
+
+        self._round("producers", slices(), again)
+
+    def _compaction(self) -> None:
+        now_ms = self._node.clock.now_ms()
+        try:
+            cleaner = self._cleaner()
+            log = self._compacting = cleaner.choose(now_ms)
+        except OSError as error:
+            logger.error("compaction is tried again later: %s", error)
+            log = None
+        if log is None:
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+        else:
+            self._slice(cleaner.clean(log, now_ms))
+
+    def _slice(self, steps: Iterator[None]) -> None:
+        pause_ms: float = COMPACTION_PAUSE_MS
+        try:
+            next(steps)
+        except StopIteration:
+            self._later("compaction", pause_ms, self._compaction)
+            return
+        except Exception:
+            logger.exception("compaction of %s failed", self._compacting)
+            self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
+            return
+        self._later("compaction", pause_ms, lambda: self._slice(steps))
+
+    def _cleaner(self) -> LogCleaner:
+        if self._node.cleaner is None:
+            from semel.log.compaction.cleaner import LogCleaner  # Not before it is needed: a start does without.
+
+            self._cleaner_worker = self._make_worker("semel-cleaner")
+            self._node.cleaner = LogCleaner(
+                self._node.logs,
+                self._node.clock,
+                worker=self._cleaner_worker,
+                dedupe_buffer_size_bytes=self._node.config.log_cleaner_dedupe_buffer_size,
+            )
+        return self._node.cleaner
+
+    def _round(
+        self, name: str, slices: Iterator[tuple[Partition, Callable[[], object]]], again: Callable[[], None]
+    ) -> None:
+        """One slice of work per turn of the loop."""
+        found = next(slices, None)
+        if found is None:
+            again()
+            return
+        partition, work = found
+        if partition.log.offline is None:
+            try:
+                work()
+            except (OSError, KafkaError) as error:
+                logger.error("%s of %s failed and is tried again later: %s", name, partition.topic_partition, error)
+            except Exception:
+                logger.exception("%s of %s failed", name, partition.topic_partition)
+        self._timers[name] = self._loop.call_soon(self._round, name, slices, again)

@@ -1,0 +1,116 @@
+"""Before a batch of a transaction is appended: its partitions are added to the transaction, or it is verified that they
+were, with the coordinator (KIP-890).
+
+Newer producers (transactions V2) leave the adding to the broker; older ones have done it before (AddPartitionsToTxn),
+and the broker makes sure. All partitions of a request are one question. What the coordinator says goes through each
+partition's ``TransactionGate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from semel.broker.coordinators.shard_runtime import Waiting
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.broker.partitions.transaction_gate import ProducerIdentity
+from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
+from semel.coordinator.transaction.decisions import TransactionDecision
+from semel.coordinator.transaction.results import AddPartitionsResult
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import ErrorCode, KafkaError
+from semel.types import TopicPartition
+
+Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
+"""The partitions that may not be written to, and why."""
+
+ABORTABLE_KNOWN_SINCE: Final = 11
+
+_COORDINATOR_IS_BUSY: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def admit(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Sequence[Partition],
+    *,
+    adds: bool,
+    respond: Callable[[Refusals], None],
+) -> Waiting | None:
+    """Say by ``respond`` which partitions may not be written to: at once if the coordinator need not be asked or knows
+    at once, and then None is returned; otherwise later."""
+    closed = [partition for partition in partitions if not partition.gate.is_open(transactional_id, producer)]
+    if not closed:
+        respond({})
+        return None
+    askings = [partition.gate.ask(producer.producer_id) for partition in closed]
+    topic_partitions = [partition.topic_partition for partition in closed]
+
+    def decide(shard: TransactionShard) -> TransactionDecision[AddPartitionsResult]:
+        return shard.add_partitions(
+            transactional_id,
+            *producer,
+            topic_partitions,
+            verify_only=not adds,
+            transaction_version=2 if adds else 0,
+            now_ms=node.clock.now_ms(),
+        )
+
+    def answered(result: AddPartitionsResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = AddPartitionsResult(result)
+        refusals: dict[TopicPartition, ErrorCode] = {}
+        for partition, asking in zip(closed, askings, strict=True):
+            topic_partition = partition.topic_partition
+            error = result.error or result.errors.get(topic_partition, ErrorCode.NONE)
+            holds = partition.gate.answered(asking, transactional_id, producer, admitted=error is ErrorCode.NONE)
+            if not holds:
+                refusals[topic_partition] = error or ErrorCode.INVALID_TXN_STATE
+        respond(refusals)
+
+    return node.coordinators.transactions.run(transactional_id, decide, answered, moves=True)
+
+
+def refusal(
+    topic_partition: TopicPartition, refusals: Refusals, transactional_id: str, version: int
+) -> KafkaError | None:
+    """What a Produce request of that version is told, if it may not write to the partition."""
+    error = refusals.get(topic_partition, ErrorCode.NONE)
+    if error is ErrorCode.NONE:
+        return None
+    return KafkaError(
+        error_for_producer(
+            error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE, adds=version >= TRANSACTIONS_V2_SINCE
+        ),
+        f"{topic_partition} may not be written to in the transaction of {transactional_id}: "
+        f"its coordinator says {error.name}",
+    )
+
+
+def error_for_producer(error: ErrorCode, *, knows_abortable: bool, adds: bool) -> ErrorCode:
+    """What a Produce request is told. Producers know fewer codes than the coordinator has.
+
+    While the coordinator is busy they are to send the same request again, and NOT_ENOUGH_REPLICAS makes all of them do
+    that, without looking for another leader.
+    """
+    if error in _COORDINATOR_IS_BUSY or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return error_for_client(error, knows_abortable=knows_abortable)
+
+
+def error_for_client(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """What Produce and TxnOffsetCommit have in common: they never learnt of PRODUCER_FENCED."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

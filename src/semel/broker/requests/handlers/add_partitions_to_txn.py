@@ -1,0 +1,143 @@
+"""AddPartitionsToTxn (versions 0-5): a transaction is about to write to partitions.
+
+Up to version 3 a client adds partitions to its transaction, all of them or none. From version 4 on a broker asks, for
+many transactions at once, to add partitions or only to verify that they were added.
+
+What a client adds here is what it writes to next. Where this broker leads the partition too, its gate hears the
+coordinator's word at once, and the first batch needs no verification.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.partitions.transaction_gate import ProducerIdentity, TransactionGate
+from semel.coordinator.transaction.decisions import TransactionDecision
+from semel.coordinator.transaction.older_versions import error_for_version
+from semel.coordinator.transaction.results import AddPartitionsResult
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import ErrorCode
+from semel.types import INTERNAL_TOPICS, TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+BATCHES_SINCE: Final = 4
+
+
+def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsToTxnRequest) -> None:
+    if request.version >= BATCHES_SINCE:
+        transactions = message.transactions
+    else:
+        transactions = [
+            AddPartitionsToTxnTransaction(
+                message.v3_and_below_transactional_id,
+                message.v3_and_below_producer_id,
+                message.v3_and_below_producer_epoch,
+                topics=message.v3_and_below_topics,
+            )
+        ]
+    gathering = _Gathering(request, transactions)
+    for number, transaction in enumerate(transactions):
+        _add(node, request.version, transaction, gathering, number)
+    request.hold_until_answered()
+
+
+class _Gathering:
+    """The answers for the transactions of one request, until the last one is there."""
+
+    def __init__(self, request: Request, transactions: list[AddPartitionsToTxnTransaction]) -> None:
+        self._request = request
+        self._results = [AddPartitionsToTxnResult(transaction.transactional_id) for transaction in transactions]
+        self._missing = len(transactions)
+        if not transactions:
+            self._answer()
+
+    def put(self, number: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
+        self._results[number].topic_results = topics
+        self._missing -= 1
+        if self._missing == 0:
+            self._answer()
+
+    def _answer(self) -> None:
+        if self._request.version >= BATCHES_SINCE:
+            response = AddPartitionsToTxnResponse(results_by_transaction=self._results)
+        else:
+            response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=self._results[0].topic_results)
+        self._request.answer_parked(lambda: response)
+
+
+def _add(
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, gathering: _Gathering, number: int
+) -> None:
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    refused = {partition: error for partition in partitions if (error := _why_not(node, version, partition))}
+    if refused:
+        # One bad partition spoils the request: the client corrects it and asks again for all.
+        errors = {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
+        gathering.put(number, _results(transaction.topics, errors))
+        return
+
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    gates = [] if version >= BATCHES_SINCE else _gates(node, partitions)
+    askings = [gate.ask(producer.producer_id) for gate in gates]
+
+    def decide(shard: TransactionShard) -> TransactionDecision[AddPartitionsResult]:
+        return shard.add_partitions(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            partitions,
+            verify_only=transaction.verify_only,
+            transaction_version=2 if version >= BATCHES_SINCE else 0,
+            now_ms=node.clock.now_ms(),
+        )
+
+    def respond(result: AddPartitionsResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = AddPartitionsResult(result)
+        for gate, asking in zip(gates, askings, strict=True):
+            gate.answered(asking, transaction.transactional_id, producer, admitted=result.error is ErrorCode.NONE)
+        common = error_for_version(result.error, ApiKey.ADD_PARTITIONS_TO_TXN, version)
+        errors = {partition: result.errors.get(partition, common) for partition in partitions}
+        gathering.put(number, _results(transaction.topics, errors))
+
+    node.coordinators.transactions.run(transaction.transactional_id, decide, respond, moves=True)
+
+
+def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:
+    """Of those that are led here."""
+    led = (node.partitions.get(*partition) for partition in partitions)
+    return [partition.gate for partition in led if partition is not None]
+
+
+def _why_not(node: Node, version: int, partition: TopicPartition) -> ErrorCode:
+    if version < BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if node.image.partition(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _results(
+    topics: list[AddPartitionsToTxnTopic], errors: dict[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(index, errors[TopicPartition(topic.name, index)])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,83 @@
+"""ConsumerGroupDescribe (versions 0-1): groups of KIP-848's protocol, who is in them, and who owns what."""
+
+from __future__ import annotations
+
+from semel.broker.coordinators.topics_view import ImageTopics
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.consumer.records import Partitions, grouped
+from semel.coordinator.group.consumer.requests import GroupDescription, MemberDescription
+from semel.coordinator.group.topics import TopicsView
+from semel.errors import ErrorCode
+from semel.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+
+def consumer_group_describe(node: Node, request: Request, message: ConsumerGroupDescribeRequest) -> None:
+    asked = list(dict.fromkeys(message.group_ids))
+    found: dict[str, DescribedGroup] = {}
+
+    def answer_if_complete() -> None:
+        if len(found) == len(asked):
+            request.answer_parked(lambda: ConsumerGroupDescribeResponse(groups=[found[group_id] for group_id in asked]))
+
+    def describe(group_id: str) -> None:
+        def respond(result: GroupDescription | ErrorCode) -> None:
+            group = found[group_id] = _described(group_id, result, ImageTopics(node.image))
+            if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+            answer_if_complete()
+
+        node.coordinators.groups.run(group_id, lambda shard: Decision(shard.consumer.describe(group_id)), respond)
+
+    for group_id in asked:
+        describe(group_id)
+    if not asked:
+        answer_if_complete()
+    request.hold_until_answered()
+
+
+def _described(group_id: str, result: GroupDescription | ErrorCode, topics: TopicsView) -> DescribedGroup:
+    if isinstance(result, ErrorCode):
+        return DescribedGroup(error_code=result, group_id=group_id)
+    if result.error is not ErrorCode.NONE:
+        return DescribedGroup(error_code=result.error, error_message=result.message, group_id=group_id)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=result.state_name,
+        group_epoch=result.epoch,
+        assignment_epoch=result.target_epoch,
+        assignor_name=result.assignor,
+        members=[_member(member, topics) for member in result.members],
+    )
+
+
+def _member(described: MemberDescription, topics: TopicsView) -> Member:
+    member = described.member
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=described.current.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(described.current.assigned, topics),
+        target_assignment=_assignment(described.target, topics),
+        member_type=1 if member.classic is None else 0,
+    )
+
+
+def _assignment(partitions: Partitions, topics: TopicsView) -> Assignment:
+    named = ((topics.by_id(topic_id), indexes) for topic_id, indexes in grouped(partitions).items())
+    # A topic that was deleted has no name; the members will be told with their next heartbeats.
+    return Assignment([TopicPartitions(topic.topic_id, topic.name, indexes) for topic, indexes in named if topic])

@@ -1,0 +1,90 @@
+"""ConsumerGroupHeartbeat (versions 0-1): join, stay, give up partitions and leave, all in one request (KIP-848)."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from typing import Final
+
+from semel.broker.coordinators.shard_memory import moment
+from semel.broker.coordinators.topics_view import ImageTopics
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
+from semel.coordinator.group.consumer.requests import JOINING, Heartbeat, HeartbeatResult
+from semel.errors import ErrorCode
+from semel.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+MEMBER_ID_CHOSEN_BY_MEMBER_SINCE: Final = 1
+
+_ABSENT: Final = -1
+
+
+def consumer_group_heartbeat(
+    node: Node, request: Request, message: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | None:
+    if not node.config.group_version:
+        return _response(node, _unsupported())
+    beat = Heartbeat(
+        message.group_id,
+        _member_id(node, request, message),
+        message.member_epoch,
+        message.instance_id,
+        message.rack_id,
+        None if message.rebalance_timeout_ms == _ABSENT else message.rebalance_timeout_ms,
+        None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
+        message.subscribed_topic_regex,
+        message.server_assignor,
+        None if message.topic_partitions is None else _partitions(message.topic_partitions),
+        request.client_id or "",
+        f"/{request.peer_host}",
+    )
+
+    def respond(result: HeartbeatResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = HeartbeatResult(error=result)
+        response = _response(node, result)
+        request.answer_parked(lambda: response)
+
+    waiting = node.coordinators.groups.run(
+        message.group_id,
+        lambda shard: shard.consumer.heartbeat(beat, topics=ImageTopics(node.image), moment=moment(node.clock)),
+        respond,
+    )
+    request.hold_until_answered(waiting)
+    return None
+
+
+def _member_id(node: Node, request: Request, message: ConsumerGroupHeartbeatRequest) -> str:
+    is_new = not message.member_id and message.member_epoch == JOINING
+    if is_new and request.version < MEMBER_ID_CHOSEN_BY_MEMBER_SINCE:
+        return urlsafe_b64encode(node.random.randbytes(16)).rstrip(b"=").decode()
+    return message.member_id
+
+
+def _partitions(topics: list[TopicPartitions]) -> Partitions:
+    return frozenset(AssignedPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _unsupported() -> HeartbeatResult:
+    return HeartbeatResult(
+        error=ErrorCode.UNSUPPORTED_VERSION, message="the consumer group protocol is off: group.version is 0"
+    )
+
+
+def _response(node: Node, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    if result.error is not ErrorCode.NONE:
+        return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=result.message)
+    assignment = None
+    if result.assigned is not None:
+        assignment = Assignment([TopicPartitions(*topic) for topic in grouped(result.assigned).items()])
+    return ConsumerGroupHeartbeatResponse(
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=node.config.group_consumer_heartbeat_interval_ms,
+        assignment=assignment,
+    )

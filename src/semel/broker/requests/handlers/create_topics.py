@@ -1,0 +1,65 @@
+"""CreateTopics (versions 2-7). What may be created is decided in ``semel.metadata.controller``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.config.config_entries import topic_entries
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.errors import ErrorCode
+from semel.metadata.controller import NewTopic, TopicResult
+from semel.metadata.controller import create_topics as decide
+from semel.metadata.image import Topic
+from semel.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_DEFAULT: Final = -1
+
+
+async def create_topics(node: Node, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+    wanted = [_wanted(topic) for topic in message.topics]
+    results = await node.change(
+        lambda image: decide(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
+        validate_only=message.validate_only,
+        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal) for topic in wanted],
+    )
+    return CreateTopicsResponse(topics=[_result(node, result) for result in results])
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=None if topic.num_partitions == _DEFAULT else topic.num_partitions,
+        replication_factor=None if topic.replication_factor == _DEFAULT else topic.replication_factor,
+        assignments=tuple((given.partition_index, tuple(given.broker_ids)) for given in topic.assignments),
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(node: Node, result: TopicResult) -> CreatableTopicResult:
+    name = result.name or ""
+    if result.refusal is not None:
+        return CreatableTopicResult(name=name, error_code=result.refusal.code, error_message=result.refusal.message)
+    assert result.topic is not None
+    return CreatableTopicResult(
+        name=name,
+        topic_id=result.topic.id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(result.topic.partitions),
+        replication_factor=result.topic.replication_factor,
+        configs=_configs(node, result.topic),
+    )
+
+
+def _configs(node: Node, topic: Topic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(entry.name, entry.value, entry.is_read_only, entry.source, entry.is_sensitive)
+        for entry in topic_entries(topic.configs, node.config)
+    ]

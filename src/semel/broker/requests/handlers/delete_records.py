@@ -1,0 +1,56 @@
+"""DeleteRecords (versions 0-2): raise the log start offset. Offset -1 means the high watermark.
+
+The law: the new log start is on disk before anybody is told, so records that were called deleted do not come back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.types import INTERNAL_TOPICS
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK: Final = -1
+
+_UNKNOWN: Final = -1
+
+
+def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(topic.name, [_delete(node, topic.name, asked) for asked in topic.partitions])
+        for topic in message.topics
+    ]
+    deleted = [result for topic in topics for result in topic.partitions if not result.error_code]
+    if deleted:
+        try:
+            node.logs.persist_log_starts()
+        except OSError:
+            for result in deleted:
+                result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, _UNKNOWN
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
+        partition = node.led_partition(topic, asked.partition_index)
+        log = partition.log
+        if not log.config.delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the cleanup.policy of {topic} does not include delete")
+        offset = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        low_watermark = log.delete_records_before(offset)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(asked.partition_index, _UNKNOWN, error.code)
+    except StorageError:
+        return DeleteRecordsPartitionResult(asked.partition_index, _UNKNOWN, ErrorCode.KAFKA_STORAGE_ERROR)
+    return DeleteRecordsPartitionResult(asked.partition_index, low_watermark)

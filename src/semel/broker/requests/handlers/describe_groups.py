@@ -1,0 +1,76 @@
+"""DescribeGroups (versions 0-6): classic groups with their members and assignments.
+
+A group that is not there is Dead; from version 6 on it is GROUP_ID_NOT_FOUND as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.descriptions import ClassicDescription
+from semel.errors import ErrorCode
+from semel.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE: Final = 6
+
+
+def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest) -> None:
+    asked = list(dict.fromkeys(message.groups))
+    found: dict[str, DescribedGroup] = {}
+    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
+
+    def answer_if_complete() -> None:
+        if len(found) == len(asked):
+            response = DescribeGroupsResponse(groups=[found[group_id] for group_id in asked])
+            request.answer_parked(lambda: response)
+
+    def describe(group_id: str) -> None:
+        def respond(result: ClassicDescription | ErrorCode) -> None:
+            if isinstance(result, ErrorCode):
+                found[group_id] = DescribedGroup(error_code=result, group_id=group_id)
+            else:
+                found[group_id] = _described(result, request.version, operations)
+            answer_if_complete()
+
+        node.coordinators.groups.run(group_id, lambda shard: Decision(shard.describe_classic(group_id)), respond)
+
+    for group_id in asked:
+        describe(group_id)
+    if not asked:
+        answer_if_complete()
+    request.hold_until_answered()
+
+
+def _described(group: ClassicDescription, version: int, operations: int) -> DescribedGroup:
+    error, text = group.error, group.error_message
+    if error is ErrorCode.GROUP_ID_NOT_FOUND and version < NOT_FOUND_SINCE:
+        error, text = ErrorCode.NONE, None
+    return DescribedGroup(
+        error_code=error,
+        error_message=text,
+        group_id=group.group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.subscription,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )

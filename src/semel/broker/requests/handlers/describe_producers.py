@@ -1,0 +1,92 @@
+"""DescribeProducers (version 0): who writes to a partition, and where its open transaction began (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.errors import ErrorCode, KafkaError
+from semel.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+SLICE_PRODUCERS: Final = 1000
+"""How many producers and partitions are described before the others get their turn."""
+ANSWER_PRODUCERS_MAX: Final = 200_000
+"""Once an answer has so many, the rest of its partitions is refused: a partition may be named a thousand times."""
+
+
+def describe_producers(
+    node: Node, request: Request, message: DescribeProducersRequest
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+    answer = _answer(node, request, message)
+    weight = sum(_weight(node, topic.name, index) for topic in message.topics for index in topic.partition_indexes)
+    if weight <= SLICE_PRODUCERS:
+        return node.turns.at_once(answer, elements=weight)
+    return node.turns.run(answer, elements=SLICE_PRODUCERS)
+
+
+def _weight(node: Node, topic: str, index: int) -> int:
+    partition = node.partitions.get(topic, index)
+    return 1 if partition is None else 1 + partition.log.producers.producer_count
+
+
+def _answer(
+    node: Node, request: Request, message: DescribeProducersRequest
+) -> Generator[None, None, DescribeProducersResponse]:
+    """The response, with a pause after every slice."""
+    response = DescribeProducersResponse()
+    room = SLICE_PRODUCERS
+    for topic in message.topics:
+        described = TopicResponse(topic.name, [])
+        response.topics.append(described)
+        for index in topic.partition_indexes:
+            found = PartitionResponse(index)
+            described.partitions.append(found)
+            for producer in _producers(node, request, topic.name, found):
+                found.active_producers.append(producer)
+                request.elements_told += 1
+                room -= 1
+                if room <= 0:
+                    room = SLICE_PRODUCERS
+                    yield
+            room -= 1
+            if room <= 0:
+                room = SLICE_PRODUCERS
+                yield
+    return response
+
+
+def _producers(
+    node: Node, request: Request, topic: str, found: PartitionResponse
+) -> Generator[ProducerState, None, None]:
+    """One after the other; none, and the reason in ``found``, if they cannot be told."""
+    try:
+        if request.elements_told >= ANSWER_PRODUCERS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{request.elements_told} producers are in the answer; ask for {topic}-{found.partition_index} alone",
+            )
+        partition = node.led_partition(topic, found.partition_index)
+    except KafkaError as error:
+        found.error_code, found.error_message = error.code, error.message
+        return
+    for producer in partition.log.producers.described():
+        yield ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=_or_none(producer.last_sequence),
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=_or_none(producer.coordinator_epoch),
+            current_txn_start_offset=_or_none(producer.current_transaction_start_offset),
+        )
+
+
+def _or_none(number: int | None) -> int:
+    return -1 if number is None else number

@@ -1,0 +1,67 @@
+"""DescribeTransactions (version 0): state, age and partitions of transactions, by transactional id (KIP-664)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.decision import Decision
+from semel.coordinator.transaction.results import TransactionDescription
+from semel.errors import ErrorCode
+from semel.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+_NOT_STARTED: Final = -1
+
+
+def describe_transactions(node: Node, request: Request, message: DescribeTransactionsRequest) -> None:
+    asked = list(dict.fromkeys(message.transactional_ids))
+    found: dict[str, TransactionState] = {}
+
+    def answer_if_complete() -> None:
+        if len(found) == len(asked):
+            response = DescribeTransactionsResponse(transaction_states=[found[key] for key in asked])
+            request.answer_parked(lambda: response)
+
+    def describe(transactional_id: str) -> None:
+        def respond(result: TransactionDescription | ErrorCode) -> None:
+            if isinstance(result, ErrorCode):
+                result = TransactionDescription(transactional_id, result)
+            found[transactional_id] = _state(result)
+            answer_if_complete()
+
+        node.coordinators.transactions.run(
+            transactional_id, lambda shard: Decision(shard.describe(transactional_id)), respond
+        )
+
+    for transactional_id in asked:
+        describe(transactional_id)
+    if not asked:
+        answer_if_complete()
+    request.hold_until_answered()
+
+
+def _state(described: TransactionDescription) -> TransactionState:
+    if described.state is None:
+        return TransactionState(
+            error_code=described.error,
+            transactional_id=described.transactional_id,
+            transaction_start_time_ms=_NOT_STARTED,
+        )
+    by_topic = groupby(described.partitions, key=lambda partition: partition.topic)
+    return TransactionState(
+        error_code=described.error,
+        transactional_id=described.transactional_id,
+        transaction_state=described.state.kafka_name,
+        transaction_timeout_ms=described.timeout_ms,
+        transaction_start_time_ms=_NOT_STARTED if described.started_ms is None else described.started_ms,
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        topics=[TopicData(topic, [partition.partition for partition in group]) for topic, group in by_topic],
+    )

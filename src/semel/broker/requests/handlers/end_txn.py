@@ -1,0 +1,56 @@
+"""EndTxn (versions 0-5): commit or abort a transaction.
+
+The client is answered once the decision is on disk and the markers are in the partitions of this broker. From version 5
+on (transactions V2) every end raises the producer's epoch, and the answer says what to go on with.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.coordinators.new_producer_id import NewProducerId
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.transaction.decisions import TransactionDecision
+from semel.coordinator.transaction.older_versions import error_for_version
+from semel.coordinator.transaction.results import EndTxnResult
+from semel.coordinator.transaction.shard import TransactionShard
+from semel.errors import ErrorCode
+from semel.wire.apis import ApiKey
+from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+V2_SINCE: Final = 5
+
+_ABSENT: Final = -1
+
+
+def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
+    new_producer_id = NewProducerId(node.producer_ids)
+    is_v2 = request.version >= V2_SINCE
+
+    def decide(shard: TransactionShard) -> TransactionDecision[EndTxnResult]:
+        return shard.end_txn(
+            message.transactional_id,
+            message.producer_id,
+            message.producer_epoch,
+            message.committed,
+            transaction_version=2 if is_v2 else 0,
+            new_producer_id=new_producer_id.if_needed(shard, message.transactional_id, for_init=False)
+            if is_v2
+            else None,
+            now_ms=node.clock.now_ms(),
+        )
+
+    def respond(result: EndTxnResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = EndTxnResult(result)
+        response = EndTxnResponse(
+            error_code=error_for_version(result.error, ApiKey.END_TXN, request.version),
+            producer_id=_ABSENT if result.producer_id is None else result.producer_id,
+            producer_epoch=_ABSENT if result.producer_epoch is None else result.producer_epoch,
+        )
+        request.answer_parked(lambda: response)
+
+    request.hold_until_answered(
+        node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)
+    )

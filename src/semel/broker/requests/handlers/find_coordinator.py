@@ -1,0 +1,91 @@
+"""FindCoordinator (versions 0-6): who coordinates a group or a transactional id.
+
+The first question makes the internal topic, and is answered when that is there: nobody has to ask twice. Only if it
+takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE. Where the partition of the id is damaged, it is
+UNKNOWN_SERVER_ERROR with the reason and the remedy: KAFKA_STORAGE_ERROR and COORDINATOR_NOT_AVAILABLE are retriable,
+and a client would ask for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from semel.broker.coordinators.coordinator import Coordinator as ShardedCoordinator
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.errors import ErrorCode
+from semel.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+BATCHES_SINCE: Final = 4
+SHARE_SINCE: Final = 6
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+
+_NOBODY: Final = -1
+
+
+def find_coordinator(
+    node: Node, request: Request, message: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    coordinator = _coordinator(node, message.key_type)
+    is_asked = bool(message.coordinator_keys) or request.version < BATCHES_SINCE
+    if coordinator is not None and is_asked and coordinator.topic not in node.image.topics:
+        return _created(coordinator, node, request.version, message)
+    return _answer(node, request.version, message)
+
+
+async def _created(
+    coordinator: ShardedCoordinator[Any, Any, Any], node: Node, version: int, message: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    await coordinator.create_topic()
+    return _answer(node, version, message)
+
+
+def _answer(node: Node, version: int, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if version >= BATCHES_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[_found(node, version, message.key_type, key) for key in message.coordinator_keys]
+        )
+    found = _found(node, version, message.key_type, message.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any, Any, Any] | None:
+    match key_type:
+        case 0:
+            return node.coordinators.groups
+        case 1:
+            return node.coordinators.transactions
+        case _:
+            return None
+
+
+def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
+    known = (GROUP, TRANSACTION) if version < SHARE_SINCE else (GROUP, TRANSACTION, SHARE)
+    if key_type not in known:
+        return _nobody(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}; it must be one of {known}")
+    coordinator = _coordinator(node, key_type)
+    if coordinator is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker coordinates no share groups")
+    broker = coordinator.broker_for(key)
+    if broker is None:
+        text = f"{coordinator.topic} has no leader for partition {coordinator.partition_for(key)}"
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    reason = coordinator.why_broken(key)
+    if reason is not None:
+        # Not a code that clients take for a reason to ask again: nothing changes before an operator repairs the files.
+        return _nobody(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+    return Coordinator(key, broker.node_id, broker.host, broker.port, ErrorCode.NONE, error_message=None)
+
+
+def _nobody(key: str, code: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key, _NOBODY, "", _NOBODY, code, error_message=text)

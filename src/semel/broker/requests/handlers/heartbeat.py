@@ -1,0 +1,32 @@
+"""Heartbeat (versions 0-4): a member of a classic group is alive, and learns of rebalances."""
+
+from __future__ import annotations
+
+from semel.broker.coordinators.shard_memory import moment
+from semel.broker.coordinators.topics_view import ImageTopics
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.group.classic import requests
+from semel.coordinator.group.classic.results import HeartbeatResult
+from semel.errors import ErrorCode
+from semel.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
+    asked = requests.HeartbeatRequest(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    )
+
+    def respond(result: HeartbeatResult | ErrorCode) -> None:
+        error = result if isinstance(result, ErrorCode) else result.error
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Its session begins anew when the group is loaded, so there is nothing that it must do.
+            error = ErrorCode.NONE
+        request.answer_parked(lambda: HeartbeatResponse(error_code=error))
+
+    waiting = node.coordinators.groups.run(
+        message.group_id,
+        lambda shard: shard.heartbeat(asked, moment(node.clock), ImageTopics(node.image)),
+        respond,
+    )
+    request.hold_until_answered(waiting)

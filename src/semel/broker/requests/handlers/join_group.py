@@ -1,0 +1,75 @@
+"""JoinGroup (versions 0-9): enter a group of the classic protocol, or stay in it through a rebalance.
+
+The answer comes when the members have joined; until then the connection's next requests wait, as in Kafka. A client
+that goes away meanwhile is still a member: it is in the next generation, and its session decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from uuid import UUID
+
+from semel.broker.coordinators.shard_memory import moment
+from semel.broker.coordinators.topics_view import ImageTopics
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.group.classic.requests import JoinRequest, OfferedProtocol
+from semel.coordinator.group.classic.results import JoinResult
+from semel.errors import ErrorCode
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+logger = logging.getLogger("semel.broker")
+
+REBALANCE_TIMEOUT_SINCE: Final = 1
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+NULL_PROTOCOL_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+_NO_GENERATION: Final = -1
+
+
+def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
+    if message.reason:
+        logger.debug("%s joins group %s: %s", message.member_id or request.client_id, message.group_id, message.reason)
+    has_rebalance_timeout = request.version >= REBALANCE_TIMEOUT_SINCE
+    asked = JoinRequest(
+        group_id=message.group_id,
+        member_id=message.member_id,
+        instance_id=message.group_instance_id,
+        client_id=request.client_id or "",
+        client_host=f"/{request.peer_host}",  # As Java prints an address, and so every tool expects it.
+        session_timeout_ms=message.session_timeout_ms,
+        rebalance_timeout_ms=message.rebalance_timeout_ms if has_rebalance_timeout else message.session_timeout_ms,
+        protocol_type=message.protocol_type,
+        protocols=tuple(OfferedProtocol(offered.name, offered.metadata) for offered in message.protocols),
+        uuid=UUID(int=node.random.getrandbits(128), version=4),
+        knows_required_id=request.version >= MEMBER_ID_REQUIRED_SINCE,
+        knows_skipped_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
+    )
+
+    def respond(result: JoinResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = JoinResult(result, message.member_id)
+        request.answer_parked(lambda: _response(result, request.version))
+
+    waiting = node.coordinators.groups.run(
+        message.group_id,
+        lambda shard: shard.join_group(asked, respond, moment(node.clock), ImageTopics(node.image)),
+        respond,
+    )
+    request.hold_until_answered(waiting)
+
+
+def _response(result: JoinResult, version: int) -> JoinGroupResponse:
+    protocol = result.protocol
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=_NO_GENERATION if result.generation is None else result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name="" if protocol is None and version < NULL_PROTOCOL_SINCE else protocol,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[JoinGroupResponseMember(*member) for member in result.members],
+    )

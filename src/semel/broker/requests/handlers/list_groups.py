@@ -1,0 +1,43 @@
+"""ListGroups (versions 0-5): the groups that this broker coordinates, by state (4) and type (5)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from semel.broker.coordinators.every_shard import ask, each_shard, slices
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.descriptions import GroupListing
+from semel.coordinator.group.shard import GroupShard
+from semel.errors import ErrorCode
+from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+async def list_groups(node: Node, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+    # Kafka's tools write states and types in other cases than its brokers do.
+    states = frozenset(state.lower() for state in message.states_filter)
+    types = frozenset(group_type.lower() for group_type in message.types_filter)
+    response = ListGroupsResponse()
+    async for runtime in each_shard(node.coordinators.groups, node.turns):
+        group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
+        if group_ids is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # One shard that cannot say yet makes the whole list wrong, so then there is none.
+            return ListGroupsResponse(error_code=group_ids)
+        if isinstance(group_ids, ErrorCode):
+            continue  # What is lost is left out.
+        async for some in slices(group_ids, node.turns):
+            found = await ask(runtime, partial(_listed, some, states, types))
+            if isinstance(found, ErrorCode):
+                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            response.groups += (
+                ListedGroup(listed.group_id, listed.protocol_type, listed.state_name, listed.kind) for listed in found
+            )
+    return response
+
+
+def _listed(
+    group_ids: list[str], states: frozenset[str], types: frozenset[str], shard: GroupShard
+) -> Decision[tuple[GroupListing, ...], Any, Any]:
+    return Decision(shard.list_groups(group_ids, states=states, types=types))

@@ -1,0 +1,103 @@
+"""ListOffsets (versions 1-11): the offset for a time, or for one of the special times.
+
+The law: no offset leaves that its reader could not fetch. Latest is the high watermark, or the last stable offset for
+read_committed, and a record found by time counts only below that. Whatever replica id a client claims, it is a client.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from semel.broker.fetch.reading import check_leader_epoch
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+SPECIAL_TIMES_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+_READ_COMMITTED: Final = 1
+_NO_EPOCH: Final = -1
+
+
+def list_offsets(node: Node, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
+    committed_only = message.isolation_level == _READ_COMMITTED
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    _answer(node, topic.name, asked, request.version, committed_only)
+                    if times[topic.name, asked.partition_index] == 1
+                    else ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.INVALID_REQUEST)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _answer(
+    node: Node, topic: str, asked: ListOffsetsPartition, version: int, committed_only: bool
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(asked.partition_index)
+    try:
+        if asked.timestamp < 0 and version < SPECIAL_TIMES_SINCE.get(asked.timestamp, version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = node.led_partition(topic, asked.partition_index)
+        check_leader_epoch(partition, asked.current_leader_epoch)
+        _look_up(partition, asked.timestamp, committed_only, answer)
+    except KafkaError as error:
+        answer.error_code = error.code
+    except (StorageError, OSError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    except DecodeError:
+        # Its producer wrote a batch whose records are not records; whoever reads it will find the same.
+        answer.error_code = ErrorCode.CORRUPT_MESSAGE
+    return answer
+
+
+def _look_up(partition: Partition, timestamp: int, committed_only: bool, answer: ListOffsetsPartitionResponse) -> None:
+    log = partition.log
+    if log.offline is not None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline)
+    end_offset = log.last_stable_offset if committed_only else log.high_watermark
+    if timestamp == LATEST:
+        answer.offset, answer.leader_epoch = end_offset, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = _number(log.epochs.epoch_for(log.log_start_offset))
+    elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        found = log.largest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < end_offset:
+            answer.timestamp, answer.offset = found.timestamp, found.offset
+            answer.leader_epoch = _number(found.leader_epoch)
+    # What is left asks for tiered offsets. Nothing is tiered here: no offset, and that is no error.
+
+
+def _number(epoch: int | None) -> int:
+    return _NO_EPOCH if epoch is None else epoch

@@ -1,0 +1,45 @@
+"""ListTransactions (versions 0-2): the transactions that this broker coordinates, filtered (KIP-664, KIP-994)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.broker.coordinators.every_shard import ask, each_shard, slices
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.decision import Decision
+from semel.coordinator.transaction.listing import ListFilters, listing
+from semel.errors import ErrorCode
+from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+_NO_FILTER: Final = -1
+
+
+async def list_transactions(node: Node, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
+    filters = ListFilters(
+        states=tuple(message.state_filters),
+        producer_ids=frozenset(message.producer_id_filters),
+        duration_ms=None if message.duration_filter == _NO_FILTER else message.duration_filter,
+        pattern=message.transactional_id_pattern or None,
+    )
+    # Of nothing first: it says what is wrong with the filters, also where there is no shard.
+    of_nothing = listing((), filters, now_ms=0)
+    if of_nothing.error is not ErrorCode.NONE:
+        return ListTransactionsResponse(error_code=of_nothing.error)
+    response = ListTransactionsResponse(unknown_state_filters=list(of_nothing.unknown_states))
+    async for runtime in each_shard(node.coordinators.transactions, node.turns):
+        candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
+        if candidates is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # One shard that cannot say yet makes the whole list wrong, so then there is none.
+            return ListTransactionsResponse(error_code=candidates)
+        if isinstance(candidates, ErrorCode):
+            continue  # What is lost is left out.
+        async for some in slices(candidates, node.turns):
+            found = listing(some, filters, now_ms=node.clock.now_ms())
+            if found.error is not ErrorCode.NONE:
+                return ListTransactionsResponse(error_code=found.error)
+            response.transaction_states += (
+                TransactionState(listed.transactional_id, listed.producer_id, listed.state.kafka_name)
+                for listed in found.transactions
+            )
+    return response

@@ -1,0 +1,45 @@
+"""OffsetDelete (version 0): forget committed offsets of topics that the group no longer reads."""
+
+from __future__ import annotations
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.group.offsets.offset_results import DeleteOffsetsResult
+from semel.errors import ErrorCode
+from semel.types import TopicPartition
+from semel.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def offset_delete(node: Node, request: Request, message: OffsetDeleteRequest) -> None:
+    topics: list[OffsetDeleteResponseTopic] = []
+    partitions: list[TopicPartition] = []
+    answers: list[OffsetDeleteResponsePartition] = []
+    for asked in message.topics:
+        results = [OffsetDeleteResponsePartition(partition.partition_index) for partition in asked.partitions]
+        topics.append(OffsetDeleteResponseTopic(asked.name, results))
+        for result in results:
+            if node.image.partition(asked.name, result.partition_index) is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                partitions.append(TopicPartition(asked.name, result.partition_index))
+                answers.append(result)
+
+    def respond(result: DeleteOffsetsResult | ErrorCode) -> None:
+        if isinstance(result, ErrorCode):
+            result = DeleteOffsetsResult(result)
+        if result.error is not ErrorCode.NONE:
+            request.answer_parked(lambda: OffsetDeleteResponse(error_code=result.error))
+            return
+        for answer, error in zip(answers, result.errors, strict=True):
+            answer.error_code = error
+        request.answer_parked(lambda: OffsetDeleteResponse(topics=topics))
+
+    waiting = node.coordinators.groups.run(
+        message.group_id, lambda shard: shard.offsets.delete_offsets(message.group_id, partitions), respond
+    )
+    request.hold_until_answered(waiting)

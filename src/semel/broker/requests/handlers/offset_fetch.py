@@ -1,0 +1,271 @@
+"""OffsetFetch (versions 1-10): how far groups have read; one group up to version 7, many from 8 on.
+
+With ``require_stable`` an offset about which a transaction is still undecided is not told: UNSTABLE_OFFSET_COMMIT, and
+the client asks again (KIP-447). Null topics (from version 2 on) ask for everything that the group has: that may be an
+offset of every partition of the cluster, so it is looked up in slices, and one answer has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import groupby
+from typing import Any, Final
+from uuid import UUID
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.coordinator.group.offsets.offset_results import FetchedOffset, FetchResult, PartitionToFetch
+from semel.errors import ErrorCode
+from semel.types import ZERO_UUID
+from semel.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+SLICE_OFFSETS: Final = 500
+ANSWER_OFFSETS_MAX: Final = 300_000
+"""Once an answer has so many, the rest of its groups is refused: a group may be named a thousand times."""
+GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+_ABSENT: Final = -1
+
+
+def offset_fetch(
+    node: Node, request: Request, message: OffsetFetchRequest
+) -> Coroutine[Any, Any, OffsetFetchResponse] | None:
+    groups = message.groups if request.version >= GROUPS_SINCE else [_the_one_group(message)]
+    if any(group.topics is None for group in groups):
+        return _with_everything(node, request, message, groups)
+    answers: dict[int, OffsetFetchResponseGroup] = {}
+
+    def put(number: int, answer: OffsetFetchResponseGroup) -> None:
+        answers[number] = answer
+        answer_if_complete()
+
+    def answer_if_complete() -> None:
+        if len(answers) == len(groups):
+            in_order = [answers[number] for number in range(len(groups))]
+            request.answer_parked(lambda: _response(in_order, request.version))
+
+    def fetch(number: int, group: OffsetFetchRequestGroup) -> None:
+        names = _names(node, group, request.version)
+        wanted = _wanted(node, group.topics or [], names)
+
+        def respond(result: FetchResult | ErrorCode) -> None:
+            put(number, _answer(group, names, result, request.version))
+
+        _look_up(node, message, group, wanted, respond)
+
+    for number, group in enumerate(groups):
+        fetch(number, group)
+    if not groups:
+        answer_if_complete()
+    request.hold_until_answered()
+    return None
+
+
+def _look_up(
+    node: Node,
+    message: OffsetFetchRequest,
+    group: OffsetFetchRequestGroup,
+    wanted: list[PartitionToFetch] | None,
+    respond: Callable[[FetchResult | ErrorCode], None],
+) -> None:
+    node.coordinators.groups.run(
+        group.group_id,
+        lambda shard: shard.offsets.fetch(
+            group.group_id,
+            wanted,
+            require_stable=message.require_stable,
+            member_id=group.member_id,
+            member_epoch=None if group.member_epoch == _ABSENT else group.member_epoch,
+            at_most=SLICE_OFFSETS,
+        ),
+        respond,
+    )
+
+
+async def _with_everything(
+    node: Node, request: Request, message: OffsetFetchRequest, groups: list[OffsetFetchRequestGroup]
+) -> OffsetFetchResponse:
+    """A request for all offsets of a group, or of several, in slices."""
+    loop = asyncio.get_running_loop()
+
+    async def look_up(group: OffsetFetchRequestGroup, wanted: list[PartitionToFetch] | None) -> FetchResult | ErrorCode:
+        found: asyncio.Future[FetchResult | ErrorCode] = loop.create_future()
+        _look_up(node, message, group, wanted, found.set_result)
+        result = await found
+        if not isinstance(result, ErrorCode):
+            node.turns.worked(len(result.offsets))
+            request.elements_told += len(result.offsets)
+        return result
+
+    answers = []
+    for number, group in enumerate(groups):
+        if number:
+            await node.turns.pause()
+        if request.elements_told >= ANSWER_OFFSETS_MAX:
+            answers.append(_answer(group, [], ErrorCode.INVALID_REQUEST, request.version))
+            continue
+        if group.topics is not None:
+            names = _names(node, group, request.version)
+            result = await look_up(group, _wanted(node, group.topics, names))
+            answers.append(_answer(group, names, result, request.version))
+            continue
+        result = await look_up(group, None)
+        answer = _answer(group, [], result, request.version)
+        answers.append(answer)
+        rest = () if isinstance(result, ErrorCode) else result.rest
+        if not isinstance(result, ErrorCode):
+            _add(node, answer, result.offsets, request.version)
+        for start in range(0, len(rest), SLICE_OFFSETS):
+            await node.turns.pause()
+            some = [PartitionToFetch(topic, partition) for topic, partition in rest[start : start + SLICE_OFFSETS]]
+            result = await look_up(group, some)
+            if isinstance(result, ErrorCode) or result.error is not ErrorCode.NONE:
+                answers[-1] = _answer(group, [], result, request.version)
+                break
+            _add(node, answer, result.offsets, request.version)
+    if request.version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=answers)
+    (only,) = answers
+    response = OffsetFetchResponse(error_code=only.error_code)
+    for topic in only.topics:
+        response.topics.append(OffsetFetchResponseTopic(topic.name, []))
+        for start in range(0, len(topic.partitions), SLICE_OFFSETS):
+            response.topics[-1].partitions += map(_in_old_form, topic.partitions[start : start + SLICE_OFFSETS])
+            await node.turns.pause()
+    return response
+
+
+def _the_one_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if message.topics is not None:
+        topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in message.topics]
+    return OffsetFetchRequestGroup(message.group_id, topics=topics)
+
+
+def _names(node: Node, group: OffsetFetchRequestGroup, version: int) -> list[str | None]:
+    """The names of the topics asked for; None where an id is not known."""
+    topics = group.topics or ()
+    if version < TOPIC_IDS_SINCE:
+        return [topic.name for topic in topics]
+    known = node.image.topics_by_id
+    return [known[topic.topic_id].name if topic.topic_id in known else None for topic in topics]
+
+
+def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[str | None]) -> list[PartitionToFetch]:
+    """With the id that a topic has now: what was committed for a former one of its name is no offset of it."""
+    known = node.image.topics
+    return [
+        PartitionToFetch(name, index, known[name].id if name in known else None)
+        for topic, name in zip(topics, names, strict=True)
+        if name is not None
+        for index in topic.partition_indexes
+    ]
+
+
+def _answer(
+    group: OffsetFetchRequestGroup,
+    names: list[str | None],
+    result: FetchResult | ErrorCode,
+    version: int,
+) -> OffsetFetchResponseGroup:
+    if isinstance(result, ErrorCode):
+        result = FetchResult(result)
+    if result.error is not ErrorCode.NONE:
+        return OffsetFetchResponseGroup(
+            group.group_id, _refused(group.topics or [], result.error, version), result.error
+        )
+    if group.topics is None:
+        return OffsetFetchResponseGroup(group.group_id, [])
+    found = iter(result.offsets)
+    topics = []
+    for topic, name in zip(group.topics, names, strict=True):
+        if name is None:
+            topics += _refused([topic], ErrorCode.UNKNOWN_TOPIC_ID, version, always=True)
+        else:
+            partitions = [_partition(next(found)) for _ in topic.partition_indexes]
+            topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
+    return OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _add(node: Node, answer: OffsetFetchResponseGroup, offsets: tuple[FetchedOffset, ...], version: int) -> None:
+    """Some of the offsets that the group has, in their order. One that has gone meanwhile is left out."""
+    topics = answer.topics
+    there = (fetched for fetched in offsets if fetched.offset is not None or fetched.error is not ErrorCode.NONE)
+    for name, group in groupby(there, key=lambda fetched: fetched.topic):
+        topic_id: UUID = ZERO_UUID
+        if version >= TOPIC_IDS_SINCE:
+            known = node.image.topics.get(name)
+            if known is None:
+                continue  # Without an id it cannot be named.
+            topic_id = known.id
+        if not topics or topics[-1].name != name:
+            topics.append(OffsetFetchResponseTopics(name, topic_id, []))
+        topics[-1].partitions += map(_partition, group)
+
+
+def _refused(
+    topics: list[OffsetFetchRequestTopics], code: ErrorCode, version: int, *, always: bool = False
+) -> list[OffsetFetchResponseTopics]:
+    """Every partition has the error, where the group has no place for it and as long as aiokafka asks.
+
+    It looks for errors at partitions only (0.14), and takes an answer without partitions for "nothing is committed":
+    while the coordinator loads, its consumers would begin anew and commit over what they had reached.
+    """
+    if version >= GROUPS_SINCE and not always:
+        return []
+    return [
+        OffsetFetchResponseTopics(
+            topic.name,
+            topic.topic_id,
+            [
+                OffsetFetchResponsePartitions(index, _ABSENT, _ABSENT, "", error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        fetched.partition,
+        _ABSENT if fetched.offset is None else fetched.offset,
+        _ABSENT if fetched.leader_epoch is None else fetched.leader_epoch,
+        fetched.metadata,
+        fetched.error,
+    )
+
+
+def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    if version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(topic.name, [_in_old_form(partition) for partition in topic.partitions])
+            for topic in group.topics
+        ],
+        error_code=group.error_code,
+    )
+
+
+def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.metadata,
+        partition.error_code,
+    )

@@ -1,0 +1,36 @@
+"""OffsetForLeaderEpoch (versions 2-4): where a leader epoch ends, so that a reader can check its position (KIP-320)."""
+
+from __future__ import annotations
+
+from semel.broker.fetch.reading import check_leader_epoch
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.errors import KafkaError
+from semel.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def offset_for_leader_epoch(
+    node: Node, request: Request, message: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, [_ended(node, topic.topic, asked) for asked in topic.partitions])
+            for topic in message.topics
+        ]
+    )
+
+
+def _ended(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = node.led_partition(topic, asked.partition)
+        check_leader_epoch(partition, asked.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,127 @@
+"""TxnOffsetCommit (versions 0-5): offsets of a group that count from the moment the transaction commits.
+
+The partition of ``__consumer_offsets`` is a partition of the transaction like any other: it is added here (from version
+5 on, transactions V2) or was added by AddOffsetsToTxn, and that is verified first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.partitions.transaction_gate import ProducerIdentity
+from semel.broker.produce.transaction_admission import Refusals, admit, error_for_client
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.shard import GroupShard
+from semel.errors import ErrorCode
+from semel.metadata.image import Topic
+from semel.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+LOADING_KNOWN_SINCE: Final = 2
+ABORTABLE_KNOWN_SINCE: Final = 4
+V2_SINCE: Final = 5
+
+_ABSENT: Final = -1
+
+
+def txn_offset_commit(node: Node, request: Request, message: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
+    response = TxnOffsetCommitResponse()
+    offsets: list[OffsetToCommit] = []
+    answers: list[TxnOffsetCommitResponsePartition] = []
+    for asked in message.topics:
+        topic = node.image.topics.get(asked.name)
+        results = [TxnOffsetCommitResponsePartition(partition.partition_index) for partition in asked.partitions]
+        response.topics.append(TxnOffsetCommitResponseTopic(asked.name, results))
+        for partition, result in zip(asked.partitions, results, strict=True):
+            if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                offsets.append(_offset(topic, partition))
+                answers.append(result)
+    if not offsets:
+        return response
+
+    def respond(result: CommitResult | ErrorCode) -> None:
+        errors = [result] * len(answers) if isinstance(result, ErrorCode) else result.errors
+        for answer, error in zip(answers, errors, strict=True):
+            answer.error_code = _for_version(error, request.version)
+        request.answer_parked(lambda: response)
+
+    _commit(node, request, message, offsets, respond)
+    return None
+
+
+def _commit(
+    node: Node,
+    request: Request,
+    message: TxnOffsetCommitRequest,
+    offsets: list[OffsetToCommit],
+    respond: Callable[[CommitResult | ErrorCode], None],
+) -> None:
+    producer = ProducerIdentity(message.producer_id, message.producer_epoch)
+    groups = node.coordinators.groups
+    runtime = groups.runtime(groups.partition_for(message.group_id))
+
+    def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
+        return shard.offsets.commit_transactional(
+            message.group_id,
+            None if message.generation_id < 0 else message.generation_id,
+            message.member_id,
+            message.group_instance_id,
+            offsets,
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            api_version=request.version,
+            now_ms=node.clock.now_ms(),
+        )
+
+    def admitted(refusals: Refusals) -> None:
+        for error in refusals.values():
+            respond(error)
+            return
+        groups.run(message.group_id, decide, respond, producer=producer)
+
+    if not message.group_id:
+        respond(ErrorCode.INVALID_GROUP_ID)
+    elif runtime is None or runtime.refusal is not None:
+        groups.run(message.group_id, decide, respond)  # It says why.
+    else:
+        waiting = admit(
+            node,
+            message.transactional_id,
+            producer,
+            [runtime.partition],
+            adds=request.version >= V2_SINCE,
+            respond=admitted,
+        )
+        request.hold_until_answered(waiting)
+
+
+def _offset(topic: Topic, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic.name,
+        partition.partition_index,
+        partition.committed_offset,
+        _or_none(partition.committed_leader_epoch),
+        partition.committed_metadata,
+        topic.id,
+    )
+
+
+def _for_version(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Older producers give up when they meet the other one (KAFKA-7296).
+    return error_for_client(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE)
+
+
+def _or_none(number: int) -> int | None:
+    return None if number == _ABSENT else number

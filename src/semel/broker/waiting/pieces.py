@@ -1,0 +1,165 @@
+"""A large request as many small ones: its list is cut, each piece is served by itself, and the answers are joined.
+
+Sound for requests whose elements have nothing to do with each other, which is nearly all of them: each partition, group
+or resource has its own result and its own error code. The handler of the API does not know of it: it is called with
+messages that could have come from a client, and with a ``Piece`` in place of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from semel.broker.network.answer_cache import AnswerCache
+    from semel.broker.network.request import Parked, Request
+    from semel.broker.network.response_memory import Waiter
+
+
+class Lists(NamedTuple):
+    """Where the elements of a request are, and their results in the response: fields, from the outermost list in."""
+
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """``message`` is one like the whole. ``goes_on`` says in how many lists its first element is the rest of the last
+    one of the piece before."""
+
+    message: Any
+    goes_on: int
+
+
+def cut(message: Any, path: tuple[str, ...], size: int) -> Iterator[Part]:
+    """Messages like this one, with at most ``size`` elements each."""
+    name, *inner = path
+    for elements, goes_on in _cut(getattr(message, name) or [], tuple(inner), size):
+        yield Part(replace(message, **{name: elements}), goes_on)
+
+
+def join(responses: list[Part], path: tuple[str, ...]) -> Any:
+    """One response of those to each part."""
+    (first, _), *others = responses
+    for response, goes_on in others:
+        _join(getattr(first, path[0]), getattr(response, path[0]), path[1:], goes_on)
+    return first
+
+
+class Piece:
+    """Stands for the request while a handler serves a piece of it; ``answered`` is the piece's answer."""
+
+    def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
+        self._request = request
+        self.answered: asyncio.Future[Any] = loop.create_future()
+        self.parked: Parked | None = None
+        self.parts: list[Any] | None = None
+        self.api = request.api
+        self.version = request.version
+        self.correlation_id = request.correlation_id
+        self.client_id = request.client_id
+        self.peer_host = request.peer_host
+
+    def as_request(self) -> Request:
+        return cast("Request", self)
+
+    def room_bytes(self) -> int:
+        return self._request.room_bytes()
+
+    @property
+    def elements_told(self) -> int:
+        return self._request.elements_told
+
+    @elements_told.setter
+    def elements_told(self, elements: int) -> None:
+        self._request.elements_told = elements
+
+    @property
+    def lacks_room(self) -> bool:
+        return self._request.lacks_room
+
+    def wait_for_room(self, waiter: Waiter) -> None:
+        self._request.wait_for_room(waiter)
+
+    def forget_room(self, waiter: Waiter) -> None:
+        self._request.forget_room(waiter)
+
+    def answer(self, response: object) -> None:
+        self.parts, self.parked = [], None
+        if not self.answered.done():
+            self.answered.set_result(response)
+
+    def answer_parked(self, make_response: Callable[[], object]) -> None:
+        try:
+            self.answer(make_response())
+        except Exception as error:
+            if not self.answered.done():
+                self.answered.set_exception(error)
+
+    def answer_nothing(self) -> None:
+        self.answer(None)
+
+    def refuse(self) -> None:
+        self.parts = []
+        self._request.refuse()
+        self.answered.cancel()
+
+    def park(self, parked: Parked | None, *, hold: bool) -> None:
+        self.parked = parked
+
+    def hold_until_answered(self, parked: Parked | None = None) -> None:
+        if self.parts is None:
+            self.parked = parked
+
+    def abandoned(self) -> None:
+        """The client is gone (``Parked``): what waits for this piece stops, and so does its task."""
+        parked, self.parked = self.parked, None
+        if parked is not None:
+            parked.abandoned()
+        self.answered.cancel()
+
+    def cacheable(self, cache: AnswerCache) -> None:
+        """The answer is a part of one."""
+
+
+def _cut(elements: list[Any], path: tuple[str, ...], size: int) -> Iterator[tuple[list[Any], int]]:
+    if not path:
+        for start in range(0, len(elements), size):
+            yield elements[start : start + size], 0
+        return
+    gathered: list[Any] = []
+    room = size
+    for element in elements:
+        count = _count(element, path)
+        if count > size:
+            if gathered:
+                yield gathered, 0
+                gathered, room = [], size
+            is_first = True
+            for part, goes_on in _cut(getattr(element, path[0]), path[1:], size):
+                yield [replace(element, **{path[0]: part})], 0 if is_first else goes_on + 1
+                is_first = False
+            continue
+        if count > room:
+            yield gathered, 0
+            gathered, room = [], size
+        gathered.append(element)
+        room -= count
+    if gathered:
+        yield gathered, 0
+
+
+def _count(element: Any, path: tuple[str, ...]) -> int:
+    inner = getattr(element, path[0])
+    if not inner:
+        return 1
+    return len(inner) if len(path) == 1 else sum(_count(each, path[1:]) for each in inner)
+
+
+def _join(into: list[Any], more: list[Any], path: tuple[str, ...], goes_on: int) -> None:
+    if goes_on and into and more:
+        _join(getattr(into[-1], path[0]), getattr(more[0], path[0]), path[1:], goes_on - 1)
+        more = more[1:]
+    into += more

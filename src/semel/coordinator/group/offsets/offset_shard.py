@@ -1,0 +1,305 @@
+"""One partition of ``__consumer_offsets``, as a state machine: how far groups have read.
+
+Handlers decide and change nothing; ``replay`` and ``replay_marker`` remember and decide nothing. The laws:
+
+- What is remembered is a function of the log: the same live as after loading it, compacted or not.
+- What a transaction has committed is not seen before its marker. Then, of two commits for one partition, the one
+  that stands higher in the log counts, whichever was decided last.
+- A tombstone ends everything below it in the log, pending offsets included. A user's wish and the end of a topic write
+  one on a partition with pending offsets; expiry does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence, Set
+from typing import Final
+from uuid import UUID
+
+from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.group import SIMPLE_GROUP
+from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.directory import GroupDirectory
+from semel.coordinator.group.membership import Groups, Membership
+from semel.coordinator.group.offsets import removal
+from semel.coordinator.group.offsets.offset_results import (
+    CommitResult,
+    DeleteGroupResult,
+    DeleteOffsetsResult,
+    FetchedOffset,
+    FetchResult,
+    OffsetToCommit,
+    OpenTransaction,
+    PartitionToFetch,
+    Removed,
+)
+from semel.coordinator.group.offsets.offset_state import OffsetState
+from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetKey, OffsetTombstone
+from semel.coordinator.group.settings import OffsetSettings
+from semel.errors import ErrorCode
+from semel.types import INT64_MAX, TopicPartition
+
+# From this version of OffsetCommit on, clients can tell an unknown group from a wrong generation.
+_GROUP_ID_NOT_FOUND_SINCE: Final = 9
+
+
+class OffsetShard:
+    def __init__(self, *, partition: int, settings: OffsetSettings | None = None, groups: Groups | None = None) -> None:
+        self.partition = partition
+        self._settings = OffsetSettings() if settings is None else settings
+        self._state = OffsetState(self._settings, GroupDirectory() if groups is None else groups)
+
+    # -- committing
+
+    def commit(
+        self,
+        group_id: str,
+        generation: int | None,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        retention_ms: int | None = None,
+        api_version: int,
+        now_ms: int,
+    ) -> GroupDecision[CommitResult]:
+        """OffsetCommit. ``generation`` is a member epoch in KIP-848's protocol, and ``None`` from who is no member."""
+        error = self._validate_commit(group_id, generation, member_id, instance_id, False, api_version)
+        if error is not ErrorCode.NONE:
+            return _refused(error, offsets)
+        expires_ms = None if retention_ms is None else max(0, min(now_ms + retention_ms, INT64_MAX))
+        return self._accepted(group_id, offsets, expires_ms, now_ms)
+
+    def commit_transactional(
+        self,
+        group_id: str,
+        generation: int | None,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        api_version: int,
+        now_ms: int,
+    ) -> GroupDecision[CommitResult]:
+        """TxnOffsetCommit. The records belong into a transactional batch of this producer id and epoch."""
+        if not group_id:
+            return _refused(ErrorCode.INVALID_GROUP_ID, offsets)
+        pending_epoch = self._state.pending.epoch_of(producer_id)
+        if pending_epoch is not None and producer_epoch < pending_epoch:
+            return _refused(ErrorCode.INVALID_PRODUCER_EPOCH, offsets)
+        error = self._validate_commit(group_id, generation, member_id, instance_id, True, api_version)
+        if error is not ErrorCode.NONE:
+            return _refused(error, offsets)
+        return self._accepted(group_id, offsets, None, now_ms)
+
+    # -- reading
+
+    def fetch(
+        self,
+        group_id: str,
+        partitions: Sequence[PartitionToFetch] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int | None = None,
+        at_most: int = sys.maxsize,
+    ) -> GroupDecision[FetchResult]:
+        """OffsetFetch of one group; ``None`` means every partition that it has an offset of, the first ``at_most``.
+
+        With ``require_stable``, a partition that a transaction is undecided about is UNSTABLE_OFFSET_COMMIT; "every
+        partition" then includes those with nothing but a pending offset.
+        """
+        group = self._state.membership(group_id)
+        if group is not None:
+            error = group.validate_offset_fetch(member_id=member_id, member_epoch=member_epoch)
+            if error is not ErrorCode.NONE:
+                return Decision(FetchResult(error))
+        rest: tuple[tuple[str, int], ...] = ()
+        if partitions is None:
+            known = self._partitions(group_id, require_stable)
+            rest = tuple(known[at_most:])
+            partitions = [PartitionToFetch(topic, partition) for topic, partition in known[:at_most]]
+        return Decision(
+            FetchResult(
+                offsets=tuple(self._fetched(group_id, wanted, require_stable) for wanted in partitions), rest=rest
+            )
+        )
+
+    def open_transactions(self, group_id: str) -> tuple[OpenTransaction, ...]:
+        """The transactions that make offsets of the group unstable, by producer id."""
+        return self._state.pending.describe(group_id)
+
+    def group(self, group_id: str) -> Membership | None:
+        """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
+        return self._state.membership(group_id)
+
+    def simple_groups(self) -> list[str]:
+        """The groups that are known by their offsets only."""
+        state = self._state
+        ids = dict.fromkeys((*state.committed.group_ids(), *state.pending.group_ids()))
+        return [group_id for group_id in ids if state.groups.membership(group_id) is None]
+
+    # -- removing
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> GroupDecision[DeleteOffsetsResult]:
+        """OffsetDelete. What a transaction has pending there goes too, however the transaction ends."""
+        if not group_id:
+            return Decision(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
+        group = self._state.membership(group_id)
+        if group is None:
+            return Decision(DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
+        error = group.validate_offset_delete()
+        if error is not ErrorCode.NONE:
+            return Decision(DeleteOffsetsResult(error))
+        errors: list[ErrorCode] = []
+        doomed: dict[OffsetKey, None] = {}
+        for topic, partition in partitions:
+            key = OffsetKey(group_id, topic, partition)
+            if group.is_subscribed(topic):
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(ErrorCode.NONE)
+            if key in self._state.committed or key in self._state.pending:
+                doomed[key] = None
+        return Decision(DeleteOffsetsResult(errors=tuple(errors)), tuple(map(OffsetTombstone, doomed)))
+
+    def delete_group(self, group_id: str) -> GroupDecision[DeleteGroupResult]:
+        """DeleteGroups of one group: its offsets, pending ones included, and whatever else the log says of it."""
+        group = self._state.membership(group_id)
+        if group is None:
+            return Decision(DeleteGroupResult(ErrorCode.GROUP_ID_NOT_FOUND))
+        if not group.is_empty:
+            return Decision(DeleteGroupResult(ErrorCode.NON_EMPTY_GROUP))
+        offsets = map(OffsetTombstone, self._keys(group_id, pending=True))
+        return Decision(DeleteGroupResult(), (*offsets, *self._state.groups.tombstones(group_id)))
+
+    def delete_topic(self, topic: str, topic_id: UUID | None) -> list[GroupDecision[Removed]]:
+        """The topic is gone and so are its offsets, pending ones included; but not those of a newer one of its name."""
+        return _decisions(removal.of_topic(self._state, topic, topic_id))
+
+    def expire(self, now_ms: int, *, examined_max: int = sys.maxsize) -> list[GroupDecision[Removed]]:
+        """What has expired goes, unless a transaction is undecided about it, and so do empty groups without offsets.
+
+        Looks at no more than ``examined_max`` of the groups that are due. While ``is_due`` says so there are more, or
+        the last ones' records are not replayed.
+        """
+        return _decisions(removal.expired(self._state, now_ms, examined_max))
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether ``expire`` has a group to look at."""
+        return self._state.to_look_at.has_due(now_ms)
+
+    # -- remembering
+
+    def replay(
+        self,
+        record: GroupRecord,
+        *,
+        offset: int,
+        producer_id: int | None = None,
+        producer_epoch: int | None = None,
+    ) -> None:
+        """A record that stands at ``offset`` in the log; with a producer id and epoch, in their transaction."""
+        self._state.replay(record, offset, producer_id, producer_epoch)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """The end of a producer's transaction, whose epoch may by then be higher than the one it was written under."""
+        self._state.replay_marker(producer_id, committed)
+
+    # -- parts of the above
+
+    def _validate_commit(
+        self,
+        group_id: str,
+        generation: int | None,
+        member_id: str,
+        instance_id: str | None,
+        transactional: bool,
+        api_version: int,
+    ) -> ErrorCode:
+        group = self._state.membership(group_id)
+        if group is None:
+            if generation is not None:
+                can_be_told = not transactional and api_version >= _GROUP_ID_NOT_FOUND_SINCE
+                return ErrorCode.GROUP_ID_NOT_FOUND if can_be_told else ErrorCode.ILLEGAL_GENERATION
+            group = SIMPLE_GROUP  # Which this commit brings into being.
+        error = group.validate_offset_commit(
+            generation=generation,
+            member_id=member_id,
+            instance_id=instance_id,
+            transactional=transactional,
+            api_version=api_version,
+        )
+        if transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
+            return ErrorCode.ILLEGAL_GENERATION  # Producers know generations only.
+        return error
+
+    def _accepted(
+        self, group_id: str, offsets: Sequence[OffsetToCommit], expires_ms: int | None, now_ms: int
+    ) -> GroupDecision[CommitResult]:
+        errors: list[ErrorCode] = []
+        records: list[GroupRecord] = []
+        for wanted in offsets:
+            metadata = wanted.metadata or ""
+            if _utf16_length(metadata) > self._settings.metadata_size_max:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(ErrorCode.NONE)
+            commit = OffsetCommit(
+                OffsetKey(group_id, wanted.topic, wanted.partition),
+                offset=wanted.offset,
+                leader_epoch=wanted.leader_epoch,
+                metadata=metadata,
+                committed_ms=now_ms,
+                topic_id=wanted.topic_id,
+            )
+            records.append(commit if expires_ms is None else commit.expiring(expires_ms))
+        return Decision(CommitResult(tuple(errors)), tuple(records))
+
+    def _keys(self, group_id: str, pending: bool) -> list[OffsetKey]:
+        keys = {stored.commit.key for stored in self._state.committed.of_group(group_id)}
+        if pending:
+            keys.update(self._state.pending.of_group(group_id))
+        return sorted(keys)
+
+    def _partitions(self, group_id: str, pending: bool) -> list[tuple[str, int]]:
+        """What ``_keys`` says, at a tenth of its cost: there may be a hundred thousand."""
+        topics: dict[str, Set[int]] = {
+            topic: offsets.keys() for topic, offsets in self._state.committed.topics_of(group_id).items()
+        }
+        if pending:
+            undecided: dict[str, set[int]] = {}
+            for key in self._state.pending.of_group(group_id):
+                undecided.setdefault(key.topic, set()).add(key.partition)
+            for topic, partitions in undecided.items():
+                topics[topic] = partitions | topics.get(topic, frozenset())
+        return [(topic, partition) for topic in sorted(topics) for partition in sorted(topics[topic])]
+
+    def _fetched(self, group_id: str, wanted: PartitionToFetch, require_stable: bool) -> FetchedOffset:
+        topic, partition = wanted.topic, wanted.partition
+        key = OffsetKey(group_id, topic, partition)
+        if require_stable and key in self._state.pending:
+            return FetchedOffset(topic, partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        stored = self._state.committed.get(key)
+        if stored is None or not removal.same_topic(stored.commit.topic_id, wanted.topic_id):
+            return FetchedOffset(topic, partition)
+        commit = stored.commit
+        return FetchedOffset(topic, partition, commit.offset, commit.leader_epoch, commit.metadata)
+
+
+def _refused(error: ErrorCode, offsets: Sequence[OffsetToCommit]) -> GroupDecision[CommitResult]:
+    return Decision(CommitResult((error,) * len(offsets)))
+
+
+def _decisions(batches: Iterable[list[GroupRecord]]) -> list[GroupDecision[Removed]]:
+    decisions: list[GroupDecision[Removed]] = []
+    for records in batches:
+        offsets = sum(isinstance(record, OffsetTombstone) for record in records)
+        decisions.append(Decision(Removed(offsets, len(records) - offsets), tuple(records)))
+    return decisions
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

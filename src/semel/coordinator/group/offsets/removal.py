@@ -1,0 +1,88 @@
+"""Which offsets go, and the tombstones that say so: expired ones, and those of a topic that is gone.
+
+The law: a tombstone ends everything below it in the log, also what a transaction has pending there. So expiry leaves a
+partition alone while a transaction is undecided about it, and a topic's end leaves alone what belongs to its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+from uuid import UUID
+
+from semel.coordinator.group.offsets.expiry import expires_ms
+from semel.coordinator.group.offsets.offset_state import OffsetState
+from semel.coordinator.group.records import GroupRecord, OffsetKey, OffsetTombstone
+
+# A decision is one batch of the log, and a batch has a size limit.
+RECORDS_PER_BATCH_MAX: Final = 1000
+
+
+def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list[GroupRecord]]:
+    """Batches of tombstones for what has expired, and for empty groups of which nothing is left.
+
+    Repeated before they are replayed, it gives the same ones: a batch that could not be written is not forgotten.
+    """
+    due = state.to_look_at.take_due(now_ms, examined_max)
+    return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
+
+
+def of_topic(state: OffsetState, topic: str, topic_id: UUID | None) -> Iterator[list[GroupRecord]]:
+    """Batches of tombstones for the offsets of a topic that is gone, pending ones included."""
+    stored = (*state.committed.of_topic(topic), *state.pending.of_topic(topic))
+    keys = dict.fromkeys(one.commit.key for one in stored)
+    return _batches([OffsetTombstone(key)] for key in keys if _all_belong_to(state, key, topic_id))
+
+
+def same_topic(one: UUID | None, other: UUID | None) -> bool:
+    """Whether two ids under one name may mean the same topic: not every client and record says an id."""
+    return one is None or other is None or one == other
+
+
+def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRecord]:
+    """The tombstones of one group, which is put back in line for as long as it exists."""
+    group = state.membership(group_id)
+    if group is None:
+        return []
+    retention = group.retention()
+    tombstones: list[GroupRecord] = []
+    # No event says when a transaction ends, a member leaves or a subscription changes: such a group is looked at in
+    # every sweep.
+    next_sweep_ms = now_ms + 1
+    later = [next_sweep_ms] if state.pending.has_group(group_id) or not group.is_empty else []
+    for stored in state.committed.of_group(group_id):
+        key = stored.commit.key
+        if retention is None or key in state.pending or group.is_subscribed(key.topic):
+            later.append(next_sweep_ms)
+        elif (expiry_ms := expires_ms(stored.commit, retention, state.settings.retention_ms)) > now_ms:
+            later.append(expiry_ms)
+        else:
+            tombstones.append(OffsetTombstone(key))
+    forgotten = () if later else state.groups.tombstones(group_id)
+    # In one batch with the last offsets, or in a later sweep: a group must not be forgotten before them.
+    if not tombstones or len(tombstones) + len(forgotten) <= RECORDS_PER_BATCH_MAX:
+        tombstones += forgotten
+    # What is not written is still due.
+    state.to_look_at.add(group_id, now_ms if tombstones else min(later, default=next_sweep_ms))
+    return tombstones
+
+
+def _all_belong_to(state: OffsetState, key: OffsetKey, topic_id: UUID | None) -> bool:
+    committed = state.committed.get(key)
+    stored = (*state.pending.of_key(key), *(() if committed is None else (committed,)))
+    return all(same_topic(one.commit.topic_id, topic_id) for one in stored)
+
+
+def _batches(parts: Iterable[list[GroupRecord]]) -> Iterator[list[GroupRecord]]:
+    """The parts in batches of a bounded size; only a part that is larger than a batch is torn."""
+    batch: list[GroupRecord] = []
+    for part in parts:
+        if batch and len(batch) + len(part) > RECORDS_PER_BATCH_MAX:
+            yield batch
+            batch = []
+        batch.extend(part)
+        while len(batch) > RECORDS_PER_BATCH_MAX:
+            yield batch[:RECORDS_PER_BATCH_MAX]
+            batch = batch[RECORDS_PER_BATCH_MAX:]
+    if batch:
+        yield batch

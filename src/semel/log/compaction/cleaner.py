@@ -1,0 +1,218 @@
+"""Compaction, as the broker sees it: which log is next, and a pass over it in small slices.
+
+    log = cleaner.choose(now_ms)
+    for _ in cleaner.clean(log, now_ms):        # each step a few milliseconds; serve requests in between
+        ...
+
+The law: between two slices the log is sound and complete, so a pass may be dropped at any of them, by a crash, by
+``abort``, or by nobody asking for the next slice. How far each log is compacted stands in
+``cleaner-offset-checkpoint``; too low a number there costs a pass, never a record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+from semel.clock import Clock
+from semel.errors import DecodeError, KafkaError
+from semel.log.compaction import background
+from semel.log.compaction.cleanable import CleanableRange, cleanable_range, dirtiest, is_due_to_roll
+from semel.log.compaction.cleaning import CleaningPass
+from semel.log.compaction.offset_map import OffsetMap
+from semel.log.compaction.rewriting import UnsoundSegment
+from semel.log.compaction.statistics import CleanerStatistics
+from semel.log.disk import Disk
+from semel.log.durability import checkpoints
+from semel.log.partition_log import PartitionLog
+from semel.log.recovery.interrupted import remove_unfinished
+from semel.log.worker import Worker
+from semel.types import INT64_MAX, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
+DEDUPE_BUFFER_SIZE_BYTES: Final = 128 * 2**20
+
+# After a pass that the disk refused, for instance because it is full.
+RETRY_AFTER_MS: Final = 15 * 60 * 1000
+
+
+class Logs(Protocol):
+    """What the cleaner needs of the log directory."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def disk(self) -> Disk: ...
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]: ...
+
+
+class LogCleaner:
+    """``worker``: where syncs go. Without one they hold up the caller of a slice, for a few milliseconds each."""
+
+    def __init__(
+        self,
+        directory: Logs,
+        clock: Clock,
+        *,
+        worker: Worker | None = None,
+        dedupe_buffer_size_bytes: int = DEDUPE_BUFFER_SIZE_BYTES,
+    ) -> None:
+        self.statistics = CleanerStatistics()
+        self._directory = directory
+        self._clock = clock
+        self._background = background.at_once if worker is None else background.on(worker)
+        self._map_entries_max = OffsetMap.entries_within(dedupe_buffer_size_bytes)
+        self._first_dirty: dict[PartitionLog, int] | None = None
+        self._running: dict[PartitionLog, Iterator[None]] = {}
+        self._not_before_ms: dict[PartitionLog, int] = {}
+
+    # Deciding
+
+    def choose(self, now_ms: int) -> PartitionLog | None:
+        """The log that needs compaction most; ``None`` if none does. Closes segments that have waited too long."""
+        self._forget_deleted()
+        candidates: list[tuple[PartitionLog, CleanableRange]] = []
+        for log in self._directory.logs.values():
+            if not log.config.compact or log.offline is not None or log in self._running:
+                continue
+            self._roll_if_due(log, now_ms)
+            if now_ms >= self._not_before_ms.get(log, 0) and (found := self.cleanable(log, now_ms)) is not None:
+                candidates.append((log, found))
+        return dirtiest(candidates)
+
+    def cleanable(self, log: PartitionLog, now_ms: int) -> CleanableRange | None:
+        """What a pass over this log would compact, whether or not it is worth it."""
+        return cleanable_range(log, self.first_dirty_offset(log), now_ms)
+
+    def first_dirty_offset(self, log: PartitionLog) -> int:
+        offset = self._offsets().get(log, 0)
+        if offset > log.log_end_offset:
+            # Not the log that was compacted. To be remembered: it may grow past that offset again.
+            offset = self._offsets()[log] = log.log_start_offset
+        return max(offset, log.log_start_offset)
+
+    # Doing
+
+    def clean(self, log: PartitionLog, now_ms: int) -> Iterator[None]:
+        """One pass over the log, a slice per step. It ends early if the log goes offline or ``abort`` is called."""
+        found = self.cleanable(log, now_ms)
+        if found is None or log in self._running or log.offline is not None:
+            return
+        cleaning = CleaningPass(
+            log,
+            found,
+            disk=self._directory.disk,
+            now_ms=now_ms,
+            map_entries_max=self._map_entries_max,
+            statistics=self.statistics,
+            background=self._background,
+        )
+        steps = self._finish(log, cleaning)
+        self._running[log] = steps
+        try:
+            while self._running.get(log) is steps and log.offline is None:
+                if not self._step(steps):
+                    self.statistics.passes += 1
+                    return
+                yield
+            self.statistics.passes_given_up += 1
+        except (UnsoundSegment, DecodeError) as error:
+            logger.error("%s is not compacted until the next start: %s", log.topic_partition, error)
+            self._give_up(log, INT64_MAX)
+        except OSError as error:
+            logger.error("%s could not be compacted: %s", log.topic_partition, error)
+            self._give_up(log, now_ms + RETRY_AFTER_MS)
+        finally:
+            if self._running.get(log) is steps:
+                del self._running[log]
+
+    def abort(self, log: PartitionLog) -> None:
+        """Drop the pass over this log, if there is one, before its topic is deleted or its files are closed."""
+        if self._running.pop(log, None) is not None and log.offline is None:
+            remove_unfinished(self._directory.disk, log.folder)
+
+    def truncated(self, log: PartitionLog, offset: int) -> None:
+        """The log was cut back to ``offset``: what is written there from now on is new."""
+        self.abort(log)
+        self._offsets()[log] = min(self.first_dirty_offset(log), offset)
+
+    def _step(self, steps: Iterator[None]) -> bool:
+        """One slice. Says whether another one follows."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            next(steps)
+        except StopIteration:
+            return False
+        finally:
+            seconds = (self._clock.monotonic_ms() - started_ms) / 1000
+            self.statistics.seconds += seconds
+            self.statistics.slice_seconds_max = max(self.statistics.slice_seconds_max, seconds)
+        return True
+
+    def _finish(self, log: PartitionLog, cleaning: CleaningPass) -> Iterator[None]:
+        """The pass, and then the note of how far it came."""
+        self._offsets()[log] = yield from cleaning.run()
+        yield from self._background(self._writing())
+
+    def _give_up(self, log: PartitionLog, not_before_ms: int) -> None:
+        self.statistics.passes_given_up += 1
+        self._not_before_ms[log] = not_before_ms
+        if log.offline is None:
+            try:
+                remove_unfinished(self._directory.disk, log.folder)
+            except OSError as error:
+                logger.warning("%s: files of a pass that was given up stay for now: %s", log.topic_partition, error)
+
+    def _roll_if_due(self, log: PartitionLog, now_ms: int) -> None:
+        try:
+            if is_due_to_roll(log, now_ms):
+                log.roll(now_ms)
+        except (KafkaError, OSError) as error:
+            logger.error("%s: its segment could not be closed: %s", log.topic_partition, error)
+
+    # How far each log is compacted
+
+    def _offsets(self) -> dict[PartitionLog, int]:
+        """Kept by log, not by name: a topic that is deleted and made again under its name begins anew."""
+        if self._first_dirty is None:
+            stored = self._read()
+            self._first_dirty = {
+                log: stored[name]
+                for name, log in self._directory.logs.items()
+                if stored.get(name, INT64_MAX) <= log.log_end_offset
+            }
+        return self._first_dirty
+
+    def _read(self) -> dict[TopicPartition, int]:
+        path = f"{self._directory.path}/{CLEANER_OFFSET_FILE}"
+        try:
+            return checkpoints.read_offsets(self._directory.disk, path)
+        except DecodeError as error:
+            logger.warning("compaction begins anew for all logs: %s", error)
+            return {}
+
+    def _writing(self) -> Callable[[], None]:
+        """What writes the offsets of this moment, wherever it runs."""
+        offsets = {log.topic_partition: offset for log, offset in self._offsets().items()}
+        path = f"{self._directory.path}/{CLEANER_OFFSET_FILE}"
+        return lambda: checkpoints.write_offsets(self._directory.disk, path, offsets)
+
+    def _forget_deleted(self) -> None:
+        here = set(map(id, self._directory.logs.values()))
+        for log in [log for log in self._not_before_ms if id(log) not in here]:
+            del self._not_before_ms[log]
+        gone = [log for log in self._offsets() if id(log) not in here]
+        for log in gone:
+            del self._offsets()[log]
+        if gone and not self._running:
+            # Or a topic made again under the name would count as compacted up to there after a restart.
+            try:
+                self._writing()()
+            except OSError as error:
+                logger.warning("the offsets of deleted topics stay in %s for now: %s", CLEANER_OFFSET_FILE, error)

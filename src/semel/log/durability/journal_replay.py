@@ -1,0 +1,89 @@
+"""After a crash: append what the journal holds and the partitions' own files have lost.
+
+Per partition the entries are in the order written. A VOID takes back what earlier entries hold at or above its offset.
+An entry that begins below the log end is already there; one that begins above it follows a hole, which a sound disk
+cannot have made: then nothing is guessed, and the partition stays offline until it is repaired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from uuid import UUID
+
+from semel.errors import DecodeError, StorageError
+from semel.log.damage import LostRecords
+from semel.log.durability.journal import Entry, Kind
+from semel.log.partition_log import PartitionLog
+from semel.types import INT64_MAX
+from semel.wire.records import BatchHeader, iterate_headers
+
+logger = logging.getLogger(__name__)
+
+
+class JournalContent:
+    """What a start found in the journal, by partition."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries: dict[tuple[UUID, int], list[Entry]] = {}
+        for entry in entries:
+            self._entries.setdefault((entry.topic_id, entry.partition), []).append(entry)
+
+    def of(self, topic_id: UUID, partition: int) -> Sequence[Entry]:
+        return self._entries.get((topic_id, partition), ())
+
+    def end_after(self, topic_id: UUID, partition: int, offset: int) -> int:
+        """Up to where the journal could take a log on that ends at ``offset``."""
+        try:
+            for _, header in _batches(self.of(topic_id, partition)):
+                if header.base_offset > offset:
+                    break
+                if header.base_offset == offset:
+                    offset = header.next_offset
+        except DecodeError:
+            pass  # Replaying it will say so.
+        return offset
+
+    def replay(self, log: PartitionLog, *, now_ms: int) -> None:
+        """Append what the log lacks. Raises ``LostRecords`` at a hole, and ``StorageError`` for what is no batch."""
+        before = log.log_end_offset
+        try:
+            self._replay(log, now_ms)
+        except DecodeError as error:
+            raise StorageError(f"the journal's entries for {log.folder} cannot be replayed: {error}") from error
+        if log.log_end_offset > before:
+            logger.info("%s: offsets %d to %d come from the journal", log, before, log.log_end_offset)
+
+    def _replay(self, log: PartitionLog, now_ms: int) -> None:
+        for batch, header in _batches(self.of(log.topic_id, log.partition)):
+            if header.base_offset < log.log_end_offset:
+                continue
+            if header.base_offset > log.log_end_offset:
+                where = (
+                    f"{log.folder}: the journal continues at offset {header.base_offset}, "
+                    f"the log ends at {log.log_end_offset}"
+                )
+                raise LostRecords(where, log.log_end_offset, header.base_offset)
+            log.append_copied(batch, now_ms=now_ms)
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[tuple[memoryview, BatchHeader]]:
+    for entry, limit in _with_limits(entries):
+        payload = memoryview(entry.payload)
+        for position, header in iterate_headers(payload):
+            if header.base_offset >= limit:
+                break
+            yield payload[position : position + header.size_bytes], header
+
+
+def _with_limits(entries: Sequence[Entry]) -> list[tuple[Entry, int]]:
+    """Each data entry with the offset from which on a later VOID took it back."""
+    limited: list[tuple[Entry, int]] = []
+    limit = INT64_MAX
+    for entry in reversed(entries):
+        if entry.kind is Kind.VOID:
+            limit = min(limit, entry.base_offset)
+        else:
+            limited.append((entry, limit))
+    limited.reverse()
+    return limited

@@ -1,0 +1,95 @@
+"""How far a partition's bytes and names have been handed to the disk for good.
+
+Three marks, each moved by somebody else: what was handed to the committer (which may copy it to the journal), up to
+where the segments' own files are synced (a checkpoint, or a group that went directly), and which names of new files and
+folders nobody has synced. The law: a mark moves only over what was written before its sync began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.log.disk import File
+from semel.log.durability.commit import NewNames, Range
+from semel.log.segments.segment import Segment
+from semel.log.segments.segment_list import Segments
+
+
+class SyncProgress:
+    def __init__(self, segments: Segments, *, log_end_offset: int, own_files_synced_to: int) -> None:
+        self._segments = segments
+        self._own_files_synced_to = own_files_synced_to
+        self._new_files: tuple[str, ...] = ()
+        self._new_folders: tuple[str, ...] = ()
+        self._names_version = 0
+        self.handed_over_to(log_end_offset)
+
+    # To the committer.
+
+    def take(self, log_end_offset: int) -> tuple[Range, ...]:
+        """What was written since this was last asked."""
+        segment, position, offset = self._handed_over
+        if segment is self._segments.active:
+            self.handed_over_to(log_end_offset)
+            end = segment.size_bytes
+            return (Range(segment.file, position, end, offset),) if end > position else ()
+        ranges: list[Range] = []
+        for candidate in self._segments.reaching(segment.base_offset):
+            start = position if candidate is segment else 0
+            if candidate.size_bytes > start:
+                base_offset = offset if candidate is segment else candidate.base_offset
+                ranges.append(Range(candidate.file, start, candidate.size_bytes, base_offset))
+        self.handed_over_to(log_end_offset)
+        return tuple(ranges)
+
+    def handed_over_to(self, log_end_offset: int) -> None:
+        """Everything that is written by now needs no committer any more."""
+        active = self._segments.active
+        self._handed_over: tuple[Segment, int, int] = (active, active.size_bytes, log_end_offset)
+
+    def segments_replaced(self, old: Sequence[Segment], following: Segment) -> None:
+        """Compaction has put a segment in the place of ``old``, of which nothing is left to hand over."""
+        if self._handed_over[0] in old:
+            # Or the committer would take the whole of the new segment for unsynced.
+            self._handed_over = (following, 0, following.base_offset)
+
+    # The partition's own files.
+
+    @property
+    def own_files_end(self) -> int:
+        """Up to where syncs of their own have covered them."""
+        return self._own_files_synced_to
+
+    def own_files_behind(self) -> tuple[File, ...]:
+        """Those that hold bytes which no sync of their own has covered."""
+        active = self._segments.active
+        if active.base_offset <= self._own_files_synced_to:
+            return (active.file,)
+        return tuple(segment.file for segment in self._segments.reaching(self._own_files_synced_to))
+
+    def own_files_synced(self, end_offset: int, names: NewNames | None) -> None:
+        self._own_files_synced_to = max(self._own_files_synced_to, end_offset)
+        if names is not None and names.version == self._names_version:
+            self._new_files = self._new_folders = ()
+
+    def cut(self, end_offset: int) -> None:
+        """The log was truncated."""
+        self._own_files_synced_to = min(self._own_files_synced_to, end_offset)
+        self.handed_over_to(end_offset)
+
+    # Names.
+
+    def named(self, *, files: tuple[str, ...] = (), folders: tuple[str, ...]) -> None:
+        """Something was created. Until its name is durable, no record that only it holds may be called so."""
+        self._names_version += 1
+        self._new_files = tuple(dict.fromkeys((*self._new_files, *files)))
+        self._new_folders = tuple(dict.fromkeys((*self._new_folders, *folders)))
+
+    @property
+    def has_new_files(self) -> bool:
+        return bool(self._new_files)
+
+    def new_names(self) -> NewNames | None:
+        if not self._new_folders:
+            return None
+        return NewNames(self._new_files, self._new_folders, self._names_version)

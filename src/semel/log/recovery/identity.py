@@ -1,0 +1,63 @@
+"""Whose data directory a folder is: Semel's, Apache Kafka's, or still free.
+
+The law: over data that is there, nothing is founded anew. A directory with logs and without the files that say what
+they are is refused, and so is one that Kafka wrote: its topics are in a metadata log that Semel does not read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.errors import StorageError
+from semel.log.disk import Disk, read_file
+from semel.log.durability.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+)
+from semel.log.durability.journal import FILE_NAMES as JOURNAL_FILES
+
+METADATA_FILES: Final = ("metadata", "metadata.copy")
+
+_CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
+_KAFKA_NAMES: Final = ("__cluster_metadata-0", "bootstrap.checkpoint")
+_KAFKA_PROPERTIES: Final = ("directory.id", "broker.id")
+
+
+def refuse_kafka(disk: Disk, folder: str) -> None:
+    """Raise ``StorageError`` if Apache Kafka wrote this directory."""
+    names = set(disk.list(folder))
+    if names.intersection(METADATA_FILES):
+        return
+    marks = [f"it has {name}" for name in _KAFKA_NAMES if name in names]
+    if META_PROPERTIES_FILE in names:
+        keys = {
+            line.partition(b"=")[0].strip() for line in read_file(disk, f"{folder}/{META_PROPERTIES_FILE}").split(b"\n")
+        }
+        marks += [f"its {META_PROPERTIES_FILE} has {key}" for key in _KAFKA_PROPERTIES if key.encode() in keys]
+    if marks:
+        raise StorageError(
+            f"{folder} is a data directory of Apache Kafka ({marks[0]}), and Semel does not read Kafka's metadata: "
+            "give Semel an empty directory, and copy the topics with a client of both"
+        )
+
+
+def trace_of_logs(disk: Disk, folder: str) -> str | None:
+    """A name in this directory that only a broker with logs leaves there, or ``None``."""
+    for name in disk.list(folder):
+        if name in JOURNAL_FILES or name in _CHECKPOINTS or _is_partition_folder(disk, folder, name):
+            return name
+    return None
+
+
+def _is_partition_folder(disk: Disk, folder: str, name: str) -> bool:
+    topic, dash, number = name.rpartition("-")
+    if not (dash and topic and number.isascii() and number.isdigit()):
+        return False
+    try:
+        below = disk.list(f"{folder}/{name}")
+    except OSError:
+        return False  # A file that happens to have such a name.
+    return PARTITION_METADATA_FILE in below or any(file.endswith(".log") for file in below)

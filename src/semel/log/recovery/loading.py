@@ -1,0 +1,454 @@
+"""From a folder to a ``PartitionLog``, whatever the last process left there.
+
+Below the recovery point everything is on disk, indexes and a producer snapshot included, and is taken as it is. From it
+on nothing is believed: every batch is checked, the log is cut at the first that is not sound, and what follows from
+batches (indexes, producer state, leader epochs) is made again by the same code that made it when they were appended.
+Loading twice gives the same log: the second time there is nothing left to cut.
+
+What is missing below the recovery point was synced, and no crash can have taken it. Then the log is cut only if the
+journal holds all that is missing; else nothing is touched and ``LostRecords`` is raised. See docs/design/damage.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from semel.errors import DecodeError
+from semel.log.config import LogConfig
+from semel.log.damage import LostRecords
+from semel.log.disk import Disk, read_file
+from semel.log.durability import checkpoints
+from semel.log.durability.partition_checkpoint import PartitionCheckpoint
+from semel.log.leader_epochs import LeaderEpochs
+from semel.log.partition_log import LEADER_EPOCH_FILE, PartitionLog, note_producer
+from semel.log.producers import producer_snapshot
+from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStates
+from semel.log.recovery.interrupted import finish_interrupted, remove_leftovers
+from semel.log.segments import segment_checksums
+from semel.log.segments.offset_index import OffsetIndex
+from semel.log.segments.segment import INDEX_SUFFIXES, Segment, file_name
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
+from semel.log.segments.segment_list import Segments
+from semel.log.segments.time_index import TimeIndex
+from semel.log.segments.transaction_index import TransactionIndex
+from semel.types import TopicPartition
+from semel.wire.control import EndTransactionMarker, parse_marker
+from semel.wire.records import BatchHeader, verify_crc
+
+logger = logging.getLogger(__name__)
+
+# How far before the snapshot batch headers are read to refill the windows of five. What a client may still repeat was
+# written shortly before the crash; what lies further back is answered DUPLICATE_SEQUENCE_NUMBER.
+_REFILL_BYTES: Final = 4 * 1024 * 1024
+
+
+def nothing_in_the_journal(offset: int) -> int:
+    return offset
+
+
+def load_log(
+    disk: Disk,
+    folder: str,
+    *,
+    topic_partition: TopicPartition,
+    topic_id: UUID,
+    config: LogConfig,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    now_ms: int,
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    required_end: int | None = None,
+    checkpoint: PartitionCheckpoint | None = None,
+    journal_end: Callable[[int], int] = nothing_in_the_journal,
+) -> PartitionLog:
+    """Open the log in ``folder``, or begin an empty one there.
+
+    ``checkpoint``: the partition's own, if it is sound. Then it says where the recovery point is, and an index counts
+    only where its segment's checksums vouch for it. ``required_end``: up to where records must be there; without it,
+    up to the recovery point. ``journal_end``: how far the journal could take a log on that ends at an offset.
+
+    Raises ``LostRecords`` if records are missing that the journal does not hold, and ``OSError`` if the disk does. Then
+    the folder is as it was, but for a compaction that was finished.
+    """
+    if checkpoint is not None:
+        recovery_point = checkpoint.recovery_point
+    required_end = recovery_point if required_end is None else max(required_end, recovery_point)
+    required = Required(required_end, journal_end)
+    names = finish_interrupted(disk, folder)
+    segments = _open_segments(disk, folder, names, log_start_offset, now_ms, required, is_known=checkpoint is not None)
+    try:
+        if checkpoint is not None and recovery_point > segments.first.base_offset:
+            epochs = LeaderEpochs(checkpoint.epochs)
+            epochs.truncate_from_end(recovery_point)
+        else:
+            epochs, recovery_point = _load_epochs(disk, folder, segments, recovery_point)
+        recovery_point = _load_indexes(disk, segments, recovery_point, is_checked=checkpoint is not None)
+        producers = ProducerStates(topic_partition, producer_id_expiration_ms=producer_id_expiration_ms)
+        replay_from = _load_snapshot(disk, folder, names, segments, producers, recovery_point)
+        epochs.truncate_from_end(recovery_point)
+        end_offset = _Recovery(disk, segments, producers, epochs, config, required).run(replay_from, recovery_point)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    # What the journal still holds may bring the end back; where it does not, ``LogDirectory`` starts the log anew.
+    log_start_offset = min(max(log_start_offset, segments.first.base_offset), end_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    remove_leftovers(disk, folder)
+    _remove_stray_snapshots(disk, folder, segments, end_offset)
+    return PartitionLog(
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        folder=folder,
+        disk=disk,
+        config=config,
+        segments=segments,
+        producers=producers,
+        epochs=epochs,
+        log_start_offset=log_start_offset,
+        log_end_offset=end_offset,
+        recovery_point=min(recovery_point, end_offset),
+    )
+
+
+def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
+    """The producer state as of the log's end, from the newest snapshot at or below it and the batches behind that.
+
+    For a log that was cut: what it forgot must be forgotten here too.
+    """
+    producers = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
+    names = disk.list(log.folder)
+    replay_from = _load_snapshot(disk, log.folder, names, log.segments, producers, log.log_end_offset)
+    recovery = _Recovery(disk, log.segments, producers, LeaderEpochs(), log.config, Required(0))
+    recovery.replay_trusted(replay_from, log.log_end_offset)
+    return producers
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """Up to where a log must be there, and who else may hold what it has lost."""
+
+    end: int
+    journal_end: Callable[[int], int] = nothing_in_the_journal
+
+    def or_raise(self, where: str, end_offset: int, *, rest_end: int) -> None:
+        """The log is about to be cut to ``end_offset``, and what lies behind, up to ``rest_end``, with it.
+
+        Raises ``LostRecords`` unless no more than the journal holds is missing then.
+        """
+        if end_offset >= self.end:
+            return
+        wanted = max(self.end, rest_end)
+        if self.journal_end(end_offset) < wanted:
+            raise LostRecords(where, end_offset, wanted)
+        logger.warning("%s: records %d to %d are put back from the journal", where, end_offset, wanted - 1)
+
+
+class _Recovery:
+    """One pass over the end of a log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        config: LogConfig,
+        required: Required,
+    ) -> None:
+        self._required = required
+        self._disk = disk
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._config = config
+
+    def run(self, replay_from: int, recovery_point: int) -> int:
+        """Replay up to the recovery point, check and replay from there on, cut at the first unsound batch.
+
+        Returns the log end offset.
+        """
+        self.replay_trusted(replay_from, recovery_point)
+        return self._recover(recovery_point)
+
+    def replay_trusted(self, replay_from: int, end_offset: int) -> None:
+        """Producer state only: these batches were checked when they were written or recovered."""
+        for segment in self._segments.reaching(replay_from):
+            if segment.base_offset >= end_offset:
+                break
+            _, start = segment.offset_index.lookup(replay_from)
+            for position, header in segment.headers_below(end_offset, start):
+                if header.has_producer_id and header.base_offset >= replay_from:
+                    marker = _marker(segment.read_batch(position, header)) if header.is_control else None
+                    self._producers.replay(header, marker)
+
+    def _recover(self, recovery_point: int) -> int:
+        segments = self._segments
+        first = segments.number_for(recovery_point)
+        position, end_offset = _trusted_end(segments[first], recovery_point)
+        for number in range(first, len(segments)):
+            segment = segments[number]
+            if number > first:
+                position = 0
+                if segment.base_offset != end_offset:
+                    # Something between the two is lost. What comes after a hole was never acknowledged, or is in the
+                    # journal together with what is missing.
+                    self._check_cut(number, end_offset)
+                    return self._cut_before(number, end_offset)
+            position, end_offset = self._recover_segment(segment, position, end_offset)
+            if position < segment.size_bytes:
+                self._check_cut(number, end_offset)
+                logger.warning(
+                    "%s: %d bytes from position %d on are not sound batches and are cut off",
+                    segment.path(".log"),
+                    segment.size_bytes - position,
+                    position,
+                )
+                segment.cut(position, end_offset)
+                # The recovery point will pass this file, and a start will then believe all of it.
+                segment.file.sync()
+                return self._cut_before(number + 1, end_offset)
+        self._check_cut(len(segments), end_offset)
+        return end_offset
+
+    def _check_cut(self, number: int, end_offset: int) -> None:
+        """Before the log is cut to ``end_offset``, which lies before or within segment ``number``."""
+        rest = list(self._segments)[number:]
+        rest_end = end_offset
+        for segment in rest:
+            # Whatever still looks like a batch counts: it may be all that is left of what was acknowledged.
+            rest_end = max(rest_end, segment.base_offset)
+            for _, header in segment.headers():
+                rest_end = max(rest_end, header.next_offset)
+        where = rest[0] if rest else self._segments.active
+        self._required.or_raise(where.path(".log"), end_offset, rest_end=rest_end)
+
+    def _recover_segment(self, segment: Segment, position: int, end_offset: int) -> tuple[int, int]:
+        for at, header, batch in segment.batches(position):
+            if header.base_offset < end_offset or not verify_crc(batch, 0, header):
+                break
+            self._note(segment, at, header, batch)
+            position, end_offset = at + header.size_bytes, header.next_offset
+        return position, end_offset
+
+    def _note(self, segment: Segment, position: int, header: BatchHeader, batch: memoryview) -> None:
+        segment.note(header, position, index_interval_bytes=self._config.index_interval_bytes)
+        if header.partition_leader_epoch >= 0:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.has_producer_id:
+            marker = _marker(batch) if header.is_control else None
+            note_producer(self._producers, segment, header, marker, now_ms=None)
+
+    def _cut_before(self, number: int, end_offset: int) -> int:
+        lost = list(self._segments)[number:]
+        if lost:
+            logger.warning("%d segments from %r on follow a cut and are removed", len(lost), lost[0])
+            self._segments.replace(lost, ())
+            for segment in lost:
+                segment.remove()
+            # None of them may come back between segments that are written from now on.
+            self._disk.sync_directory(lost[0].folder)
+        return end_offset
+
+
+def _trusted_end(segment: Segment, recovery_point: int) -> tuple[int, int]:
+    """Where in the file the recovery point lies, and the offset it is reached with."""
+    _, position = segment.offset_index.lookup(recovery_point)
+    end_offset = segment.base_offset
+    for at, header in segment.headers_below(recovery_point, position):
+        position, end_offset = at + header.size_bytes, header.next_offset
+    if end_offset < recovery_point:
+        # Compaction may have left nothing right below the recovery point. Then the next batch says that it is reached.
+        found = next(segment.headers(position), None)
+        if found is not None and found[1].base_offset >= recovery_point:
+            return found[0], recovery_point
+    return position, end_offset
+
+
+def _marker(batch: bytes | memoryview) -> EndTransactionMarker | None:
+    try:
+        return parse_marker(batch)
+    except DecodeError as error:
+        logger.error("a control batch that cannot be read is passed over: %s", error)
+        return None
+
+
+def _open_segments(
+    disk: Disk,
+    folder: str,
+    names: list[str],
+    log_start_offset: int,
+    now_ms: int,
+    required: Required,
+    *,
+    is_known: bool,
+) -> Segments:
+    """``is_known``: the log start is certain, and the first segment must not begin behind it."""
+    stems = (name.removesuffix(".log") for name in names if name.endswith(".log"))
+    base_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    missing = f"{folder}/{file_name(log_start_offset, '.log')}"
+    if not base_offsets:
+        required.or_raise(missing, log_start_offset, rest_end=log_start_offset)
+        return Segments([Segment(disk, folder, log_start_offset, created_ms=now_ms, create=True)])
+    if is_known and base_offsets[0] > log_start_offset < required.end:
+        end = min(base_offsets[0], required.end)
+        raise LostRecords(f"{missing} and what follows it before {base_offsets[0]}", log_start_offset, end)
+    return Segments(
+        [
+            Segment(disk, folder, base_offset, created_ms=now_ms, on_demand=base_offset != base_offsets[-1])
+            for base_offset in base_offsets
+        ]
+    )
+
+
+def _load_indexes(disk: Disk, segments: Segments, recovery_point: int, *, is_checked: bool) -> int:
+    """Read the index files up to the recovery point. A bad one moves the point back to its segment.
+
+    Those behind it are not looked at, and are written anew before the recovery point passes them: they may speak of
+    batches that are not there.
+    """
+    for number, segment in enumerate(segments):
+        if segment.base_offset >= recovery_point:
+            segment.index_files_are_stale = True
+            continue
+        end_offset = segments.end_of(number)
+        end_offset = recovery_point if end_offset is None else min(end_offset, recovery_point)
+        try:
+            _load_indexes_of(disk, segment, end_offset, is_checked=is_checked, next_base_offset=segments.end_of(number))
+            if end_offset == recovery_point and _trusted_end(segment, recovery_point)[1] < recovery_point:
+                raise DecodeError(f"its batches do not reach offset {recovery_point}")
+        except DecodeError as error:
+            logger.warning("%s is read again, and its indexes are made again: %s", segment.path(".log"), error)
+            recovery_point = segment.base_offset
+            segment.forget_indexes()
+            continue
+        if end_offset == recovery_point or not segment.time_index.entries:
+            # A closed segment's last time index entry is its largest timestamp. This one may not be closed.
+            segment.find_largest_timestamp(end_offset)
+        else:
+            segment.trust_time_index()
+    return recovery_point
+
+
+def _load_indexes_of(
+    disk: Disk, segment: Segment, end_offset: int, *, is_checked: bool, next_base_offset: int | None
+) -> None:
+    contents = [_read_index(disk, segment, suffix) for suffix in INDEX_SUFFIXES]
+    checksums = _read_checksums(disk, segment)
+    if checksums is not None:
+        if checksums.end_offset == next_base_offset and segment.size_bytes != checksums.log_size_bytes:
+            # A closed segment does not grow. An older copy of one that was compacted is longer, and its index another.
+            raise DecodeError(f"it has {segment.size_bytes} bytes; it was closed with {checksums.log_size_bytes}")
+        contents = _vouched_for(segment, checksums, contents, end_offset)
+    elif is_checked:
+        raise DecodeError(f"{segment.path(CHECKSUMS_SUFFIX)} is missing")
+    index, times, aborted = contents
+    base_offset = segment.base_offset
+    offset_index = OffsetIndex.load(index, base_offset, end_offset=end_offset, end_position=segment.size_bytes)
+    time_index = TimeIndex.load(times, base_offset, end_offset=end_offset)
+    transaction_index = TransactionIndex.load(aborted, base_offset, end_offset=end_offset)
+    segment.offset_index, segment.time_index, segment.transaction_index = offset_index, time_index, transaction_index
+
+
+def _vouched_for(segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int) -> list[bytes]:
+    """The indexes as of the checkpoint. Raises ``DecodeError`` if the segment's files are less than they were then."""
+    if segment.size_bytes < checksums.log_size_bytes:
+        raise DecodeError(f"it has {segment.size_bytes} bytes; {checksums.log_size_bytes} were synced")
+    if checksums.end_offset < end_offset:
+        raise DecodeError(f"it ended at offset {checksums.end_offset}; what follows begins at {end_offset}")
+    for suffix, checksum, content in zip(INDEX_SUFFIXES, checksums.indexes, contents, strict=True):
+        if not checksum.vouches_for(content):
+            raise DecodeError(f"{segment.path(suffix)} is not what was synced")
+    return [content[: checksum.size_bytes] for checksum, content in zip(checksums.indexes, contents, strict=True)]
+
+
+def _read_checksums(disk: Disk, segment: Segment) -> SegmentChecksums | None:
+    path = segment.path(CHECKSUMS_SUFFIX)
+    if not disk.exists(path):
+        return None
+    try:
+        return segment_checksums.decode(read_file(disk, path))
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
+
+
+def _read_index(disk: Disk, segment: Segment, suffix: str) -> bytes:
+    path = segment.path(suffix)
+    return read_file(disk, path) if disk.exists(path) else b""
+
+
+def _load_snapshot(
+    disk: Disk, folder: str, names: list[str], segments: Segments, producers: ProducerStates, recovery_point: int
+) -> int:
+    """Load the newest sound snapshot at or below the recovery point. Returns the offset from which to replay."""
+    for offset in sorted(_snapshot_offsets(names), reverse=True):
+        if offset > recovery_point:
+            continue
+        path = f"{folder}/{file_name(offset, '.snapshot')}"
+        try:
+            entries = producer_snapshot.decode(read_file(disk, path))
+        except DecodeError as error:
+            logger.warning("%s is passed over: %s", path, error)
+            disk.remove(path)
+            continue
+        producers.load(entries)
+        _refill_windows(segments, producers, offset)
+        return offset
+    return segments.first.base_offset
+
+
+def _refill_windows(segments: Segments, producers: ProducerStates, offset: int) -> None:
+    """Show the producers of a snapshot the batches that lie before it. Nothing behind it is looked at: it is not yet
+    known to be sound."""
+    if not producers.producer_count:
+        return
+    remaining = _REFILL_BYTES
+    number = segments.number_for(offset - 1)
+    while remaining > 0 and number >= 0:
+        segment = segments[number]
+        _, near_end = segment.offset_index.lookup(offset)
+        # An index entry is the only place to start from that is known to be the beginning of a batch.
+        start = max((at for _, at in segment.offset_index if at <= near_end - remaining), default=0)
+        for _, header in segment.headers_below(offset, start):
+            if header.has_producer_id:
+                producers.remember_earlier(header)
+        remaining -= max(near_end - start, 1)
+        number -= 1
+
+
+def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: int) -> tuple[LeaderEpochs, int]:
+    """The epochs below the recovery point. Without a sound file they are in the batches, so it moves to the first."""
+    path = f"{folder}/{LEADER_EPOCH_FILE}"
+    start = segments.first.base_offset
+    if recovery_point <= start:
+        return LeaderEpochs(), start
+    try:
+        epochs = LeaderEpochs(checkpoints.read_leader_epochs(disk, path))
+    except DecodeError as error:
+        logger.warning("leader epochs are made again from the log: %s", error)
+        return LeaderEpochs(), start
+    if not epochs.entries:
+        return epochs, start
+    # It may leave none: where all records below the recovery point were deleted, the epochs begin there.
+    epochs.truncate_from_end(recovery_point)
+    return epochs, recovery_point
+
+
+def _remove_stray_snapshots(disk: Disk, folder: str, segments: Segments, end_offset: int) -> None:
+    """Keep those at a segment's base, for truncation, and the newest, for the next start."""
+    base_offsets = {segment.base_offset for segment in segments}
+    offsets = _snapshot_offsets(disk.list(folder))
+    newest = max((offset for offset in offsets if offset <= end_offset), default=None)
+    for offset in offsets:
+        if offset > end_offset or (offset not in base_offsets and offset != newest):
+            disk.remove(f"{folder}/{file_name(offset, '.snapshot')}")
+
+
+def _snapshot_offsets(names: list[str]) -> list[int]:
+    stems = (name.removesuffix(".snapshot") for name in names if name.endswith(".snapshot"))
+    return [int(stem) for stem in stems if stem.isdigit()]

@@ -1,0 +1,258 @@
+"""Opening the partitions of a data directory, each on its own: one that cannot be opened keeps no other from serving.
+
+Which folder belongs to which topic is decided by the topic id in it. It stands there twice: in ``partition.metadata``
+(Kafka's file) and in ``partition.checkpoint`` (ours, with a checksum). Where neither can be read, the folder's name
+decides: a folder loses its name, durably, before another topic of that name is made (``LogDirectory.names_settled``).
+
+The law: nothing that a topic might claim is removed. A folder of another topic is set aside under a free name; what
+cannot be opened stays exactly as it is, with its lines in the checkpoint files and its entries of the journal, and is
+``Unavailable`` until the next start finds it sound. See docs/design/damage.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from semel.errors import DecodeError, SemelError
+from semel.log.damage import REMEDY, LostRecords
+from semel.log.disk import Disk, replace_file, write_file
+from semel.log.durability import checkpoints, partition_checkpoint
+from semel.log.durability.checkpoints import PARTITION_METADATA_FILE, LogStarts
+from semel.log.durability.journal_replay import JournalContent
+from semel.log.durability.partition_checkpoint import PartitionCheckpoint
+from semel.log.partition_log import PartitionLog
+from semel.log.recovery.loading import load_log
+from semel.log.recovery.truncation import start_anew_at
+from semel.log.topic_logs import TopicLogs
+from semel.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+DELETED_FOLDER_SUFFIX: Final = "-delete"
+STRAY_FOLDER_SUFFIX: Final = "-stray"
+
+_DELETED_FOLDER: Final = re.compile(r"([0-9a-f]{32})-[0-9]+-delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A partition that should be here and cannot be served."""
+
+    topic_id: UUID
+    reason: str
+
+
+@dataclass(slots=True)
+class Opening:
+    """One start. ``logs`` and ``unavailable`` are filled."""
+
+    disk: Disk
+    path: str
+    topics: Mapping[str, TopicLogs]
+    now_ms: int
+    producer_id_expiration_ms: int
+    recovery_points: Mapping[TopicPartition, int]
+    log_starts: LogStarts
+    journal: JournalContent
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    unavailable: dict[TopicPartition, Unavailable] = field(default_factory=dict)
+    _starts: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Open every partition of the topics, make those that are missing, and set aside what belongs to none."""
+        for name in self.disk.list(self.path):
+            topic_partition = parse_folder_name(name)
+            if name.endswith(DELETED_FOLDER_SUFFIX):
+                self._remove_deleted(name)
+            elif topic_partition is not None:
+                self._one_of_many(topic_partition, self._found)
+        for topic, described in self.topics.items():
+            for partition in described.partitions:
+                topic_partition = TopicPartition(topic, partition)
+                if topic_partition not in self.logs and topic_partition not in self.unavailable:
+                    self._one_of_many(topic_partition, self._missing)
+
+    def replay_journal(self) -> None:
+        for topic_partition in list(self.logs):
+            self._one_of_many(topic_partition, self._replay)
+
+    def _one_of_many(self, topic_partition: TopicPartition, work: Callable[[TopicPartition], None]) -> None:
+        """Whatever is wrong with one partition, the others are opened."""
+        try:
+            work(topic_partition)
+        except Exception as error:
+            topic = self.topics.get(topic_partition.topic)
+            log = self.logs.pop(topic_partition, None)
+            if log is not None:
+                log.close()
+            folder = f"{self.path}/{topic_partition}"
+            reason = str(error) if isinstance(error, SemelError) else f"{type(error).__name__}: {error}"
+            if folder not in reason:
+                reason = f"{folder}: {reason}"
+            if REMEDY not in reason:
+                reason = f"{reason}; {REMEDY}"
+            if topic is None:
+                logger.error("%s belongs to no topic and stays as it is: %s", folder, reason)
+                return
+            logger.error("%s is offline: %s", topic_partition, reason)
+            self.unavailable[topic_partition] = Unavailable(topic.topic_id, reason)
+
+    # Whose folder
+
+    def _found(self, topic_partition: TopicPartition) -> None:
+        folder = f"{self.path}/{topic_partition}"
+        topic = self.topics.get(topic_partition.topic)
+        checkpoint = self._checkpoint_in(folder)
+        topic_id = self._topic_id_in(folder, topic, checkpoint)
+        if topic_id is None:
+            logger.warning("%s belongs to no topic, and does not say to which it belonged; it stays as it is", folder)
+        elif topic is None or topic_id != topic.topic_id:
+            self._set_aside(folder, topic_id, topic_partition.partition)
+        else:
+            if checkpoint is not None and checkpoint.topic_id != topic_id:
+                checkpoint = None
+            self._open(topic_partition, topic, folder, checkpoint)
+
+    def _topic_id_in(self, folder: str, topic: TopicLogs | None, checkpoint: PartitionCheckpoint | None) -> UUID | None:
+        path = f"{folder}/{PARTITION_METADATA_FILE}"
+        try:
+            topic_id, problem = checkpoints.read_topic_id(self.disk, path), "is missing"
+        except DecodeError as error:
+            topic_id, problem = None, f"cannot be read ({error})"
+        if topic_id is not None:
+            return topic_id
+        if checkpoint is not None:
+            topic_id = checkpoint.topic_id
+        elif topic is not None:
+            topic_id = topic.topic_id
+        if topic is not None and topic_id == topic.topic_id:
+            # Usual after a power cut: the partition was made, and its names were not synced yet.
+            logger.warning("%s %s; it is written again, for topic id %s", path, problem, topic_id)
+            replace_file(self.disk, path, checkpoints.encode_partition_metadata(topic_id))
+        return topic_id
+
+    def _checkpoint_in(self, folder: str) -> PartitionCheckpoint | None:
+        try:
+            return partition_checkpoint.read(self.disk, folder)
+        except DecodeError as error:
+            logger.warning("%s; the partition is read from end to end instead", error)
+            return None
+
+    def _set_aside(self, folder: str, topic_id: UUID, partition: int) -> None:
+        stray = f"{self.path}/{topic_id.hex}-{partition}{STRAY_FOLDER_SUFFIX}"
+        number = 1
+        while self.disk.exists(stray):
+            number += 1
+            stray = f"{self.path}/{topic_id.hex}-{partition}.{number}{STRAY_FOLDER_SUFFIX}"
+        logger.warning("%s belongs to no topic (its id is %s) and is set aside as %s", folder, topic_id, stray)
+        self.disk.rename(folder, stray)
+        self.disk.sync_directory(self.path)
+
+    def _remove_deleted(self, name: str) -> None:
+        """Only what this program has named so, and only if no topic has the id."""
+        matched = _DELETED_FOLDER.fullmatch(name)
+        ids = {topic.topic_id for topic in self.topics.values()}
+        if matched is None or UUID(hex=matched[1]) in ids:
+            logger.warning("%s/%s is not a folder of a deleted topic; it stays as it is", self.path, name)
+            return
+        try:
+            self.disk.remove_folder(f"{self.path}/{name}")
+        except OSError as error:
+            logger.error("%s/%s, of a deleted topic, could not be removed: %s", self.path, name, error)
+
+    # What is in it
+
+    def _open(
+        self, topic_partition: TopicPartition, topic: TopicLogs, folder: str, checkpoint: PartitionCheckpoint | None
+    ) -> None:
+        recovery_point = self.recovery_points.get(topic_partition, 0)
+        own_start = None if checkpoint is None else checkpoint.log_start_offset
+        start = self._starts[topic_partition] = self.log_starts.of(topic_partition, own_start)
+        log = self.logs[topic_partition] = load_log(
+            self.disk,
+            folder,
+            topic_partition=topic_partition,
+            topic_id=topic.topic_id,
+            config=topic.config,
+            log_start_offset=start,
+            now_ms=self.now_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            required_end=recovery_point if checkpoint is None else None,
+            checkpoint=checkpoint,
+            journal_end=lambda offset: self.journal.end_after(topic.topic_id, topic_partition.partition, offset),
+        )
+        # The process before this one may have been killed between making a name and syncing it.
+        if log.recovery_point > log.segments.first.base_offset:
+            log.sync_progress.named(folders=(folder,))
+        else:
+            log.sync_progress.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
+
+    def _missing(self, topic_partition: TopicPartition) -> None:
+        """No folder: nothing of the partition was synced yet, and the journal holds all of it. Or it is gone."""
+        topic = self.topics[topic_partition.topic]
+        start = self.log_starts.of(topic_partition, None)
+        recovery_point = self.recovery_points.get(topic_partition, 0)
+        held = self.journal.end_after(topic.topic_id, topic_partition.partition, start)
+        if recovery_point > max(start, held):
+            raise LostRecords(f"{self.path}/{topic_partition}", held, recovery_point)
+        self.logs[topic_partition] = make_log(
+            self.disk, self.path, topic_partition, topic, self.now_ms, self.producer_id_expiration_ms
+        )
+        self._starts[topic_partition] = start
+
+    def _replay(self, topic_partition: TopicPartition) -> None:
+        log = self.logs[topic_partition]
+        self.journal.replay(log, now_ms=self.now_ms)
+        offset = self._starts.get(log.topic_partition, 0)
+        if offset <= log.log_start_offset:
+            return
+        # Only now is it known where the log really ends.
+        if offset <= log.log_end_offset:
+            log.advance_log_start(offset)
+        else:
+            logger.warning("%r ends before its start at %d: it starts anew there", log, offset)
+            start_anew_at(self.disk, log, offset, now_ms=self.now_ms)
+
+
+def make_log(
+    disk: Disk,
+    path: str,
+    topic_partition: TopicPartition,
+    topic: TopicLogs,
+    now_ms: int,
+    producer_id_expiration_ms: int,
+) -> PartitionLog:
+    """Begin an empty log. Raises ``OSError`` where the disk refuses, and then nothing is there that was not before."""
+    folder = f"{path}/{topic_partition}"
+    existed = disk.exists(folder)
+    metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"
+    try:
+        disk.make_folder(folder)
+        write_file(disk, metadata_path, checkpoints.encode_partition_metadata(topic.topic_id))
+        log = load_log(
+            disk,
+            folder,
+            topic_partition=topic_partition,
+            topic_id=topic.topic_id,
+            config=topic.config,
+            now_ms=now_ms,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+    except OSError:
+        if not existed:
+            with contextlib.suppress(OSError):
+                disk.remove_folder(folder)
+        raise
+    log.sync_progress.named(files=(metadata_path,), folders=(folder, path))
+    return log
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    topic, dash, number = name.rpartition("-")
+    return TopicPartition(topic, int(number)) if dash and topic and number.isascii() and number.isdigit() else None

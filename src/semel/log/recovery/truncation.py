@@ -1,0 +1,54 @@
+"""Cutting a log back: a follower that diverged from its leader, or a log that is to start somewhere else.
+
+What was cut is gone from everything derived: indexes, producer state, leader epochs, open transactions.
+"""
+
+from __future__ import annotations
+
+from semel.log.disk import Disk
+from semel.log.leader_epochs import LeaderEpochs
+from semel.log.partition_log import PartitionLog
+from semel.log.producers.producer_state import ProducerStates
+from semel.log.recovery.loading import rebuild_producers
+from semel.log.segments.segment import Segment
+
+
+def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
+    """Make the log end at ``offset``, or at the batch boundary before it. What the journal holds of the rest must be
+    void before this is called (``LogDirectory.truncate`` does both)."""
+    if offset >= log.log_end_offset:
+        return
+    number = log.segments.number_for(offset)
+    lost = list(log.segments)[number + 1 :]
+    segment = log.segments[number]
+    place = segment.locate(offset)
+    if place is not None:
+        # A batch is kept whole or not at all.
+        first = next(segment.headers(place.position))[1]
+        offset = min(offset, first.base_offset)
+        segment.cut(place.position, offset)
+    log.segments.replace(lost, ())
+    for later in reversed(lost):
+        later.remove()
+    segment.file.sync()
+    disk.sync_directory(log.folder)
+    log.log_end_offset = offset
+    log.was_cut(offset, rebuild_producers(disk, log))
+
+
+def start_anew_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
+    """Make the log empty, and its next offset ``offset``: what it had is of no use, or was asked to go."""
+    old = list(log.segments)
+    fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
+    # The name carries the log end: it must survive before anything else goes.
+    disk.sync_directory(log.folder)
+    log.log_start_offset = offset
+    log.persist_log_start()
+    log.segments.replace(old, (fresh,))
+    for segment in old:
+        if segment.base_offset != offset:
+            segment.remove()
+    log.epochs = LeaderEpochs()
+    empty = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
+    log.was_cut(offset, empty)
+    log.recovery_point = offset

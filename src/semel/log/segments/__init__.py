@@ -1,0 +1,1 @@
+"""Segments: a ``.log`` file and its three indexes. Open ``segment.py`` first."""

@@ -1,0 +1,140 @@
+"""One segment's ``.index``: where in the file to start looking for an offset.
+
+An entry ``(offset, position)`` says that the batch at ``position`` ends with ``offset``. Not every batch has one. On
+disk an entry is 8 bytes, as in Kafka: the offset relative to the segment's base, and the position, both big-endian.
+
+The law: offsets and positions both ascend. The index is derived from the log: entries gather in memory, ``flush`` hands
+them to the file at a checkpoint, and a file that breaks the law is not repaired but rebuilt by its owner.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from operator import ge
+from typing import Final
+
+from semel.errors import DecodeError
+from semel.log.disk import File
+from semel.log.segments.index_tail import IndexTail
+from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.types import INT32_MAX, Buffer
+
+ENTRY_SIZE: Final = 8
+
+
+class OffsetIndex:
+    __slots__ = ("_checksum", "_cuts", "_offsets", "_positions", "_stale", "_written", "base_offset")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._offsets = array("I")  # relative to the base offset
+        self._positions = array("I")
+        self._written = 0  # how many of the entries are in the file
+        self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
+
+    @classmethod
+    def load(
+        cls, data: Buffer, base_offset: int, *, end_offset: int | None = None, end_position: int | None = None
+    ) -> OffsetIndex:
+        """The index in a file, without the entries at or beyond where the log now ends.
+
+        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
+        """
+        if len(data) % ENTRY_SIZE:
+            raise DecodeError(f"an offset index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        words = array("I", bytes(data))
+        if sys.byteorder == "little":
+            words.byteswap()
+        index = cls(base_offset)
+        index._offsets, index._positions = words[0::2], words[1::2]
+        for name, values in (("offsets", index._offsets), ("positions", index._positions)):
+            if any(map(ge, values, islice(values, 1, None))) or (values and values[-1] > INT32_MAX):
+                raise DecodeError(f"the {name} of an offset index (base {base_offset}) do not ascend within 31 bits")
+        index._written = index.entries
+        index._checksum.loaded(index.entries, data)
+        if end_offset is not None:
+            index.truncate_to(end_offset)
+        if end_position is not None:
+            index._keep(bisect_left(index._positions, end_position))
+        return index
+
+    @property
+    def entries(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def has_unwritten(self) -> bool:
+        return self._stale or self._written < len(self._offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        base_offset = self.base_offset
+        return (
+            (base_offset + offset, position) for offset, position in zip(self._offsets, self._positions, strict=True)
+        )
+
+    def is_full(self, size_bytes_max: int) -> bool:
+        return (len(self._offsets) + 1) * ENTRY_SIZE > size_bytes_max
+
+    def append(self, offset: int, position: int) -> None:
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} in the index of base offset {self.base_offset}"
+        if self._offsets:
+            assert relative > self._offsets[-1], f"relative offset {relative} after {self._offsets[-1]}"
+            assert position > self._positions[-1], f"position {position} after {self._positions[-1]}"
+        self._offsets.append(relative)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry at or before ``offset``; the beginning of the segment if there is none."""
+        slot = bisect_right(self._offsets, offset - self.base_offset) - 1
+        if slot < 0:
+            return self.base_offset, 0
+        return self.base_offset + self._offsets[slot], self._positions[slot]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or beyond ``offset``."""
+        self._keep(bisect_left(self._offsets, offset - self.base_offset))
+
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
+    def flush(self, file: File) -> None:
+        """Make the file hold these entries and no others. To sync it is the caller's."""
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
+
+    def _packed(self, first: int, end: int) -> bytes:
+        words = array("I", bytes((end - first) * ENTRY_SIZE))
+        words[0::2], words[1::2] = self._offsets[first:end], self._positions[first:end]
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words.tobytes()
+
+    def _keep(self, entries: int) -> None:
+        self._cuts += 1
+        self._checksum.cut(entries)
+        if entries < self._written:
+            self._written = entries
+            self._stale = True
+        del self._offsets[entries:]
+        del self._positions[entries:]

@@ -1,0 +1,65 @@
+"""Bytes of a partition from an offset on, below a limit, and which transactions in them were aborted.
+
+Who may read up to where is decided in ``partition_log.py``; here is only where those bytes are. The law: what is
+returned begins with the batch that holds the offset, and nothing in it lies at or above the limit.
+"""
+
+from __future__ import annotations
+
+from semel.errors import DecodeError
+from semel.log.segments.segment import Segment
+from semel.log.segments.segment_list import Segments
+from semel.log.segments.transaction_index import AbortedTransaction
+from semel.wire.records import iterate_headers
+
+
+def read_below(
+    segments: Segments, limit: int, offset: int, max_bytes: int, *, at_least_one: bool, log_end_offset: int
+) -> tuple[bytes, int]:
+    """The bytes, and the number of the segment they are from: no read goes over the end of a segment."""
+    number = segments.number_for(offset)
+    while number < len(segments) and (segment := segments[number]).base_offset < limit:
+        if (place := segment.locate(offset)) is not None:
+            break
+        number += 1  # Compaction or a roll may leave nothing at the end of a segment.
+    else:
+        return b"", number
+    end = segment.size_bytes
+    next_base_offset = segments.end_of(number)
+    if limit < (log_end_offset if next_base_offset is None else next_base_offset):
+        end = _position_of(segment, limit, place.position)
+    size = min(max_bytes, end - place.position)
+    if size < place.size_bytes:
+        size = min(place.size_bytes, end - place.position) if at_least_one else 0
+    return (segment.file.read(place.position, size) if size > 0 else b""), number
+
+
+def aborted_within(segments: Segments, number: int, offset: int, records: bytes) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap ``records``, which were read from segment ``number``.
+
+    They are found at their markers, which may lie segments later.
+    """
+    if not records or not any(segments[later].transaction_index.entries for later in range(number, len(segments))):
+        return []
+    upper_bound_offset = offset
+    for _, header in iterate_headers(records, allow_partial_tail=True):
+        upper_bound_offset = header.next_offset
+    aborted: list[AbortedTransaction] = []
+    for later in range(number, len(segments)):
+        found, complete = segments[later].transaction_index.collect_aborted(offset, upper_bound_offset)
+        aborted += found
+        if complete:
+            break
+    return aborted
+
+
+def _position_of(segment: Segment, limit: int, start: int) -> int:
+    """Where what may be read from ``start`` on ends: at ``limit``, or before it where the way there is damaged."""
+    try:
+        place = segment.locate(limit)
+    except DecodeError:
+        _, indexed = segment.offset_index.lookup(limit)
+        if indexed <= start:
+            raise
+        return indexed
+    return segment.size_bytes if place is None else place.position

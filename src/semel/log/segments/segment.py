@@ -1,0 +1,366 @@
+"""One segment: a ``.log`` file and the three indexes derived from it.
+
+The law: the file is the truth, and what is in memory is what ``note`` made of its batches, in order. Appending writes
+one batch and notes it; a start notes what it reads; so both end in the same state. Index entries gather in memory and
+reach their files at a checkpoint: until then the recovery point lies before them, and a start would make them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from semel.errors import DecodeError
+from semel.log.config import LogConfig
+from semel.log.disk import Disk, File
+from semel.log.segments.index_tail import IndexTail
+from semel.log.segments.offset_index import OffsetIndex
+from semel.log.segments.on_demand_file import OnDemandFile
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
+from semel.log.segments.time_index import ENTRY_SIZE as TIME_INDEX_ENTRY_SIZE
+from semel.log.segments.time_index import TimeIndex
+from semel.log.segments.transaction_index import TransactionIndex
+from semel.types import INT32_MAX, Buffer
+from semel.wire.records import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
+
+_BASE_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_LAST_OFFSET_DELTA: Final = Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+
+# Enough to step over the batches between two index entries in one read, where batches are small.
+_STEP_BYTES: Final = 8 * 1024
+# Large enough that reading a segment from end to end costs few system calls.
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+
+INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
+SUFFIXES: Final = (".log", *INDEX_SUFFIXES, CHECKSUMS_SUFFIX)
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Kafka's: twenty digits, so that names sort as offsets do."""
+    return f"{offset:020d}{suffix}"
+
+
+class Place(NamedTuple):
+    """Where a batch stands: its position in the file and its size."""
+
+    position: int
+    size_bytes: int
+
+
+class IndexWrite(NamedTuple):
+    """One index file, and what it lacks. Made on the loop, carried out by a worker."""
+
+    segment: Segment
+    source: OffsetIndex | TimeIndex | TransactionIndex
+    path: str
+    tail: IndexTail
+    create: bool  # else only a file that is there is brought up to date: it may hold what is not true
+
+    def carry_out(self, disk: Disk, *, sync: bool) -> None:
+        try:
+            file = disk.open(self.path, create=self.create)
+        except FileNotFoundError:
+            if self.create:
+                raise
+            return
+        with contextlib.closing(file):
+            self.tail.write(file)
+            if sync:
+                file.sync()
+
+
+class Segment:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        create: bool = False,
+        ending: str = "",
+        on_demand: bool = False,
+    ) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.base_offset = base_offset
+        self.ending = ending  # what the names of the files end with while the segment is not part of the log yet
+        self.created_ms = created_ms
+        self.file: File = self._on_demand() if on_demand else disk.open(self.path(".log"), create=create)
+        self.size_bytes = 0 if create else self.file.size()
+        self.offset_index = OffsetIndex(base_offset)
+        self.time_index = TimeIndex(base_offset)
+        self.transaction_index = TransactionIndex()
+        self.largest_timestamp = NO_TIMESTAMP
+        self.offset_of_largest_timestamp = base_offset
+        self._bytes_since_index_entry = 0
+        self._index_entries = 0  # of this process: those of earlier ones leave room enough
+        self._first_timestamp: int | None = None
+        self._finished = False
+        self.index_files_are_stale = False  # whether they may hold what an earlier process wrote and is not true
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path('.log')} {self.size_bytes} bytes>"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.folder}/{file_name(self.base_offset, suffix)}{self.ending}"
+
+    # Writing
+
+    def append(self, batch: Buffer, header: BatchHeader, *, index_interval_bytes: int) -> None:
+        """Write one batch at the end. If the disk refuses, the segment is as it was, the file perhaps longer."""
+        position = self.size_bytes
+        self.file.write(position, batch)
+        self.size_bytes = position + len(batch)
+        self.note(header, position, index_interval_bytes=index_interval_bytes)
+
+    def note(self, header: BatchHeader, position: int, *, index_interval_bytes: int) -> None:
+        """Take a batch of the file into the indexes."""
+        if header.max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = header.max_timestamp
+            self.offset_of_largest_timestamp = header.base_offset + header.last_offset_delta
+        if position == 0:
+            self._first_timestamp = header.max_timestamp
+        if self._bytes_since_index_entry > index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+            self._index_entries += 1
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD
+
+    def takes(self, header: BatchHeader, config: LogConfig, *, age_max_ms: int, now_ms: int) -> bool:
+        """Whether a batch goes here or into a new segment: by size, age, index room, and the reach of an offset."""
+        if self.size_bytes == 0:
+            return True
+        first_timestamp = self._first_timestamp
+        if first_timestamp is None or first_timestamp < 0 or header.max_timestamp < 0:
+            age_ms = self._age_ms(now_ms, header.max_timestamp)
+        else:
+            age_ms = header.max_timestamp - first_timestamp
+        return (
+            self.size_bytes + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+            and age_ms <= age_max_ms
+            and header.base_offset + header.last_offset_delta - self.base_offset <= INT32_MAX
+            # One entry is kept for the one that closes the time index.
+            and (self._index_entries + 2) * TIME_INDEX_ENTRY_SIZE <= config.segment_index_bytes
+        )
+
+    def _age_ms(self, now_ms: int, timestamp: int) -> int:
+        """By its records' time where they have one, else by its own."""
+        first = self.first_timestamp()
+        if first is not None and first >= 0 and timestamp >= 0:
+            return timestamp - first
+        return now_ms - self.created_ms
+
+    def cut(self, position: int, offset: int) -> None:
+        """Keep the file up to ``position``, which is where the batch with ``offset`` would begin."""
+        self.file.truncate(position)
+        self.size_bytes = position
+        self._finished = False
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._bytes_since_index_entry = 0
+        if position == 0:
+            self._first_timestamp = None
+        self.find_largest_timestamp(offset)
+
+    def finish(self) -> None:
+        """No batch will follow: close the time index with the largest timestamp, so that a start need not seek it."""
+        self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
+        self._finished = True
+
+    def index_writes(self) -> list[IndexWrite]:
+        """What brings the index files up to date. A checkpoint carries it out; ``indexes_written`` hears of it.
+
+        Nothing else writes them: a file that was written and not synced could be torn behind a recovery point.
+        """
+        writes: list[IndexWrite] = []
+        for suffix, index in zip(INDEX_SUFFIXES, self.indexes, strict=True):
+            # A finished segment has an offset and a time index even if they are empty: operators look for them.
+            wanted = index.has_unwritten or (self._finished and index is not self.transaction_index)
+            if wanted or self.index_files_are_stale:
+                writes.append(IndexWrite(self, index, self.path(suffix), index.tail(), create=wanted))
+        return writes
+
+    def indexes_written(self, writes: Sequence[IndexWrite]) -> None:
+        """Those of ``writes`` that are this segment's are in their files, and synced."""
+        for write in writes:
+            if write.segment is self:
+                write.source.written(write.tail)
+        self.index_files_are_stale = False
+
+    def open_on_demand(self) -> None:
+        """Nothing more will be appended and all of it is synced: keep no descriptor.
+
+        A sync that runs on another thread has the file in its hand. It closes when the last holder lets go.
+        """
+        self.file = self._on_demand()
+
+    def keep_open(self) -> None:
+        """It is appended to again."""
+        if isinstance(self.file, OnDemandFile):
+            # Without a descriptor to spare it works as well, only not as fast.
+            with contextlib.suppress(OSError):
+                self.file = self._disk.open(self.path(".log"))
+
+    def _on_demand(self) -> File:
+        return OnDemandFile(self._disk, lambda: self.path(".log"))
+
+    def checksums(self, end_offset: int) -> SegmentChecksums:
+        """Of the files once their indexes are written, with the log file ending at ``end_offset`` as it does now."""
+        return SegmentChecksums(end_offset, self.size_bytes, tuple(index.checksum() for index in self.indexes))
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex | TimeIndex | TransactionIndex, ...]:
+        """In the order of ``INDEX_SUFFIXES``."""
+        return self.offset_index, self.time_index, self.transaction_index
+
+    def forget_indexes(self) -> None:
+        """They are to be made again from the log, whatever their files hold."""
+        self.offset_index = OffsetIndex(self.base_offset)
+        self.time_index = TimeIndex(self.base_offset)
+        self.transaction_index = TransactionIndex()
+        self.largest_timestamp, self.offset_of_largest_timestamp = NO_TIMESTAMP, self.base_offset
+        self.index_files_are_stale = True
+
+    def close(self) -> None:
+        self.file.close()
+
+    def remove(self) -> None:
+        """Take the files away. The log file stays open for whoever still holds it, and closes when nobody does."""
+        for suffix in SUFFIXES:
+            self._disk.remove(self.path(suffix))
+
+    # Reading
+
+    def locate(self, offset: int) -> Place | None:
+        """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none.
+
+        Raises ``DecodeError`` where the file holds something else than whole batches. A header that is passed over on
+        the way must be one too: its length and its last offset decide which batch comes next.
+        """
+        _, position = self.offset_index.lookup(offset)
+        reached = self.base_offset
+        step, before = b"", -1
+        while position < self.size_bytes:
+            step, before = self.file.read(position, min(_STEP_BYTES, self.size_bytes - position)), -1
+            within = 0
+            while within + HEADER_SIZE <= len(step):
+                base_offset, batch_length = _BASE_OFFSET_AND_LENGTH.unpack_from(step, within)
+                (delta,) = _LAST_OFFSET_DELTA.unpack_from(step, within + _LAST_OFFSET_DELTA_POSITION)
+                if batch_length < HEADER_SIZE - LOG_OVERHEAD or delta < 0 or base_offset < reached:
+                    raise DecodeError(
+                        f"{self.path('.log')}: batch length {batch_length}, base offset {base_offset} and last offset "
+                        f"delta {delta} at {position + within}, behind offset {reached - 1}"
+                    )
+                reached = base_offset + delta + 1
+                if reached > offset:
+                    if base_offset > offset and before >= 0:
+                        # A hole, as compaction leaves them; or the batch before it has more than its header says.
+                        parse_header(step, before)
+                    self._check_batch(step, within, position + within)
+                    return Place(position + within, batch_length + LOG_OVERHEAD)
+                before = within
+                within += batch_length + LOG_OVERHEAD
+            if within == 0 or position + within > self.size_bytes:
+                raise DecodeError(f"{self.path('.log')}: no batch ends where the file does, behind {position}")
+            position += within
+        if before >= 0:
+            parse_header(step, before)  # Nothing there: the same question.
+        return None
+
+    def _check_batch(self, step: bytes, within: int, position: int) -> None:
+        """That what ``locate`` found is a batch of this segment, and all of it is there."""
+        header = parse_header(step, within)
+        if header.base_offset < self.base_offset or position + header.size_bytes > self.size_bytes:
+            raise DecodeError(
+                f"{self.path('.log')}: a batch of {header.size_bytes} bytes with base offset {header.base_offset} "
+                f"at {position}; the file has {self.size_bytes} bytes"
+            )
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every whole batch from ``position`` on. Stops in front of anything that is not one."""
+        end = self.size_bytes
+        while position + HEADER_SIZE <= end:
+            step = self.file.read(position, min(_STEP_BYTES, end - position))
+            within = 0
+            while within + HEADER_SIZE <= len(step):
+                try:
+                    header = parse_header(step, within)
+                except DecodeError:
+                    return
+                if position + within + header.size_bytes > end:
+                    return
+                yield position + within, header
+                within += header.size_bytes
+            if within == 0:
+                return
+            position += within
+
+    def headers_below(self, end_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """The same for what lies below ``end_offset`` and is known to be sound.
+
+        It ends with the batch that reaches the offset. The next one must not even be asked for its own: a power cut may
+        have taken the first bytes of it and no others, and with them its offset, which no checksum covers.
+        """
+        reached = self.base_offset
+        for at, header in self.headers(position):
+            if header.base_offset >= end_offset or header.base_offset < reached:
+                return
+            yield at, header
+            reached = header.next_offset
+            if reached >= end_offset:
+                return
+
+    def batches(
+        self, position: int = 0, *, step_bytes: int = _SCAN_BYTES
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every whole batch from ``position`` on, with its bytes. Stops in front of anything that is not one."""
+        end = self.size_bytes
+        size = step_bytes
+        while position + HEADER_SIZE <= end:
+            chunk = memoryview(self.file.read(position, min(size, end - position)))
+            within = 0
+            size = step_bytes
+            while within + HEADER_SIZE <= len(chunk):
+                try:
+                    header = parse_header(chunk, within)
+                except DecodeError:
+                    return
+                if within + header.size_bytes > len(chunk):
+                    size = max(step_bytes, header.size_bytes)
+                    break
+                yield position + within, header, chunk[within : within + header.size_bytes]
+                within += header.size_bytes
+            if within == 0 and size <= len(chunk):
+                return
+            if within == 0 and position + len(chunk) >= end:
+                return
+            position += within
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.file.read(position, header.size_bytes)
+
+    def first_timestamp(self) -> int | None:
+        if self._first_timestamp is None and self.size_bytes >= HEADER_SIZE:
+            self._first_timestamp = parse_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+        return self._first_timestamp
+
+    def trust_time_index(self) -> None:
+        """Take the largest timestamp from the last entry of the time index."""
+        self.largest_timestamp, self.offset_of_largest_timestamp = self.time_index.last or (
+            NO_TIMESTAMP,
+            self.base_offset,
+        )
+
+    def find_largest_timestamp(self, end_offset: int) -> None:
+        """The same where the time index may be behind: the batches after its last entry count too."""
+        self.trust_time_index()
+        _, position = self.offset_index.lookup(self.offset_of_largest_timestamp)
+        for _, header in self.headers_below(end_offset, position):
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp, self.offset_of_largest_timestamp = header.max_timestamp, header.last_offset

@@ -1,0 +1,165 @@
+"""One segment's ``.timeindex``: from which offset on records can be younger than a timestamp.
+
+An entry ``(timestamp, offset)`` says that no record up to ``offset`` is younger than ``timestamp``, and that the batch
+which ends with ``offset`` holds it. On disk an entry is 12 bytes, as in Kafka: the timestamp, and the offset relative
+to the segment's base, both big-endian.
+
+The law: timestamps ascend, and offsets never descend. As with the offset index, entries gather in memory, ``flush``
+hands them to the file at a checkpoint, and a file that breaks the law is rebuilt by its owner.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from operator import ge, gt
+from typing import Final
+
+from semel.errors import DecodeError
+from semel.log.disk import File
+from semel.log.segments.index_tail import IndexTail
+from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.types import INT32_MAX, Buffer
+from semel.wire.records import NO_TIMESTAMP
+
+ENTRY_SIZE: Final = 12
+
+
+class TimeIndex:
+    __slots__ = ("_checksum", "_cuts", "_offsets", "_stale", "_timestamps", "_written", "base_offset")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._timestamps = array("q")
+        self._offsets = array("I")  # relative to the base offset
+        self._written = 0  # how many of the entries are in the file
+        self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
+
+    @classmethod
+    def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
+        """The index in a file, without the entries at or beyond where the log now ends.
+
+        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
+        """
+        if len(data) % ENTRY_SIZE:
+            raise DecodeError(f"a time index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        index = cls(base_offset)
+        index._timestamps, index._offsets = _decode(bytes(data))
+        timestamps, offsets = index._timestamps, index._offsets
+        if any(map(ge, timestamps, islice(timestamps, 1, None))) or (timestamps and timestamps[0] < 0):
+            raise DecodeError(f"the timestamps of a time index (base {base_offset}) do not ascend from 0 or later")
+        if any(map(gt, offsets, islice(offsets, 1, None))) or (offsets and offsets[-1] > INT32_MAX):
+            raise DecodeError(f"the offsets of a time index (base {base_offset}) descend or exceed 31 bits")
+        index._written = index.entries
+        index._checksum.loaded(index.entries, data)
+        if end_offset is not None:
+            index.truncate_to(end_offset)
+        return index
+
+    @property
+    def entries(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def has_unwritten(self) -> bool:
+        return self._stale or self._written < len(self._timestamps)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        if not self._timestamps:
+            return None
+        return self._timestamps[-1], self.base_offset + self._offsets[-1]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        base_offset = self.base_offset
+        return (
+            (timestamp, base_offset + offset) for timestamp, offset in zip(self._timestamps, self._offsets, strict=True)
+        )
+
+    def is_full(self, size_bytes_max: int) -> bool:
+        """Whether the next entry must be the last: one place is kept for the entry that closes the segment."""
+        return (len(self._timestamps) + 2) * ENTRY_SIZE > size_bytes_max
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add the segment's largest timestamp so far, unless the last entry says as much already."""
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX, f"offset {offset} in the time index of base offset {self.base_offset}"
+        if timestamp <= (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
+            return
+        if self._offsets:
+            assert relative >= self._offsets[-1], f"relative offset {relative} after {self._offsets[-1]}"
+        self._timestamps.append(timestamp)
+        self._offsets.append(relative)
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The last entry at or before ``timestamp``; ``NO_TIMESTAMP`` and the base offset if there is none."""
+        slot = bisect_right(self._timestamps, timestamp) - 1
+        if slot < 0:
+            return NO_TIMESTAMP, self.base_offset
+        return self._timestamps[slot], self.base_offset + self._offsets[slot]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or beyond ``offset``."""
+        entries = bisect_left(self._offsets, offset - self.base_offset)
+        self._cuts += 1
+        self._checksum.cut(entries)
+        if entries < self._written:
+            self._written = entries
+            self._stale = True
+        del self._timestamps[entries:]
+        del self._offsets[entries:]
+
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
+    def flush(self, file: File) -> None:
+        """Make the file hold these entries and no others. To sync it is the caller's."""
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
+
+    def _packed(self, first: int, end: int) -> bytes:
+        return _encode(self._timestamps[first:end], self._offsets[first:end])
+
+
+# An entry is three 32-bit words. Whole columns are moved at once: a segment may have a quarter of a million entries.
+
+
+def _encode(timestamps: array[int], offsets: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        timestamps.byteswap()
+        offsets.byteswap()
+    halves = array("I", timestamps.tobytes())
+    words = array("I", bytes(len(offsets) * ENTRY_SIZE))
+    words[0::3], words[1::3], words[2::3] = halves[0::2], halves[1::2], offsets
+    return words.tobytes()
+
+
+def _decode(data: bytes) -> tuple[array[int], array[int]]:
+    words = array("I", data)
+    offsets = words[2::3]
+    halves = array("I", bytes(len(offsets) * 8))
+    halves[0::2], halves[1::2] = words[0::3], words[1::3]
+    timestamps = array("q", halves.tobytes())
+    if sys.byteorder == "little":
+        timestamps.byteswap()
+        offsets.byteswap()
+    return timestamps, offsets

@@ -1,0 +1,173 @@
+"""One segment's ``.txnindex``: the aborted transactions whose marker is in the segment.
+
+A read_committed consumer is told which of the transactions in what it fetched were aborted; this is where that list
+comes from. On disk an entry is 34 bytes, as in Kafka: a version (0), the producer id, the first offset, the last offset
+(the marker's), and the last stable offset at the time of the abort.
+
+The law: last offsets ascend, because markers are indexed in the order of the log, and last stable offsets never
+descend. Committed transactions are not here, nor are transactions without records. The index is derived from the log:
+entries gather in memory, ``flush`` hands them to the file at a checkpoint, and a file that breaks the law is rebuilt.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from semel.errors import DecodeError
+from semel.log.disk import File
+from semel.log.segments.index_tail import IndexTail
+from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.types import Buffer
+
+VERSION: Final = 0
+
+_ENTRY: Final = Struct(">hqqqq")
+ENTRY_SIZE: Final = _ENTRY.size
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    __slots__ = (
+        "_checksum",
+        "_cuts",
+        "_first_offsets",
+        "_last_offsets",
+        "_last_stable_offsets",
+        "_producer_ids",
+        "_stale",
+        "_written",
+    )
+
+    def __init__(self) -> None:
+        self._producer_ids = array("q")
+        self._first_offsets = array("q")
+        self._last_offsets = array("q")
+        self._last_stable_offsets = array("q")
+        self._written = 0  # how many of the entries are in the file
+        self._stale = False  # whether the file may hold others behind them
+        self._cuts = 0
+        self._checksum = RunningChecksum(ENTRY_SIZE)
+
+    @classmethod
+    def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
+        """The index in a file, without the transactions whose marker lies at or beyond where the log now ends.
+
+        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
+        """
+        if len(data) % ENTRY_SIZE:
+            raise DecodeError(f"a transaction index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        index = cls()
+        last = AbortedTransaction(-1, -1, base_offset - 1, -1)
+        for version, *fields in _ENTRY.iter_unpack(data):
+            if version != VERSION:
+                raise DecodeError(f"transaction index entry version {version}; only version {VERSION} is known")
+            entry = AbortedTransaction(*fields)
+            if not _may_follow(entry, last):
+                raise DecodeError(f"{entry} after {last} in a transaction index (base {base_offset})")
+            index._add(entry)
+            last = entry
+        index._written = index.entries
+        index._checksum.loaded(index.entries, data)
+        if end_offset is not None:
+            index.truncate_to(end_offset)
+        return index
+
+    @property
+    def entries(self) -> int:
+        return len(self._producer_ids)
+
+    @property
+    def has_unwritten(self) -> bool:
+        return self._stale or self._written < len(self._producer_ids)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return map(self._entry, range(self.entries))
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        if self._last_offsets:
+            last = self._entry(-1)
+            assert _may_follow(aborted, last), f"{aborted} after {last}"
+        self._add(aborted)
+
+    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap a fetch, its upper bound exclusive, and whether these are all.
+
+        They are all once the last stable offset had reached the upper bound: what was aborted later began beyond it. If
+        not, the search goes on in the next segment.
+        """
+        collected = []
+        for slot in range(bisect_left(self._last_offsets, fetch_offset), self.entries):
+            if self._first_offsets[slot] < upper_bound_offset:
+                collected.append(self._entry(slot))
+            if self._last_stable_offsets[slot] >= upper_bound_offset:
+                return collected, True
+        return collected, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or beyond ``offset``."""
+        entries = bisect_left(self._last_offsets, offset)
+        self._cuts += 1
+        self._checksum.cut(entries)
+        if entries < self._written:
+            self._written = entries
+            self._stale = True
+        for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._last_stable_offsets):
+            del column[entries:]
+
+    def tail(self) -> IndexTail:
+        """What the file lacks."""
+        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
+
+    def checksum(self) -> IndexChecksum:
+        """Of the file once it holds all entries."""
+        return self._checksum.over(self.entries, self._packed)
+
+    def written(self, tail: IndexTail) -> None:
+        """The tail is in the file."""
+        if tail.cuts == self._cuts:
+            self._written = tail.end // ENTRY_SIZE
+            self._stale = False
+        else:
+            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
+
+    def flush(self, file: File) -> None:
+        """Make the file hold these entries and no others. To sync it is the caller's."""
+        tail = self.tail()
+        tail.write(file)
+        self.written(tail)
+
+    def _packed(self, first: int, end: int) -> bytes:
+        return b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(first, end))
+
+    def _add(self, aborted: AbortedTransaction) -> None:
+        self._producer_ids.append(aborted.producer_id)
+        self._first_offsets.append(aborted.first_offset)
+        self._last_offsets.append(aborted.last_offset)
+        self._last_stable_offsets.append(aborted.last_stable_offset)
+
+    def _entry(self, slot: int) -> AbortedTransaction:
+        return AbortedTransaction(
+            self._producer_ids[slot],
+            self._first_offsets[slot],
+            self._last_offsets[slot],
+            self._last_stable_offsets[slot],
+        )
+
+
+def _may_follow(entry: AbortedTransaction, last: AbortedTransaction) -> bool:
+    return (
+        entry.producer_id >= 0
+        and 0 <= entry.first_offset < entry.last_offset
+        and entry.last_offset > last.last_offset
+        and last.last_stable_offset <= entry.last_stable_offset <= entry.last_offset + 1
+    )

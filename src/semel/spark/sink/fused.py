@@ -1,0 +1,157 @@
+"""The fused path: a task fetches, decodes, transforms, encodes and writes, and no row passes through Java.
+
+For stateless transforms of Arrow batches. That a partition of the sink has one writer is kept in another way than by
+moving rows: a record goes to the partition of the sink that has the number of its source partition, and all source
+partitions of one number are one task's. So the records of a source partition stay together, and in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from semel.client.arrow.encoding import OversizedRecord
+from semel.spark.cluster import Cluster
+from semel.spark.decision import Batch
+from semel.spark.refusals import Refused
+from semel.spark.settling import settle
+from semel.spark.sink.placing import BadRow
+from semel.spark.sink.sink import Sink, WriteJob
+from semel.spark.sink.writing import WRITTEN_SCHEMA, Writer, counts_of
+from semel.spark.source.options import SourceOptions
+from semel.spark.source.reading import read_splits
+from semel.spark.source.source import cluster_of
+from semel.spark.source.splits import Split
+from semel.types import TopicPartition
+
+Transform: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""From the source's columns to ``value`` and, if there are any, ``key``, ``headers``, ``timestamp``."""
+
+
+def check_fused(df: DataFrame, sink: Sink) -> None:
+    """Raises ``Refused`` for what the fused path does not do."""
+    if not hasattr(df, "_jdf"):
+        raise Refused("arrow= looks at the plan in the driver's Java, which Spark Connect hides: use a classic session")
+    plan = df._jdf.queryExecution().analyzed()
+    if not plan.children().isEmpty():
+        raise Refused(
+            "arrow= transforms what the source reads, so the DataFrame must be the source as load() returned it; what "
+            "Spark is to do with the rows, and what arrow= does, cannot be mixed"
+        )
+    if sink.topic is None:
+        raise Refused("arrow= writes to one topic: say which, with topic=")
+    if sink.dead_letter_topic is not None or sink.partitioner is not None:
+        raise Refused(
+            "arrow= has neither a dead-letter topic nor a partitioner: records go to the partition of their number"
+        )
+
+
+def write_fused(
+    spark: SparkSession,
+    job: WriteJob,
+    transform: Transform,
+    source: SourceOptions,
+    batch: Batch,
+    cluster: Cluster,
+) -> list[Row]:
+    """The barrier stage of one attempt: the records of the batch, read and written by the same tasks."""
+    start = {place.topic_partition: offset for place, offset in batch.start.items()}
+    end = {place.topic_partition: offset for place, offset in batch.end.items()}
+    check_numbers(job, end)
+    new = [place for place in end if place not in start]
+    begins = {**start, **(cluster.beginning_offsets(new) if new else {})}
+    shares = shared([Split(place, begins[place], end[place]) for place in end], job.writers)
+    task = _task(job, transform, source, shares)
+    tasks = spark.range(0, job.writers, 1, job.writers)
+    return list(tasks.mapInArrow(task, WRITTEN_SCHEMA, barrier=True).collect())
+
+
+def check_numbers(job: WriteJob, read: Mapping[TopicPartition, int]) -> None:
+    topic = job.sink.topic
+    assert topic is not None, "check_fused has seen to it"
+    count = job.partition_counts[topic]
+    for source_topic, number in read:
+        if number >= count:
+            raise BadRow(
+                f"{source_topic} has a partition {number}, and {topic}, to which arrow= writes under the same number, "
+                f"has {count} partitions: give it more"
+            )
+
+
+def shared(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
+    """What each task reads. All partitions of one number are one task's, whatever their topic."""
+    shares: list[list[Split]] = [[] for _ in range(tasks)]
+    for split in splits:
+        if split.end > split.start:
+            shares[split.topic_partition.partition % tasks].append(split)
+    return shares
+
+
+def fuse(
+    splits: Sequence[Split], job: WriteJob, transform: Transform, source: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """One task. Like ``write``, it returns when every record is acknowledged, and begins and ends nothing."""
+    job.sink.reached("fetched", job.batch_id)
+    topic = job.sink.topic
+    assert topic is not None, "check_fused has seen to it"
+    writer: Writer | None = None
+    for split, rows in read_splits(
+        splits,
+        cluster_of(source),
+        include_headers=source.include_headers,
+        fail_on_data_loss=source.fail_on_data_loss,
+    ):
+        made = transform(rows)
+        if made.num_rows:
+            writer = writer or Writer(job)
+            job.sink.reached("producing", job.batch_id)
+            _append(writer, topic, split.topic_partition, made)
+    if writer is not None:
+        job.sink.reached("produced", job.batch_id)
+        writer.finish()
+        yield counts_of(writer)
+
+
+def _append(writer: Writer, topic: str, source: TopicPartition, made: pa.RecordBatch) -> None:
+    try:
+        writer.append(topic, source.partition, as_records(made))
+    except OversizedRecord as error:
+        at = made.column("offset")[error.row].as_py() if "offset" in made.schema.names else "unknown"
+        raise BadRow(f"a row of {source} from source offset {at} cannot be written: {error}") from error
+
+
+def as_records(made: pa.RecordBatch) -> pa.RecordBatch:
+    """What a transform made, with the columns that are written, as ``encode`` takes them."""
+    names = made.schema.names
+    if "value" not in names:
+        raise BadRow(f"arrow= made rows without a column value; they have {', '.join(names)}")
+    columns: dict[str, Any] = {
+        "key": made.column("key") if "key" in names else pa.nulls(made.num_rows, pa.binary()),
+        "value": made.column("value"),
+    }
+    if "headers" in names:
+        columns["headers"] = made.column("headers")
+    if "timestamp" in names:
+        timestamps = made.column("timestamp")
+        if pa.types.is_timestamp(timestamps.type):
+            # Kafka's clock ticks in milliseconds: what is finer is cut off.
+            timestamps = timestamps.cast(pa.timestamp("ms", timestamps.type.tz), safe=False)
+        columns["timestamp"] = timestamps.cast(pa.int64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _task(job: WriteJob, transform: Transform, source: SourceOptions, shares: Sequence[Sequence[Split]]) -> Any:
+    def task(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        settle()
+        deque(batches, maxlen=0)  # A process that leaves its input unread is not used for another task.
+        context = TaskContext.get()
+        assert context is not None, "this runs in a task"
+        return fuse(shares[context.partitionId()], job, transform, source)
+
+    return task

@@ -1,0 +1,169 @@
+"""Which partition each row goes to, and which task writes it. And what becomes of rows that cannot be written.
+
+The law: all rows of one partition go to one writer, so that a partition has one sequence under the batch's epoch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.client.arrow.decoding import HEADERS_TYPE
+from semel.client.arrow.murmur2 import positive_murmur2_column
+from semel.client.arrow.varints import Int64s
+from semel.client.config.producer import ProducerConfig
+from semel.spark.cluster import Cluster, client_settings
+from semel.spark.sink.sink import WriteJob
+from semel.wire.records import HEADER_SIZE
+
+REASON_HEADER: Final = "semel-error"
+OFFSET_HEADER: Final = "semel-offset"
+
+# What the lengths, deltas and attributes of a record take at most.
+_RECORD_OVERHEAD_BYTES: Final = 32
+
+
+class BadRow(ValueError):
+    """A row that no topic can take. The batch stops, unless there is a dead-letter topic."""
+
+
+class Placing:
+    """For one task of one batch. Rows without a key that one task made stay together, and so in order.
+
+    The next batch puts them elsewhere: batches that one task makes would otherwise fill one partition only.
+    """
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+        self._counts: dict[str, int] = dict(job.partition_counts)
+        config = ProducerConfig.load(dict(job.sink.settings))
+        self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
+
+    def placed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            if rows.num_rows:
+                yield self._place(rows)
+
+    def _place(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns: dict[str, pa.Array] = {name: rows.column(name) for name in rows.schema.names}
+        if self._job.sink.topic is not None:
+            columns["topic"] = pa.repeat(pa.scalar(self._job.sink.topic, pa.string()), rows.num_rows)
+        self._know(columns["topic"])
+        reasons = self._reasons(columns)
+        if reasons:
+            self._divert(columns, reasons)
+        topics = pc.dictionary_encode(columns["topic"])
+        partitions = self._partitions(columns, _by_topic(topics, self._counts), reasons)
+        firsts = _by_topic(topics, {topic: zlib.crc32(topic.encode()) for topic in self._counts})
+        columns["partition"] = pa.array(partitions.astype(np.int32))
+        columns["writer"] = pa.array(((firsts + partitions) % self._job.writers).astype(np.int32))
+        order = ["topic", "partition", "writer", "key", "value"]
+        order += [name for name in ("headers", "timestamp") if name in columns]
+        return pa.RecordBatch.from_pydict({name: columns[name] for name in order})
+
+    def _know(self, topics: pa.Array) -> None:
+        wanted = [name for name in pc.unique(topics).to_pylist() if name is not None]
+        if self._job.sink.dead_letter_topic is not None:
+            wanted.append(self._job.sink.dead_letter_topic)
+        new = [name for name in wanted if name and name not in self._counts]
+        if new:
+            with Cluster(**client_settings(self._job.sink.settings)) as cluster:
+                self._counts.update(cluster.topics(new).partition_counts)
+
+    # Rows that cannot be written
+
+    def _reasons(self, columns: dict[str, pa.Array]) -> dict[int, str]:
+        """By row, why it cannot be written."""
+        found: dict[int, str] = {}
+        topics = columns["topic"]
+        known = pc.is_in(topics, value_set=pa.array(list(self._counts), pa.string()))
+        for row in np.flatnonzero(~known.to_numpy(zero_copy_only=False)):
+            name = topics[int(row)].as_py()
+            found[int(row)] = "its topic is null" if name is None else f"there is no topic {name!r}"
+        sizes = _sizes(columns)
+        for row in np.flatnonzero(sizes > self._size_bytes_max):
+            found.setdefault(
+                int(row), f"it takes {sizes[row]} bytes; max.request.size leaves {self._size_bytes_max} for a record"
+            )
+        if "partition" in columns:
+            for number, partition in enumerate(columns["partition"].to_pylist()):
+                if partition is not None and number not in found:
+                    name = topics[number].as_py()
+                    if not 0 <= partition < self._counts[name]:
+                        found[number] = f"partition {partition} of {name!r}, which has {self._counts[name]}"
+        return found
+
+    def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
+        """To the dead-letter topic with them, if there is one; with the reason, and without what was too large."""
+        offsets = columns["offset"].to_pylist() if "offset" in columns else None
+        dead_letter_topic = self._job.sink.dead_letter_topic
+        if dead_letter_topic is None:
+            row, reason = min(reasons.items())
+            at = "" if offsets is None else f" from source offset {offsets[row]}"
+            key = columns["key"][row].as_py()
+            raise BadRow(f"a row{at} with key {key!r} cannot be written: {reason}. A dead-letter topic would take it")
+        if dead_letter_topic not in self._counts:
+            raise BadRow(f"there is no dead-letter topic {dead_letter_topic!r}")
+        topics, values = columns["topic"].to_pylist(), columns["value"].to_pylist()
+        headers: list[Any] = columns["headers"].to_pylist()
+        sizes = _sizes(columns)
+        for row, reason in reasons.items():
+            topics[row] = dead_letter_topic
+            if sizes[row] > self._size_bytes_max:
+                values[row] = None
+            headers[row] = [*(headers[row] or ()), {"key": REASON_HEADER, "value": reason.encode()}]
+            if offsets is not None and offsets[row] is not None:
+                headers[row].append({"key": OFFSET_HEADER, "value": str(offsets[row]).encode()})
+        columns["topic"] = pa.array(topics, pa.string())
+        columns["value"] = pa.array(values, pa.binary())
+        columns["headers"] = pa.array(headers, HEADERS_TYPE)
+
+    # Partitions
+
+    def _partitions(self, columns: dict[str, pa.Array], counts: Int64s, diverted: dict[int, str]) -> Int64s:
+        """``counts`` says for each row how many partitions its topic has."""
+        partitioner = self._job.sink.partitioner
+        if partitioner is not None:
+            topics, keys, values = (columns[name].to_pylist() for name in ("topic", "key", "value"))
+            chosen = [
+                partitioner(topic, key, value, self._counts[topic])
+                for topic, key, value in zip(topics, keys, values, strict=True)
+            ]
+            partitions = np.array(chosen, dtype=np.int64)
+            if ((partitions < 0) | (partitions >= counts)).any():
+                raise BadRow("the partitioner gave a partition that the topic does not have")
+        else:
+            partitions = positive_murmur2_column(columns["key"].cast(pa.binary())) % counts
+            is_null = columns["key"].is_null().to_numpy(zero_copy_only=False)
+            keyless = (columns["task"].to_numpy() + self._job.batch_id) % counts
+            partitions = np.where(is_null, keyless, partitions)
+        if "partition" in columns:
+            said = columns["partition"].cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
+            said[list(diverted)] = -1
+            partitions = np.where(said >= 0, said, partitions)
+        return partitions
+
+
+def _by_topic(topics: pa.DictionaryArray, numbers: Mapping[str, int]) -> Int64s:
+    """For each row, the number of its topic."""
+    of_each = np.array([numbers[name] for name in topics.dictionary.to_pylist()], dtype=np.int64)
+    found: Int64s = of_each[topics.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _sizes(columns: dict[str, pa.Array]) -> Int64s:
+    sizes = np.zeros(len(columns["topic"]), dtype=np.int64)
+    for name in ("key", "value"):
+        sizes += pc.binary_length(columns[name]).fill_null(0).to_numpy(zero_copy_only=False)
+    if "headers" in columns and columns["headers"].null_count < len(columns["headers"]):
+        lengths = [
+            sum(len(one["key"]) * 3 + len(one["value"] or b"") + 10 for one in row or ())
+            for row in columns["headers"].to_pylist()
+        ]
+        sizes += np.array(lengths, dtype=np.int64)
+    return sizes

@@ -1,0 +1,106 @@
+"""The barrier stage of one attempt: Spark moves the rows of each sink partition to one task, and that task writes them.
+
+The rows of a large batch are placed by the tasks that made them, so that several can write. A small batch has one
+writer, whatever its partitions: its rows are placed where they are written, and pass through one Python process less.
+If one task makes all of its rows, too, then there is nothing to move, and no stage before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
+
+from semel.spark.settling import settle
+from semel.spark.sink.placing import Placing
+from semel.spark.sink.sink import WriteJob, placed_schema, sink_columns
+from semel.spark.sink.writing import WRITTEN_SCHEMA, write
+
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+# How Spark names its rule that all of a barrier stage has one number of tasks.
+_NO_BARRIER: Final = "SPARK-24820"
+
+
+def write_rows(df: DataFrame, names: list[str], job: WriteJob) -> list[Row]:
+    """What each partition took. ``names`` are the columns of ``df``; to ask it each time takes as long as to write."""
+    rows = df.selectExpr(*sink_columns(names, job.sink))
+    with _as_one_job(df.sparkSession):
+        if job.writers == 1:
+            return _write_alone(df, rows, job)
+        placed = rows.mapInArrow(Placer(job), placed_schema(names, job.sink))
+        moved = placed.repartitionById(job.writers, sf.col("writer"))
+        return list(moved.mapInArrow(Moved(job), WRITTEN_SCHEMA, barrier=True).collect())
+
+
+def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
+    if _is_one_task(df):
+        try:
+            return list(rows.mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+        except (PySparkException, Py4JError) as error:
+            # More tasks come before that one, as in a union of which a part is empty. No task has run yet.
+            if _NO_BARRIER not in str(error):
+                raise
+    return list(rows.repartition(1).mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+
+
+def _is_one_task(df: DataFrame) -> bool:
+    """To the plan of a batch, the whole query is one leaf; with another plan its rows are moved."""
+    if not hasattr(df, "_jdf"):
+        return False  # Spark Connect does not tell.
+    leaf = df._jdf.queryExecution().logical()
+    return leaf.getClass().getSimpleName() == "LogicalRDD" and int(leaf.rdd().getNumPartitions()) == 1
+
+
+@contextmanager
+def _as_one_job(spark: SparkSession) -> Iterator[None]:
+    """Adaptive execution would make a job of each stage, to plan the next one again; here there is nothing to plan.
+
+    The query's own plan is behind the DataFrame of a batch, and is not touched.
+    """
+    adaptive = spark.conf.get(_ADAPTIVE) or "true"
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, adaptive)
+
+
+# The tasks. Classes, not closures: these travel by name, and a closure with all its code.
+
+
+@dataclass(frozen=True, slots=True)
+class Placer:
+    job: WriteJob
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        return Placing(self.job).placed(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Writes what was placed."""
+
+    job: WriteJob
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        return write(batches, self.job)
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """Places and writes: there is no other writer."""
+
+    job: WriteJob
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        return write(Placing(self.job).placed(batches), self.job)

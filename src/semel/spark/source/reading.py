@@ -1,0 +1,172 @@
+"""One split's records, as Arrow batches with the columns of Spark's own Kafka source.
+
+A split ends at its end offset whatever stands there: markers, aborted records and what compaction removed are passed
+over, so the last records of a split may be none at all. Data that is gone is an error, unless the user chose otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.client.admin.batches import RawBatches
+from semel.client.arrow import decode
+from semel.client.machine.consumer.fetched import visible_batches
+from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.spark.cluster import Cluster
+from semel.spark.source.splits import Split
+from semel.types import Buffer, TopicPartition
+from semel.wire.messages.fetch import AbortedTransaction
+from semel.wire.records import BatchHeader, iterate_headers, verify_crc
+
+log = logging.getLogger(__name__)
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+)
+HEADERS_SCHEMA: Final = "headers array<struct<key: string, value: binary>>"
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_MICROSECONDS: Final = pa.scalar(1000, pa.int64())
+_EMPTY_ANSWERS_MAX: Final = 60
+# Of records that were not seen yet.
+_RECORD_BYTES_GUESSED: Final = 1024
+_BATCH_BYTES_GUESSED: Final = 64 * 1024
+
+
+class DataLost(RuntimeError):
+    """Offsets that the query needs are not in the log any more."""
+
+    def __init__(self, topic_partition: TopicPartition, start: int, end: int, found: str) -> None:
+        super().__init__(
+            f"offsets {start} to {end} of {topic_partition} are not all there: {found}. "
+            "failOnDataLoss=false would go on with what is left"
+        )
+
+
+def read_split(
+    split: Split, cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    read = read_splits([split], cluster, include_headers=include_headers, fail_on_data_loss=fail_on_data_loss)
+    return (rows for _, rows in read)
+
+
+def read_splits(
+    splits: Iterable[Split], cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[tuple[Split, pa.RecordBatch]]:
+    """The records of one split after the other. What a split begins with is fetched while the one before is read."""
+    begun: list[_Reading] = []
+    for split in splits:
+        begun.append(_Reading(split, cluster, fail_on_data_loss))
+        if len(begun) > 1:
+            yield from begun.pop(0).rows(include_headers)
+    for reading in begun:
+        yield from reading.rows(include_headers)
+
+
+class _Reading:
+    """Of one split, whose first records are on their way."""
+
+    def __init__(self, split: Split, cluster: Cluster, fail_on_data_loss: bool) -> None:
+        self._split = split
+        self._cluster = cluster
+        self._fail_on_data_loss = fail_on_data_loss
+        self._offset = split.start
+        self._seen_offsets, self._seen_bytes, self._largest_bytes = 1, _RECORD_BYTES_GUESSED, _BATCH_BYTES_GUESSED
+        self._fetch()
+
+    def rows(self, include_headers: bool) -> Iterator[tuple[Split, pa.RecordBatch]]:
+        split, end = self._split, self._split.end
+        empty_answers = 0
+        while self._offset < end:
+            try:
+                data = self._future.result()
+            except KafkaError as error:
+                if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                self._offset = _after_loss(split, self._offset, self._cluster, self._fail_on_data_loss)
+                self._fetch()
+                continue
+            headers = list(iterate_headers(data.records, allow_partial_tail=True))
+            if not headers:
+                # Up to here it was stable when the batch was planned; a leader that has just taken over may lag.
+                empty_answers += 1
+                if empty_answers > _EMPTY_ANSWERS_MAX:
+                    found = f"the log is stable up to {data.last_stable_offset}"
+                    raise DataLost(split.topic_partition, self._offset, end, found)
+                self._fetch()
+                continue
+            empty_answers = 0
+            start, self._offset = self._offset, max(headers[-1][1].next_offset, self._offset)
+            self._see(headers)
+            if self._offset < end:
+                self._fetch()  # On its way while these are decoded.
+            sound = _sound(split.topic_partition, data.records, headers, data, end)
+            for rows in decode(data.records, sound, include_headers=include_headers):
+                rows = _between(rows, start, end)
+                if rows.num_rows:
+                    yield split, _as_spark(rows, split.topic_partition)
+
+    def _fetch(self) -> None:
+        """What is left by what was seen so far, and a batch more: one that is cut off at its end would be in vain."""
+        left = self._split.end - self._offset
+        wanted = left * self._seen_bytes // self._seen_offsets + self._largest_bytes
+        self._future = self._cluster.fetch(self._split.topic_partition, self._offset, wanted)
+
+    def _see(self, headers: list[tuple[int, BatchHeader]]) -> None:
+        self._seen_offsets = max(headers[-1][1].next_offset - headers[0][1].base_offset, 1)
+        self._seen_bytes = sum(header.size_bytes for _, header in headers)
+        self._largest_bytes = max(header.size_bytes for _, header in headers)
+
+
+def _sound(
+    topic_partition: TopicPartition,
+    records: Buffer,
+    headers: list[tuple[int, BatchHeader]],
+    data: RawBatches,
+    end: int,
+) -> Iterator[tuple[int, BatchHeader]]:
+    aborted = [AbortedTransaction(*transaction) for transaction in data.aborted]
+    for position, header in visible_batches(records, headers, aborted):
+        if header.base_offset >= end:
+            return
+        if not verify_crc(records, position, header):
+            raise DecodeError(f"{topic_partition}: the batch at offset {header.base_offset} fails its checksum")
+        yield position, header
+
+
+def _between(rows: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
+    """A batch may begin before the offset that was asked for, and end behind the last one that is wanted."""
+    offsets = rows.column("offset").to_numpy()
+    low, high = np.searchsorted(offsets, (start, end))
+    return rows.slice(int(low), int(high - low))
+
+
+def _as_spark(rows: pa.RecordBatch, topic_partition: TopicPartition) -> pa.RecordBatch:
+    count = rows.num_rows
+    columns: Mapping[str, pa.Array] = {
+        "key": rows.column("key"),
+        "value": rows.column("value"),
+        "topic": pa.repeat(pa.scalar(topic_partition.topic, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(topic_partition.partition, pa.int32()), count),
+        "offset": rows.column("offset"),
+        "timestamp": pc.multiply(rows.column("timestamp"), _MICROSECONDS).cast(_TIMESTAMP),
+        "timestampType": rows.column("timestamp_type"),
+    }
+    if "headers" in rows.schema.names:
+        columns = {**columns, "headers": rows.column("headers")}
+    return pa.RecordBatch.from_pydict(dict(columns))
+
+
+def _after_loss(split: Split, offset: int, cluster: Cluster, fail_on_data_loss: bool) -> int:
+    topic_partition, _, end = split
+    first = cluster.beginning_offsets([topic_partition])[topic_partition]
+    if fail_on_data_loss:
+        raise DataLost(topic_partition, offset, end, f"the log begins at {first}")
+    log.warning("%s: offsets %d to %d are gone; going on at %d", topic_partition, offset, min(first, end), first)
+    return first if first > offset else end

@@ -1,0 +1,195 @@
+"""The data source "semel": topics as streaming and batch DataFrames, with the columns of Spark's own Kafka source.
+
+Where a streaming query begins: at what ``kafka.group.id`` has committed, else at ``startingOffsets``. The pipeline
+commits starting offsets before the query starts, so there the group decides. Partitions that appear while a query runs
+are read from their beginning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from semel.client.config.consumer import IsolationLevel
+from semel.spark.cluster import Cluster
+from semel.spark.decision import Place, begins
+from semel.spark.refusals import check_version
+from semel.spark.settling import settle
+from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
+from semel.spark.source.options import SourceOptions
+from semel.spark.source.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_splits
+from semel.spark.source.splits import Split, limited, shares_of, split
+from semel.types import TopicPartition
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+    check_version()  # A version that lacks these is refused by its name, not by theirs.
+    raise
+
+
+class SemelDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "semel"
+
+    def schema(self) -> str:
+        given = {name.lower(): value for name, value in self.options.items()}
+        return f"{SCHEMA}, {HEADERS_SCHEMA}" if given.get("includeheaders", "false").lower() == "true" else SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(SourceOptions.parse(self.options, is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        return StreamReader(SourceOptions.parse(self.options, is_streaming=True))
+
+
+class SplitsPartition(InputPartition):
+    """What one task reads, one split after the other."""
+
+    def __init__(self, splits: list[Split]) -> None:
+        self.splits = splits
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In the planner: offsets and splits. In tasks: ``read``, of which nothing is kept."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._latest: Offsets = {}
+        self._end: Offsets | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a task, before it is told what to read."""
+        settle()
+        self.__dict__.update(state)
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        cluster = cluster_of(self._options)
+        partitions = self._options.subscription.partitions(cluster)
+        return to_spark(initial_offsets(self._options, partitions, cluster))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        count = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if count is None else ReadMaxRows(count)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._end = self._look()
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        return to_spark(self._latest) if self._latest else None
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._latest = latest = self._look() if self._end is None else self._end
+        begins = from_spark(start)
+        self._check_nothing_is_lost(begins, latest)
+        # What had vanished and is not to fail stays where it was: it may only be gone for a moment.
+        ends = {**begins, **{tp: max(end, begins.get(tp, 0)) for tp, end in latest.items()}}
+        if isinstance(limit, ReadMaxRows):
+            new = [tp for tp in ends if tp not in begins]
+            first = cluster_of(self._options).beginning_offsets(new) if new else {}
+            ends = limited({**begins, **first}, ends, limit.max_rows)
+        return to_spark(ends)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begins, ends = from_spark(start), from_spark(end)
+        new = [tp for tp in ends if tp not in begins]
+        if new:
+            begins.update(cluster_of(self._options).beginning_offsets(new))
+        ranges = [Split(tp, begins[tp], offset) for tp, offset in ends.items()]
+        return [SplitsPartition(share) for share in shares_of(ranges, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+    def _look(self) -> Offsets:
+        cluster = cluster_of(self._options)
+        return cluster.end_offsets(self._options.subscription.partitions(cluster))
+
+    def _check_nothing_is_lost(self, begins: Offsets, latest: Offsets) -> None:
+        if not self._options.fail_on_data_loss:
+            return
+        for tp, begin in begins.items():
+            if tp not in latest:
+                raise DataLost(tp, begin, begin, "there is no such partition any more")
+            if latest[tp] < begin:
+                raise DataLost(tp, begin, begin, f"its last stable offset is {latest[tp]}")
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        settle()
+        self.__dict__.update(state)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        cluster = cluster_of(options)
+        wanted = options.subscription.partitions(cluster)
+        begins = resolve(options.starting, wanted, cluster, option="startingOffsets")
+        ends = resolve(options.ending, wanted, cluster, option="endingOffsets")
+        ranges = [Split(tp, begins[tp], ends[tp]) for tp in wanted]
+        return [SplitsPartition([one]) for one in split(ranges, options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+
+def initial_offsets(options: SourceOptions, partitions: Sequence[TopicPartition], cluster: Cluster) -> Offsets:
+    """Where batch 0 begins, whenever it is asked for.
+
+    A pipeline has noted that beside the group's offsets. What it has not noted has appeared since: that is new, and is
+    read from its beginning.
+    """
+    if options.group_id is not None:
+        committed = cluster.committed(options.group_id, partitions)
+        noted = begins({Place(options.group_id, partition): at for partition, at in committed.items()})
+        if noted:
+            return {place.topic_partition: offset for place, offset in noted.items()}
+    return starting_offsets(options, partitions, cluster)
+
+
+def starting_offsets(options: SourceOptions, partitions: Sequence[TopicPartition], cluster: Cluster) -> Offsets:
+    """Where a query begins that has no checkpoint: at what its group has committed, else where it was told to."""
+    committed: Mapping[TopicPartition, Any] = {}
+    if options.group_id is not None:
+        committed = cluster.committed(options.group_id, partitions)
+    if len(committed) == len(partitions):
+        return {tp: at.offset for tp, at in committed.items()}
+    told = resolve(options.starting, partitions, cluster, option="startingOffsets")
+    return {tp: committed[tp].offset if tp in committed else offset for tp, offset in told.items()}
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, SplitsPartition)
+    read = read_splits(
+        partition.splits,
+        cluster_of(options),
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    return (rows for _, rows in read)
+
+
+# A worker process is used for many tasks; it connects once. A fork has connections of its own.
+_clusters: dict[tuple[int, bool, tuple[tuple[str, str], ...]], Cluster] = {}
+
+
+def cluster_of(options: SourceOptions) -> Cluster:
+    key = (os.getpid(), options.reads_committed, tuple(sorted(options.settings.items())))
+    if key not in _clusters:
+        level = IsolationLevel.READ_COMMITTED if options.reads_committed else IsolationLevel.READ_UNCOMMITTED
+        _clusters[key] = Cluster(isolation_level=level, **dict[str, Any](options.settings))
+    return _clusters[key]

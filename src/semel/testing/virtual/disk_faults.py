@@ -1,0 +1,100 @@
+"""What goes wrong on a virtual disk, and when.
+
+Faults are asked for: an error for the operations and paths that match, or the death of the process in the n-th
+operation from now. Which one is next is decided here; what it does to the files is decided in ``disk``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+
+from semel.testing.virtual.crash import SimulatedCrash
+
+
+class Operation(Enum):
+    OPEN = "open"  # a file or a folder, whatever for: where no descriptors are left
+    READ = "read"
+    WRITE = "write"
+    TRUNCATE = "truncate"
+    SYNC = "sync"
+    CREATE = "create"
+    MAKE_FOLDER = "make folder"
+    REMOVE = "remove"
+    RENAME = "rename"
+    SYNC_DIRECTORY = "sync directory"
+    SYNC_ALL = "sync all"
+
+
+@dataclass(slots=True)
+class DiskFault:
+    """An error that matching operations meet: the next ``times`` of them after ``skip``, or all with ``times=None``."""
+
+    operation: Operation
+    path: str = "*"
+    """A pattern as for a shell, matched against the whole path: ``*.log``."""
+    error: int = errno.EIO
+    times: int | None = 1
+    skip: int = 0
+
+    def strikes(self, operation: Operation, path: str) -> bool:
+        if operation is not self.operation or self.times == 0 or not fnmatchcase(path, self.path):
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+    def exception(self, path: str) -> OSError:
+        return OSError(self.error, os.strerror(self.error), path)
+
+
+@dataclass(slots=True)
+class DiskStatistics:
+    """What was asked of the disk so far. A group of buffers written together is one write."""
+
+    reads: int = 0
+    writes: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+    directory_syncs: int = 0
+    open_files: int = 0
+    open_files_max: int = 0
+    changes: int = 0
+    """Every operation but reads: the points at which ``crash_after`` can strike."""
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """The faults of one disk that were asked for and have not struck yet."""
+
+    faults: list[DiskFault] = field(default_factory=list)
+    _changes_left: int | None = None
+    _then: Callable[[], None] | None = None
+
+    def crash_after(self, changes: int, then: Callable[[], None] | None) -> None:
+        self._changes_left = changes
+        self._then = then
+
+    def dies_now(self) -> bool:
+        """Count one changing operation; True if the process dies in it."""
+        if self._changes_left is None:
+            return False
+        self._changes_left -= 1
+        return self._changes_left <= 0
+
+    def die(self, operation: Operation, path: str) -> SimulatedCrash:
+        self._changes_left = None
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+        return SimulatedCrash(f"the process died in {operation.value} of {path}")
+
+    def struck_by(self, operation: Operation, path: str) -> DiskFault | None:
+        return next((fault for fault in self.faults if fault.strikes(operation, path)), None)

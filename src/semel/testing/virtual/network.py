@@ -1,0 +1,215 @@
+"""A network in memory, with the faults of a real one.
+
+Hosts have names, and every pair of hosts has a link. On each connection bytes stay in order, and arrive late and in
+pieces. There are no faults but those that were asked for: ``partition``, ``pause``, ``reset`` and ``kill`` act at once,
+a ``Link`` says what happens by chance, and an ``interceptor`` decides about every single message.
+
+``VirtualNetwork`` is also a ``semel.net.network.Network`` itself, seen from a host called ``localhost``;
+``host(name)`` is the same network seen from another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import itertools
+from random import Random
+
+from semel.net.network import ProtocolFactory
+from semel.testing.virtual.frames import Interceptor
+from semel.testing.virtual.medium import Link, Medium
+from semel.testing.virtual.trace import Trace
+from semel.testing.virtual.transport import Connection
+
+_ITSELF = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0", "::", "::1"})
+
+
+class VirtualListener:
+    def __init__(self, network: VirtualNetwork, host: str, port: int, factory: ProtocolFactory) -> None:
+        self._network = network
+        self._address = (host, port)
+        self.factory = factory
+        self.context = contextvars.copy_context()
+
+    @property
+    def port(self) -> int:
+        return self._address[1]
+
+    def close(self) -> None:
+        if self._network._listeners.get(self._address) is self:
+            del self._network._listeners[self._address]
+
+
+class HostNetwork:
+    """The network as one host sees it: what it listens on is its own, what it connects to is found by name."""
+
+    def __init__(self, network: VirtualNetwork, name: str) -> None:
+        self._network = network
+        self.name = name
+
+    async def listen(self, host: str, port: int, factory: ProtocolFactory) -> VirtualListener:
+        if host not in _ITSELF and host != self.name:
+            raise OSError(errno.EADDRNOTAVAIL, f"host {self.name} cannot listen as {host}")
+        return self._network._listen(self.name, port, factory)
+
+    async def connect(
+        self, host: str, port: int, factory: ProtocolFactory
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        destination = self.name if host in _ITSELF else host
+        return await self._network._connect(self.name, destination, port, factory)
+
+
+class VirtualNetwork:
+    """All hosts and connections. ``give_up_ms`` is how long a sender waits for an answer before TCP gives up."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        *,
+        link: Link = Link(),  # noqa: B008 - an immutable value
+        give_up_ms: float = 120_000.0,
+        trace: Trace | None = None,
+    ) -> None:
+        self.interceptor: Interceptor | None = None
+        """Sees every frame of the connections that are made from now on. One at a time."""
+        self._medium = Medium(loop, random, link=link, give_up_ms=give_up_ms, trace=trace)
+        self._listeners: dict[tuple[str, int], VirtualListener] = {}
+        self._connections: dict[int, Connection] = {}
+        self._numbers = itertools.count(1)
+        self._ports = itertools.count(40_000)
+        self._dialling: list[asyncio.Future[None]] = []
+
+    def host(self, name: str) -> HostNetwork:
+        return HostNetwork(self, name)
+
+    async def listen(self, host: str, port: int, factory: ProtocolFactory) -> VirtualListener:
+        return self._listen("localhost" if host in _ITSELF else host, port, factory)
+
+    async def connect(
+        self, host: str, port: int, factory: ProtocolFactory
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        return await self.host("localhost").connect(host, port, factory)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def set_link(self, one: str, other: str, link: Link) -> None:
+        self._medium.links[frozenset((one, other))] = link
+
+    def partition(self, host: str, *others: str) -> None:
+        """Nothing passes between the host and each of the others; TCP keeps trying until ``heal``, or gives up."""
+        self._medium.record(f"partition {host} | {' '.join(others)}")
+        self._medium.partitions.update(frozenset((host, other)) for other in others)
+
+    def heal(self, host: str | None = None, *others: str) -> None:
+        """End the named partitions, or those of one host, or all of them."""
+        self._medium.record(f"heal {' '.join((host or 'all', *others))}")
+        healed = {
+            pair
+            for pair in self._medium.partitions
+            if host is None or (host in pair and (not others or any(other in pair for other in others)))
+        }
+        self._medium.partitions -= healed
+        self._unblocked()
+
+    def pause(self, host: str) -> None:
+        """Nothing is delivered to or from the host until ``resume``."""
+        self._medium.record(f"pause {host}")
+        self._medium.paused.add(host)
+
+    def resume(self, host: str) -> None:
+        self._medium.record(f"resume {host}")
+        self._medium.paused.discard(host)
+        self._unblocked()
+
+    def reset(self, one: str, other: str) -> None:
+        """Break every connection between the two; both ends are told."""
+        self._medium.record(f"reset {one} | {other}")
+        for connection in tuple(self._connections.values()):
+            if connection.joins(one, other):
+                connection.reset()
+
+    def kill(self, host: str, *, silently: bool = False) -> None:
+        """The host's process is gone: its listeners and connections end, and nothing in it is called any more.
+
+        Its peers lose their connections, as the kernel sees to after ``kill -9``. ``silently`` is a power cut: they
+        find out when they next write.
+        """
+        self._medium.record(f"kill {host}")
+        self._medium.paused.discard(host)
+        for listener in [listener for address, listener in self._listeners.items() if address[0] == host]:
+            listener.close()
+        for connection in tuple(self._connections.values()):
+            for end in connection.ends:
+                if end.host == host:
+                    end.vanish(silently=silently)
+        self._unblocked()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _listen(self, name: str, port: int, factory: ProtocolFactory) -> VirtualListener:
+        address = (name, port or next(self._ports))
+        if address in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"{name}:{port} is being listened on already")
+        listener = self._listeners[address] = VirtualListener(self, *address, factory)
+        return listener
+
+    async def _connect(
+        self, source: str, destination: str, port: int, factory: ProtocolFactory
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        deadline = self._medium.loop.time() + self._medium.give_up_ms / 1000
+        await self._cross(source, destination, deadline)
+        listener = self._listeners.get((destination, port))
+        if listener is None or self._medium.link(source, destination).refuses:
+            await self._cross(destination, source, deadline)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no listener on {destination}:{port}")
+        number = next(self._numbers)
+        client, server = (source, next(self._ports)), (destination, port)
+        self._medium.record(f"connect {number} from {source}:{client[1]} to {destination}:{port}")
+        connection = self._connections[number] = Connection(
+            number, self._medium, client, server, interceptor=self.interceptor, over=self._forget
+        )
+        self._medium.loop.call_soon(
+            connection.server.made, listener.factory, listener.context.copy(), context=self._medium.context
+        )
+        try:
+            await self._cross(destination, source, deadline)
+        except BaseException:
+            connection.client.abort()
+            raise
+        if connection.client.gone:
+            raise ConnectionResetError(
+                errno.ECONNRESET, f"{destination}:{port} was lost while {source} connected to it"
+            )
+        connection.client.made(factory, contextvars.copy_context())
+        return connection.client, connection.client.get_protocol()
+
+    def _forget(self, number: int) -> None:
+        self._connections.pop(number, None)
+
+    async def _cross(self, source: str, destination: str, deadline: float) -> None:
+        """The time that one packet of the handshake takes."""
+        await asyncio.sleep(self._medium.delay_s(source, destination))
+        while self._medium.blocked(source, destination):
+            healed = self._medium.loop.create_future()
+            self._dialling.append(healed)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await healed
+            except TimeoutError:
+                raise TimeoutError(errno.ETIMEDOUT, f"{destination} did not answer {source}") from None
+            await asyncio.sleep(self._medium.delay_s(source, destination))
+
+    def _unblocked(self) -> None:
+        for connection in tuple(self._connections.values()):
+            for end in connection.ends:
+                end.unblocked()
+        dialling, self._dialling = self._dialling, []
+        for healed in dialling:
+            if not healed.done():
+                healed.set_result(None)
