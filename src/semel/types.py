@@ -26,6 +26,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch: what an idempotent producer signs its batches and requests with."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 def kafka_uuid(value: UUID) -> str:
     """A UUID as Kafka writes it: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.testing.simulation import Simulation, run
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import ServedBroker, create_topic
 from tests.simulation.test_commit_crashes import PARTITIONS, TIMEOUT_MS, TOPIC, Producer

@@ -24,12 +24,12 @@ from typing import Any
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import ProducerIdentity, Transaction, decode, encode
+from semel.coordinator.transaction.records import Transaction, decode, encode
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.properties.coordinator.small_world import (
     Add,
     Answer,

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from semel.coordinator.transaction.records import ProducerIdentity, Transaction, decode, encode
+from semel.coordinator.transaction.records import Transaction, decode, encode
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import IDLE, TxnState
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.properties.coordinator.kafka_coordinator import Kafka, State, kafka_coordinator
 from tests.unit.coordinator.transaction.bench import Bench
 

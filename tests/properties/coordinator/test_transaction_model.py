@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from semel.coordinator.transaction.listing import ListFilters
-from semel.coordinator.transaction.records import ProducerIdentity
 from semel.coordinator.transaction.states import ENDED, LEGAL_SOURCES, TxnState
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.properties.coordinator.transaction_model import UNKNOWN, Answer, Identity, Known
 from tests.unit.coordinator.transaction.bench import Bench
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from semel.broker.coordinators.shard_runtime import ProducerIdentity, ShardRuntime
+from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.partitions.partitions import Partitions
 from semel.broker.waiting.deadlines import Deadlines
 from semel.coordinator.decision import Decision
@@ -25,7 +25,7 @@ from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.latency import uniform_ms
 from semel.testing.virtual.loop import VirtualLoop
 from semel.testing.virtual.worker import VirtualWorker
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 
 SYNC_MS = 2.0
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
-from semel.broker.coordinators.shard_runtime import ProducerIdentity, ShardRuntime
+from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
 from tests.unit.broker.shard_scene import Noted, Numbers, Scene
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 
-from semel.broker.coordinators.shard_runtime import MOVING_WAIT_MS, ProducerIdentity
+from semel.broker.coordinators.shard_runtime import MOVING_WAIT_MS
 from semel.errors import ErrorCode
 from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
 from tests.unit.broker.shard_scene import MOVING, SYNC_MS, Noted, Scene
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from semel.broker.partitions.transaction_gate import ProducerIdentity, TransactionGate
+from semel.broker.partitions.transaction_gate import TransactionGate
+from semel.types import ProducerIdentity
 
 PRODUCER = ProducerIdentity(7, 3)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from semel.broker.coordinators.markers import append_marker
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
 from semel.testing import Broker
-from semel.types import CONSUMER_OFFSETS_TOPIC, INT32_MAX, TRANSACTION_STATE_TOPIC, TopicPartition
+from semel.types import CONSUMER_OFFSETS_TOPIC, INT32_MAX, TRANSACTION_STATE_TOPIC, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.control import EndTransactionMarker
 from semel.wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest

@@ -20,11 +20,11 @@ from semel.broker.coordinators.shard_memory import ShardMemory
 from semel.broker.coordinators.shard_runtime import Decide, Respond, ShardFormat, ShardRuntime, Waiting
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
 from semel.metadata.controller import Decision, TopicResult, create_topics
 from semel.metadata.image import Broker, ClusterImage, TopicAltered
+from semel.types import ProducerIdentity
 
 logger = logging.getLogger("semel.broker")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.coordinator.group import records as group_records
 from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction import records as transaction_records
 from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.shard import TransactionShard
+from semel.types import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from semel.broker.coordinators.shard_runtime import ShardRuntime
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.clock import Clock
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.damage import REMEDY
 from semel.log.partition_log import Isolation
+from semel.types import ProducerIdentity
 from semel.wire.control import parse_marker
 from semel.wire.records import BatchHeader, iterate_headers, iterate_records, read_single, verify_crc
 

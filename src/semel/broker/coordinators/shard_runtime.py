@@ -31,13 +31,13 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from semel.broker.coordinators.deferred_sync import DeferredSync
 from semel.broker.coordinators.shard_memory import NothingRemembered, ShardMemory
 from semel.broker.partitions.partitions import Partition
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.effects import Deferred
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
+from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_batch, build_single
 

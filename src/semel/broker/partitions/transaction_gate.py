@@ -9,9 +9,9 @@ a restart nobody is let in, and the coordinator is asked again.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from semel.types import Buffer
+from semel.types import Buffer, ProducerIdentity
 from semel.wire.records import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
@@ -23,11 +23,6 @@ from semel.wire.records import (
 
 _ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
 _IDENTITY: Final = Struct(">qh")
-
-
-class ProducerIdentity(NamedTuple):
-    producer_id: int
-    producer_epoch: int
 
 
 def identity_in(records: Buffer) -> ProducerIdentity | None:

@@ -11,14 +11,13 @@ import logging
 
 from semel.broker.coordinators.shard_runtime import Waiting
 from semel.broker.network.connection import Connection
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
 from semel.broker.produce.quick_produce import REFUSED, QuickProduce, WaitingProduce
 from semel.broker.produce.target import ProduceTarget
 from semel.broker.produce.transaction_admission import Refusals, admit, refusal
 from semel.errors import KafkaError
 from semel.log.batch_check import BatchCheck
-from semel.types import Buffer
+from semel.types import Buffer, ProducerIdentity
 
 logger = logging.getLogger("semel.broker")
 

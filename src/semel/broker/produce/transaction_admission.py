@@ -14,13 +14,12 @@ from typing import Final, TypeAlias
 from semel.broker.coordinators.shard_runtime import Waiting
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode, KafkaError
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that may not be written to, and why."""

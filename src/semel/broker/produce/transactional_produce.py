@@ -14,11 +14,11 @@ from collections.abc import Callable
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.broker.partitions.transaction_gate import ProducerIdentity, identity_in
+from semel.broker.partitions.transaction_gate import identity_in
 from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
 from semel.broker.produce.transaction_admission import Refusals, admit, refusal
 from semel.errors import ErrorCode, KafkaError
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 
 logger = logging.getLogger("semel.broker")

@@ -23,11 +23,12 @@ from semel.coordinator.transaction.decisions import (
     aborted,
     end,
 )
-from semel.coordinator.transaction.records import ProducerIdentity, Transaction
+from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import IDLE, PREPARED, TxnState
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 
 
 def init_new(

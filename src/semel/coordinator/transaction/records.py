@@ -64,13 +64,6 @@ _KEY_HEAD_BYTES: Final = 4
 _WRITTEN: Final = {int(state): state for state in IDLE | ENDED | {TxnState.ONGOING}}
 
 
-class ProducerIdentity(NamedTuple):
-    """What a producer signs its requests with."""
-
-    producer_id: int
-    producer_epoch: int
-
-
 class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int

@@ -15,7 +15,7 @@ from semel.coordinator.transaction.initializing import init_known, init_new
 from semel.coordinator.transaction.known import KnownTransactions
 from semel.coordinator.transaction.listing import ListFilters, listing
 from semel.coordinator.transaction.older_versions import error_for_version
-from semel.coordinator.transaction.records import ProducerIdentity, Tombstone, Transaction, TransactionRecord
+from semel.coordinator.transaction.records import Tombstone, Transaction, TransactionRecord
 from semel.coordinator.transaction.results import (
     AddPartitionsResult,
     EndTxnResult,
@@ -26,7 +26,7 @@ from semel.coordinator.transaction.results import (
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import IDLE, PREPARED, TxnState
 from semel.errors import ErrorCode
-from semel.types import INT32_MAX, INT64_MAX, TopicPartition
+from semel.types import INT32_MAX, INT64_MAX, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 
 

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import ProducerIdentity, Transaction, TransactionRecord, decode, encode
+from semel.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
 from semel.coordinator.transaction.results import AddPartitionsResult, EndTxnResult, InitProducerIdResult
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 
 Response = TypeVar("Response")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.decision import Decision
-from semel.coordinator.transaction.records import ProducerIdentity
 from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
-from semel.types import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from semel.types import CONSUMER_OFFSETS_TOPIC, ProducerIdentity, TopicPartition
 from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, Bench
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 17)

@@ -6,10 +6,11 @@ import pytest
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import NO_PARTITIONS, ProducerIdentity, Transaction
+from semel.coordinator.transaction.records import NO_PARTITIONS, Transaction
 from semel.coordinator.transaction.results import EndTxnResult
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, Bench
 
 COMPLETE = {True: TxnState.COMPLETE_COMMIT, False: TxnState.COMPLETE_ABORT}

@@ -6,11 +6,12 @@ import pytest
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.records import NO_PARTITIONS, ProducerIdentity, Transaction
+from semel.coordinator.transaction.records import NO_PARTITIONS, Transaction
 from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 from tests.unit.coordinator.transaction.bench import EPOCH_LAST, FIRST_PRODUCER_ID, ID, P0, P1, TIMEOUT_MS, Bench
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.transaction.listing import ListFilters
-from semel.coordinator.transaction.records import ProducerIdentity
 from semel.coordinator.transaction.results import ListedTransaction, TransactionDescription, TransactionListing
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 from tests.unit.coordinator.transaction.bench import FIRST_PRODUCER_ID, ID, P0, P1, TIMEOUT_MS, Bench
 
 IN_STATE = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.decision import Decision
-from semel.coordinator.transaction.records import ProducerIdentity, Tombstone
+from semel.coordinator.transaction.records import Tombstone
 from semel.coordinator.transaction.results import EndTxnResult
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
-from semel.types import INT32_MAX
+from semel.types import INT32_MAX, ProducerIdentity
 from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, TIMEOUT_MS, Bench
 
 WEEK_MS = 7 * 24 * 3600 * 1000

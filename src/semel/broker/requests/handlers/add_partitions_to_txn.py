@@ -13,13 +13,13 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.partitions.transaction_gate import ProducerIdentity, TransactionGate
+from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.older_versions import error_for_version
 from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
-from semel.types import INTERNAL_TOPICS, TopicPartition
+from semel.types import INTERNAL_TOPICS, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

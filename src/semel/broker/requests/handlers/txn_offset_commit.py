@@ -11,13 +11,13 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.broker.produce.transaction_admission import Refusals, admit, error_for_client
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.metadata.image import Topic
+from semel.types import ProducerIdentity
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

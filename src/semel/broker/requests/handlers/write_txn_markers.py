@@ -11,9 +11,8 @@ from __future__ import annotations
 from semel.broker.coordinators.markers import append_marker, highest_coordinator_epoch
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.partitions.transaction_gate import ProducerIdentity
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker
 from semel.wire.messages.write_txn_markers import (
     WritableTxnMarker,
