@@ -20,7 +20,7 @@ class Ledger:
         self.commits_come_late = commits_come_late
         self.processed: Counter[bytes] = Counter()
         """How often each value was worked on and then committed, or was to be."""
-        self._readers: dict[tuple[int, TopicPartition], str] = {}
+        self._watching: dict[tuple[int, TopicPartition], str] = {}
         self._told: dict[TopicPartition, int] = {}
         self._seen: dict[TopicPartition, int] = {}
 
@@ -29,7 +29,7 @@ class Ledger:
         for partition in {TopicPartition(record.topic, record.partition) for record in records}:
             generation = member.generation_id
             assert generation is not None, f"{partition} is read by {member.member_id}, which is not a member"
-            first = self._readers.setdefault((generation, partition), owner_of(member))
+            first = self._watching.setdefault((generation, partition), owner_of(member))
             assert first == owner_of(member), (
                 f"two members read {partition} in generation {generation}: {first} and {owner_of(member)}"
             )

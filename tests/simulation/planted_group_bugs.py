@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from semel.broker.coordinators.shard_runtime import ShardRuntime, _Parked
+from semel.broker.coordinators.shard_runtime import ShardRuntime, _DelayedDecision
 from semel.client.assignors import Assignment
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer.consumer import ConsumerMachine
@@ -86,11 +86,11 @@ def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A power cut takes back what a member was told is committed."""
 
-    def park(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
-        self._conclude(_Parked(decision, respond))
+    def delay(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
+        self._conclude(_DelayedDecision(decision, respond))
         return False
 
-    patch.setattr(ShardRuntime, "_park", park)
+    patch.setattr(ShardRuntime, "_delay", delay)
 
 
 def forgets_groups_in_a_restart(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from semel.broker.coordinators.expiry import CoordinatorExpiry
 from semel.broker.coordinators.markers import MarkerDelivery
 from semel.broker.coordinators.shard_formats import GroupFormat
-from semel.broker.coordinators.shard_runtime import ShardRuntime, _Parked
+from semel.broker.coordinators.shard_runtime import ShardRuntime, _DelayedDecision
 from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer import fetched
@@ -30,11 +30,11 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """Scenario 31: a power cut takes back what the client was told."""
 
-    def park(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
-        self._conclude(_Parked(decision, respond))
+    def delay(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
+        self._conclude(_DelayedDecision(decision, respond))
         return False
 
-    patch.setattr(ShardRuntime, "_park", park)
+    patch.setattr(ShardRuntime, "_delay", delay)
 
 
 def forgets_the_markers_that_are_owed_after_a_restart(patch: pytest.MonkeyPatch) -> None:

@@ -23,27 +23,27 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def markers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
     """Scenario 31: the power is cut, and a partition has the marker of a decision that nobody remembers."""
-    park = ShardRuntime._park
+    delay = ShardRuntime._delay
 
     def early(self: Any, decision: Decision[Any, Any, Any], respond: Any, last_offset: int) -> bool:
         for effect in decision.effects:
             self._carry_out(self, effect)
-        return park(self, decision._replace(effects=()), respond, last_offset)
+        return delay(self, decision._replace(effects=()), respond, last_offset)
 
-    patch.setattr(ShardRuntime, "_park", early)
+    patch.setattr(ShardRuntime, "_delay", early)
 
 
 def answers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
     """redpanda #6018: acknowledged from memory, and gone after a failover."""
-    park = ShardRuntime._park
+    delay = ShardRuntime._delay
 
     def early(self: Any, decision: Decision[Any, Any, Any], respond: Any, last_offset: int) -> bool:
         if respond is not None:
             respond(decision.response)
-        park(self, decision, None, last_offset)
+        delay(self, decision, None, last_offset)
         return False
 
-    patch.setattr(ShardRuntime, "_park", early)
+    patch.setattr(ShardRuntime, "_delay", early)
 
 
 def markers_that_are_owed_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:

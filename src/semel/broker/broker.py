@@ -155,7 +155,7 @@ class Broker:
         running.server.stop_reading()
         if not await _in_time(running.dispatcher.drain(), STOP_TASKS_SECONDS_MAX):
             running.dispatcher.cancel()
-        node.partitions.release_readers()
+        node.partitions.expire_fetches()
         if coordinators is not None:
             coordinators.release_members()
         await running.server.finish_connections(timeout_s=STOP_CONNECTIONS_SECONDS_MAX)

@@ -79,7 +79,7 @@ class Transport(asyncio.Transport):
             self.protocol.buffer_updated(size)
 
 
-class Slot:
+class DelayedResponse:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.parts: list[Buffer] | None = None
@@ -90,12 +90,12 @@ class Slot:
 
 
 class Server:
-    """Parks every request; the test answers them."""
+    """Delays every request; the test answers them."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.clock = VirtualClock(loop)
         self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
-        self.slots: dict[bytes, Slot] = {}
+        self.delayed: dict[bytes, DelayedResponse] = {}
         self.refusals: list[str] = []
         self.is_closed = False
         self.received_bytes, self.sent_bytes = Counter(), Counter()
@@ -113,16 +113,16 @@ class Server:
         name = bytes(frame)
         if name == b"bad":
             raise DecodeError("bad")
-        self.slots[name] = Slot(name)
+        self.delayed[name] = DelayedResponse(name)
         if self.at_once(name):
             connection.reply([name])
         else:
-            connection.begin(self.slots[name], hold=self.hold(name))
+            connection.begin(self.delayed[name], hold=self.hold(name))
 
     def answer(self, connection: Connection, name: bytes, answer: bytes | None = None) -> None:
-        slot = self.slots[name]
-        slot.parts = [name if answer is None else answer]
-        connection.answered(slot)
+        delayed = self.delayed[name]
+        delayed.parts = [name if answer is None else answer]
+        connection.answered(delayed)
 
     def refused(self, connection: Connection, reason: object) -> None:
         self.refusals.append(str(reason))

@@ -73,8 +73,8 @@ def test_answers_given_in_one_turn_of_the_loop_leave_in_one_write(scene: Scene) 
 def test_a_request_that_wants_no_answer_keeps_its_place_and_sends_nothing(scene: Scene) -> None:
     scene.send(b"a", b"silent", b"c")
     scene.answer(b"c")
-    scene.server.slots[b"silent"].parts = []
-    scene.connection.answered(scene.server.slots[b"silent"])
+    scene.server.delayed[b"silent"].parts = []
+    scene.connection.answered(scene.server.delayed[b"silent"])
     scene.answer(b"a")
     scene.turn()
 
@@ -84,12 +84,12 @@ def test_a_request_that_wants_no_answer_keeps_its_place_and_sends_nothing(scene:
 def test_requests_behind_one_that_holds_are_not_looked_at_before_it_is_answered(scene: Scene) -> None:
     scene.server.hold = lambda name: name == b"fetch"
     scene.send(b"fetch", b"next")
-    assert b"next" not in scene.server.slots
+    assert b"next" not in scene.server.delayed
     assert not scene.transport.reading
 
     scene.answer(b"fetch")
     scene.turn()
-    assert b"next" in scene.server.slots
+    assert b"next" in scene.server.delayed
     assert scene.transport.reading
     scene.answer(b"next")
     scene.turn()
@@ -114,23 +114,23 @@ def test_a_request_in_pieces_that_arrives_while_another_holds_is_served_later(sc
     scene.turn()
     assert scene.transport.reading
     scene.transport.deliver(b"xt")
-    assert b"next" in scene.server.slots
+    assert b"next" in scene.server.delayed
 
 
 def test_too_many_waiting_requests_stop_the_reading_until_one_is_answered(scene: Scene) -> None:
     names = [b"%04d" % number for number in range(WAITING_REQUESTS_MAX + 2)]
     scene.send(*names)
     scene.turn()
-    assert len(scene.server.slots) == WAITING_REQUESTS_MAX
+    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX
     assert not scene.transport.reading
 
     scene.answer(names[0])
     scene.turn()
-    assert len(scene.server.slots) == WAITING_REQUESTS_MAX + 1
+    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX + 1
     for name in names[1 : WAITING_REQUESTS_MAX + 1]:
         scene.answer(name)
     scene.turn()
-    assert len(scene.server.slots) == WAITING_REQUESTS_MAX + 2
+    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX + 2
     assert scene.transport.reading
     scene.answer(names[-1])
     scene.turn()
@@ -141,11 +141,11 @@ def test_too_many_bytes_of_answers_behind_a_slow_one_stop_the_reading(scene: Sce
     scene.send(b"slow", b"big")
     scene.answer(b"big", b"x" * WAITING_ANSWER_BYTES_MAX)
     scene.send(b"next")
-    assert b"next" not in scene.server.slots
+    assert b"next" not in scene.server.delayed
 
     scene.answer(b"slow")
     scene.turn()
-    assert b"next" in scene.server.slots
+    assert b"next" in scene.server.delayed
     assert scene.connection._answer_bytes == 0
 
 
@@ -153,7 +153,7 @@ def test_a_client_that_does_not_read_is_not_read(scene: Scene) -> None:
     scene.server.at_once = lambda name: True
     scene.connection.pause_writing()
     scene.send(b"a")
-    assert b"a" not in scene.server.slots
+    assert b"a" not in scene.server.delayed
     assert not scene.transport.reading
 
     scene.connection.resume_writing()
@@ -168,12 +168,12 @@ def test_a_client_with_many_requests_lets_the_others_have_their_turn(scene: Scen
     turns: list[int] = []
 
     def other() -> None:
-        turns.append(len(scene.server.slots))
-        if len(scene.server.slots) < len(names):
+        turns.append(len(scene.server.delayed))
+        if len(scene.server.delayed) < len(names):
             scene.loop.call_soon(other)
 
     scene.send(*names)
-    assert len(scene.server.slots) == TURN_REQUESTS_MAX
+    assert len(scene.server.delayed) == TURN_REQUESTS_MAX
     scene.loop.call_soon(other)
     scene.turn()
 
@@ -191,7 +191,7 @@ def test_a_bad_request_closes_the_connection_after_the_answers_before_it(scene: 
     assert scene.sent == b"a"
     assert scene.transport.closing
     assert scene.server.refusals == ["bad"]
-    assert b"never" not in scene.server.slots
+    assert b"never" not in scene.server.delayed
 
 
 def test_when_the_client_leaves_what_waits_for_it_is_abandoned(scene: Scene) -> None:
@@ -199,7 +199,7 @@ def test_when_the_client_leaves_what_waits_for_it_is_abandoned(scene: Scene) -> 
     scene.answer(b"b")
     scene.transport.close()
 
-    assert [scene.server.slots[name].is_abandoned for name in (b"a", b"b", b"c")] == [True, False, True]
+    assert [scene.server.delayed[name].is_abandoned for name in (b"a", b"b", b"c")] == [True, False, True]
     assert scene.server.is_closed
 
 
@@ -226,7 +226,7 @@ def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(scene: Sc
     scene.turn()
     scene.transport.deliver(framed[sent:])
 
-    assert large in scene.server.slots
+    assert large in scene.server.delayed
 
 
 def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(scene: Scene) -> None:

@@ -30,21 +30,21 @@ from tests.unit.broker.raw_client import batch
 
 
 class Request:
-    """What a parked request is to those who answer it."""
+    """What a delayed request is to those who answer it."""
 
     def __init__(self) -> None:
         self.answers: list[object] = []
         self.held = False
 
-    def park(self, parked: object, *, hold: bool) -> None:
+    def delay(self, operation: object, *, hold: bool) -> None:
         self.held = hold
 
-    def answer_parked(self, make_response: Callable[[], object]) -> None:
+    def answer_delayed(self, make_response: Callable[[], object]) -> None:
         self.answers.append(make_response())
 
     lacks_room = False
 
-    def forget_room(self, waiter: object) -> None:
+    def forget_room(self, resume: object) -> None:
         """It waits for none."""
 
 
@@ -170,7 +170,7 @@ def test_a_produce_whose_client_left_is_not_answered() -> None:
 
 def test_of_two_partitions_the_slower_one_decides_and_a_timeout_names_only_what_is_not_safe() -> None:
     scene = Scene()
-    never = Partition(scene.partitions, scene.partition.log, 0)  # Nobody tells its waiters.
+    never = Partition(scene.partitions, scene.partition.log, 0)  # It is never told of progress.
     safe, unsafe = PartitionProduceResponse(index=0), PartitionProduceResponse(index=1, base_offset=7)
     delayed = DelayedProduce(scene.request, ProduceResponse(), scene.deadlines, 100)  # type: ignore[arg-type]
     delayed.wait_for(scene.partition, scene.append(batch(b"x", timestamp=0)), safe)
@@ -194,7 +194,7 @@ def test_a_fetch_is_woken_by_what_becomes_visible_and_holds_the_client_s_next_re
     scene.wait(0.5)
 
     assert scene.request.answers == ["answered"]
-    assert not scene.partition._readers
+    assert not scene.partition._watching
     assert len(scene.deadlines) == 0
 
 
@@ -203,11 +203,17 @@ def test_many_appends_in_one_turn_wake_a_fetch_once() -> None:
     looked = 0
 
     class Counting:
-        def moved(self, partition: Partition) -> None:
+        def committed(self, token: object) -> None:
             nonlocal looked
             looked += 1
 
-        def gone(self, partition: Partition) -> None:
+        def failed(self, token: object, code: ErrorCode) -> None:
+            raise AssertionError
+
+        def expired(self) -> None:
+            raise AssertionError
+
+        def abandoned(self) -> None:
             raise AssertionError
 
     scene.partition.watch(Counting())
@@ -245,7 +251,7 @@ def test_a_fetch_ends_at_its_deadline_or_with_its_client() -> None:
     scene.append(batch(b"x", timestamp=0))
     scene.wait(1)
     assert scene.request.answers == []
-    assert not scene.partition._readers
+    assert not scene.partition._watching
 
 
 def test_a_read_committed_fetch_sleeps_while_a_transaction_grows_and_wakes_when_it_ends() -> None:

@@ -295,7 +295,7 @@ def test_a_client_that_leaves_during_a_long_poll_leaves_nothing_waiting(broker: 
     wait_until(lambda: len(node.deadlines) == 0)
     partition = node.partitions.get(topic, 0)
     assert partition is not None
-    assert not partition._readers
+    assert not partition._watching
 
 
 # Sessions

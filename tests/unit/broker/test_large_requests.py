@@ -173,7 +173,7 @@ def test_a_client_that_leaves_while_its_large_fetch_waits_leaves_nothing_behind(
     eventually(before, lambda: len(node.deadlines), 60)
     partition = node.partitions.get(wide, 0)
     assert partition is not None
-    assert not partition._readers
+    assert not partition._watching
 
 
 def test_ten_thousand_offsets_are_listed(client: RawClient, wide: str) -> None:
@@ -268,7 +268,7 @@ class Unanswered:
     peer_host = "here"
     is_abandoned = False
 
-    def park(self, parked: object, *, hold: bool) -> None: ...
+    def delay(self, operation: object, *, hold: bool) -> None: ...
 
 
 def test_others_get_their_turn_after_every_slice() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from semel.broker.network.response_memory import FULL_ROOM_BYTES, PARTS, ROOM_BYTES_MIN, ResponseMemory
 from semel.broker.network.server import Server
@@ -17,13 +17,14 @@ from tools.patience import wait_until
 MEGABYTE = 2**20
 
 
-class Waiter:
-    def __init__(self, name: str, served: list[str], memory: ResponseMemory, size_bytes: int = 0) -> None:
-        self._name, self._served, self._memory, self._size_bytes = name, served, memory, size_bytes
+def resume(name: str, served: list[str], memory: ResponseMemory, size_bytes: int = 0) -> Callable[[], None]:
+    """What a request that waits for room does once there is some."""
 
-    def room_made(self) -> None:
-        self._served.append(self._name)
-        self._memory.add(self._size_bytes)
+    def answer() -> None:
+        served.append(name)
+        memory.add(size_bytes)
+
+    return answer
 
 
 def test_an_answer_may_have_a_part_of_what_is_left_and_never_nothing() -> None:
@@ -45,7 +46,7 @@ def test_who_waits_is_served_in_order_and_no_further_than_there_is_room() -> Non
     memory.add(100)
     assert memory.is_full
     for name in "abc":
-        memory.wait(Waiter(name, served, memory, size_bytes=60))
+        memory.wait(resume(name, served, memory, size_bytes=60))
 
     memory.remove(50)
 
@@ -59,7 +60,7 @@ def test_who_waits_is_served_in_order_and_no_further_than_there_is_room() -> Non
 def test_who_has_left_is_not_served() -> None:
     memory, served = ResponseMemory(100), list[str]()
     memory.add(100)
-    gone = Waiter("gone", served, memory)
+    gone = resume("gone", served, memory)
     memory.wait(gone)
     memory.forget(gone)
 
@@ -113,7 +114,7 @@ def test_forty_clients_that_do_not_read_stay_within_the_limit_and_are_closed(nam
                 client.socket.close()
 
 
-def test_parked_fetches_that_all_get_records_at_once_stay_within_the_limit(name: str) -> None:
+def test_delayed_fetches_that_all_get_records_at_once_stay_within_the_limit(name: str) -> None:
     """Each has asked when there was room, and is answered when a record arrives."""
     with Broker(queued_max_response_bytes=16 * MEGABYTE) as broker, RawClient(broker.port) as canary:
         server = server_of(broker)
@@ -127,7 +128,7 @@ def test_parked_fetches_that_all_get_records_at_once_stay_within_the_limit(name:
                 client.socket.sendall(bytes(fetch))
             assert broker._broker is not None
             deadlines = broker._broker.node.deadlines
-            wait_until(lambda: len(deadlines) == 12, "all are parked")
+            wait_until(lambda: len(deadlines) == 12, "all are delayed")
             # Too large for the socket buffers of the operating system.
             assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
             wait_until(lambda: server.responses.is_scarce, "some wait for room")

@@ -11,11 +11,8 @@ STALLED_S = 30
 MEGABYTE = 2**20
 
 
-class Waiter:
-    """A request that waits for room."""
-
-    def room_made(self) -> None:
-        """Nothing to do."""
+def do_nothing() -> None:
+    """What a request that waits for room does once there is some."""
 
 
 class Watched(Scene):
@@ -86,7 +83,7 @@ def test_while_others_wait_for_room_a_second_is_enough() -> None:
     scene = Watched(leaving_bytes_max=MEGABYTE)
     scene.leave_unread(MEGABYTE)
     assert scene.look() == []
-    scene.server.responses.wait(Waiter())
+    scene.server.responses.wait(do_nothing)
 
     assert "others wait for the memory" in scene.reasons_within(SCARCE_STALLED_MS_MAX // 1000)[0]
 
@@ -95,7 +92,7 @@ def test_while_others_wait_for_room_a_client_that_reads_byte_by_byte_has_a_limit
     scene = Watched(leaving_bytes_max=MEGABYTE)
     scene.leave_unread(MEGABYTE)
     scene.wait(1000)
-    scene.server.responses.wait(Waiter())
+    scene.server.responses.wait(do_nothing)
     for _ in range(2 * STALLED_S):
         assert scene.look() == []
         scene.wait(0.5)

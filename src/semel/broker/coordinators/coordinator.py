@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from semel.broker.coordinators.internal_topics import internal_topic, partition_count
 from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
 from semel.broker.coordinators.shard_memory import ShardMemory
-from semel.broker.coordinators.shard_runtime import Decide, Respond, ShardFormat, ShardRuntime, Waiting
+from semel.broker.coordinators.shard_runtime import Decide, DelayedRequest, Respond, ShardFormat, ShardRuntime
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.coordinator.partitioning import partition_for
@@ -105,7 +105,7 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         *,
         moves: bool = False,
         producer: ProducerIdentity | None = None,
-    ) -> Waiting | None:
+    ) -> DelayedRequest | None:
         """Put a request to the shard of this id; see ``ShardRuntime.run``. ``moves``: wait while it moves on."""
         partition = self.partition_for(key)
         runtime = self._runtimes.get(partition)

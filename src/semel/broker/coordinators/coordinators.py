@@ -157,7 +157,7 @@ class Coordinators:
 
     def _write_markers(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
         completion = _Completion(self._node, runtime, effect)
-        MarkerDelivery(self._node, effect, wanted=lambda: runtime.refusal is None, done=completion.expired).begin()
+        MarkerDelivery(self._node, effect, wanted=lambda: runtime.refusal is None, finished=completion.finished).begin()
 
 
 class _Completion:
@@ -170,13 +170,16 @@ class _Completion:
         self._runtime = runtime
         self._effect = effect
 
-    def expired(self) -> None:
+    def finished(self) -> None:
         effect, now_ms = self._effect, self._node.clock.now_ms()
         decision = self._runtime.shard.markers_written(
             effect.transactional_id, effect.producer_id, effect.producer_epoch, now_ms=now_ms
         )
         if self._runtime.refusal is None and not self._runtime.apply(decision, key=effect.transactional_id):
             self._node.deadlines.add(self, COMPLETE_RETRY_MS)
+
+    def expired(self) -> None:
+        self.finished()
 
 
 def _answer(runtime: GroupRuntime, effect: Answer) -> None:

@@ -70,16 +70,16 @@ def highest_coordinator_epoch(node: Node) -> int:
 class MarkerDelivery:
     """The markers of one transaction. ``wanted`` says whether its coordinator still stands behind it."""
 
-    __slots__ = ("_delay_ms", "_done", "_effect", "_marker", "_node", "_owed", "_refused", "_wanted")
+    __slots__ = ("_delay_ms", "_effect", "_finished", "_marker", "_node", "_owed", "_refused", "_wanted")
 
     def __init__(
-        self, node: Node, effect: WriteMarkers, *, wanted: Callable[[], bool], done: Callable[[], None]
+        self, node: Node, effect: WriteMarkers, *, wanted: Callable[[], bool], finished: Callable[[], None]
     ) -> None:
         self._node = node
         self._effect = effect
         self._marker = EndTransactionMarker(effect.committed, effect.coordinator_epoch)
         self._wanted = wanted
-        self._done = done
+        self._finished = finished
         # Sorted: the same run writes the same logs.
         self._owed: dict[TopicPartition, None] = dict.fromkeys(sorted(effect.partitions))
         self._refused: list[TopicPartition] = []
@@ -88,7 +88,7 @@ class MarkerDelivery:
     def begin(self) -> None:
         """Append all markers that can be appended now."""
         if not self._owed:
-            self._done()
+            self._finished()
             return
         self._write(list(self._owed))
 
@@ -139,7 +139,7 @@ class MarkerDelivery:
         if topic_partition in self._owed:
             del self._owed[topic_partition]
             if not self._owed and self._wanted():
-                self._done()
+                self._finished()
 
     def _failed(self, topic_partition: TopicPartition, error: KafkaError | StorageError) -> None:
         effect = self._effect

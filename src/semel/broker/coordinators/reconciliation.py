@@ -111,7 +111,7 @@ class Reconciliation:
             coordinator_epoch=coordinator_epoch or 0,
             transaction_version=_ANY_EPOCH,
         )
-        MarkerDelivery(self._node, effect, wanted=lambda: True, done=lambda: None).begin()
+        MarkerDelivery(self._node, effect, wanted=lambda: True, finished=lambda: None).begin()
 
 
 class _Owner(NamedTuple):

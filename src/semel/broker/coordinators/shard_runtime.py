@@ -78,7 +78,7 @@ class ShardFormat(Protocol[ShardIn, ShardRecord]):
     def replay_marker(self, shard: ShardIn, producer: ProducerIdentity, *, committed: bool) -> None: ...
 
 
-class Waiting:
+class DelayedRequest:
     """A request that was put to a shard and is not answered yet."""
 
     __slots__ = ("abandoned_by_client", "decide", "due_ms", "key", "producer", "respond", "runtime", "ticket")
@@ -105,10 +105,10 @@ class Waiting:
         self.abandoned_by_client = True
 
     def expired(self) -> None:
-        self.runtime.waited_long_enough(self)
+        self.runtime.request_expired(self)
 
 
-class _Parked:
+class _DelayedDecision:
     """A decision whose time to be told has not come."""
 
     __slots__ = ("decision", "respond")
@@ -144,8 +144,8 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         self._memory: ShardMemory[Shard] = NothingRemembered() if memory is None else memory
         self._timer = _Timer(self)
         self._unawaited_sync = DeferredSync(partition.log, deadlines)
-        self._parked: dict[_Parked, None] = {}
-        self._moving: dict[str, dict[Waiting, None]] = {}
+        self._delayed: dict[_DelayedDecision, None] = {}
+        self._moving: dict[str, dict[DelayedRequest, None]] = {}
 
     def run(
         self,
@@ -154,7 +154,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         *,
         key: str | None = None,
         producer: ProducerIdentity | None = None,
-    ) -> Waiting | None:
+    ) -> DelayedRequest | None:
         """Decide, and respond once that is safe; that may be before this returns, and then None is returned.
 
         ``key`` is the id that the decision is about, for those who wait for it to move on. ``producer`` makes the
@@ -163,7 +163,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if self.refusal is not None:
             respond(self.refusal)
             return None
-        waiting = Waiting(self, decide, respond, key, producer)
+        waiting = DelayedRequest(self, decide, respond, key, producer)
         return waiting if self._ask(waiting) else None
 
     def apply(self, decision: Decision[Any, ShardRecord, Effect], *, key: str | None = None) -> bool:
@@ -173,7 +173,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         except (KafkaError, StorageError):
             return False
         self._remember(decision.changes)
-        self._park(decision, None, last_offset)
+        self._delay(decision, None, last_offset)
         self._moved_on(key, decision)
         return True
 
@@ -206,9 +206,9 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
     def unload(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Decide nothing more, and tell all who wait that they asked the wrong one."""
         self.retire(code)
-        parked, self._parked = self._parked, {}
+        delayed, self._delayed = self._delayed, {}
         moving, self._moving = self._moving, {}
-        for entry in parked:
+        for entry in delayed:
             for effect in entry.decision.effects:
                 self._memory.refuse_effect(effect, code)
             if entry.respond is not None:
@@ -220,20 +220,20 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
     def drop(self) -> None:
         """Decide nothing more, and tell nobody: the process ends."""
         self.refusal = ErrorCode.NOT_COORDINATOR
-        self._parked.clear()
+        self._delayed.clear()
         self._moving.clear()
         self._set_timer(None)
 
-    # What the partition says (``partitions.CommitWaiter``).
+    # What the partition says (``AwaitsCommit``).
 
     def committed(self, token: object) -> None:
-        assert isinstance(token, _Parked)
-        if token in self._parked:
-            del self._parked[token]
+        assert isinstance(token, _DelayedDecision)
+        if token in self._delayed:
+            del self._delayed[token]
             self._conclude(token)
 
     def failed(self, token: object, code: ErrorCode) -> None:
-        if token in self._parked:
+        if token in self._delayed:
             # Whether these records survive is not known, and the shard has replayed them. It must not be asked again.
             logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
             self.unload()
@@ -241,7 +241,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
 
     # What a waiting request says.
 
-    def waited_long_enough(self, waiting: Waiting) -> None:
+    def request_expired(self, waiting: DelayedRequest) -> None:
         assert waiting.key is not None
         waiters = self._moving.get(waiting.key, {})
         if waiting in waiters:
@@ -284,7 +284,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if next_due_ms is not None and (self._timer.due_ms is None or next_due_ms < self._timer.due_ms):
             self._set_timer(next_due_ms)
 
-    def _ask(self, waiting: Waiting) -> bool:
+    def _ask(self, waiting: DelayedRequest) -> bool:
         """Whether the answer is still to come."""
         decision = waiting.decide(self.shard)
         try:
@@ -294,12 +294,12 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             return False
         self._remember(decision.changes)
         if isinstance(decision.response, Deferred):
-            self._park(decision, None, last_offset)
+            self._delay(decision, None, last_offset)
             return True
         is_moving = waiting.key is not None and decision.response.error is ErrorCode.CONCURRENT_TRANSACTIONS
-        is_parked = self._park(decision, None if is_moving else waiting.respond, last_offset)
+        is_delayed = self._delay(decision, None if is_moving else waiting.respond, last_offset)
         self._moved_on(waiting.key, decision)
-        return self._wait_for_move(waiting) if is_moving else is_parked
+        return self._wait_for_move(waiting) if is_moving else is_delayed
 
     def _append(
         self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None, *, awaited: bool = True
@@ -345,28 +345,28 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             is_transactional=producer is not None,
         )
 
-    def _park(
+    def _delay(
         self, decision: Decision[Response, ShardRecord, Effect], respond: Respond[Response] | None, last_offset: int
     ) -> bool:
         """Hold effects and response until ``last_offset`` is committed. Says whether they are still held."""
         if respond is None and not decision.effects:
             return False
-        parked = _Parked(decision, respond)
+        delayed = _DelayedDecision(decision, respond)
         if self.partition.log.high_watermark > last_offset:
-            self._conclude(parked)
+            self._conclude(delayed)
             return False
-        self._parked[parked] = None
-        self.partition.when_committed(last_offset, self, parked)
+        self._delayed[delayed] = None
+        self.partition.when_committed(last_offset, self, delayed)
         return True
 
-    def _conclude(self, parked: _Parked) -> None:
+    def _conclude(self, delayed: _DelayedDecision) -> None:
         # Effects first: the client's next request finds them done.
-        for effect in parked.decision.effects:
+        for effect in delayed.decision.effects:
             self._carry_out(self, effect)
-        if parked.respond is not None:
-            parked.respond(parked.decision.response)
+        if delayed.respond is not None:
+            delayed.respond(delayed.decision.response)
 
-    def _wait_for_move(self, waiting: Waiting) -> bool:
+    def _wait_for_move(self, waiting: DelayedRequest) -> bool:
         assert waiting.key is not None
         now_ms = self._clock.monotonic_ms()
         if waiting.due_ms is None:

@@ -67,7 +67,7 @@ def _ask(
             producer_id=_or_absent(result.producer_id),
             producer_epoch=_or_absent(result.producer_epoch),
         )
-        request.answer_parked(lambda: response)
+        request.answer_delayed(lambda: response)
 
     request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond, moves=True))
 

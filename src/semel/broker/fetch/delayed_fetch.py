@@ -11,12 +11,13 @@ Should there be no memory for answers at that moment, it is read and answered wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from semel.broker.fetch.reading import Reading
 from semel.broker.network.request import Request
 from semel.broker.partitions.partitions import Partition
 from semel.broker.waiting.deadlines import Deadlines
+from semel.errors import ErrorCode
 
 
 class _Seen(NamedTuple):
@@ -62,9 +63,11 @@ class DelayedFetch:
         for partition in partitions:
             partition.watch(self)
         self._ticket = deadlines.add(self, max_wait_ms)
-        request.park(self, hold=True)
+        request.delay(self, hold=True)
 
-    def moved(self, partition: Partition) -> None:
+    def committed(self, token: object) -> None:
+        """There is more to read in a partition."""
+        partition = cast(Partition, token)
         before = self._seen[partition]
         now = self._seen[partition] = _look(partition)
         if not self._committed_only:
@@ -75,7 +78,8 @@ class DelayedFetch:
             else:
                 self._look_again()
 
-    def gone(self, partition: Partition) -> None:
+    def failed(self, token: object, code: ErrorCode) -> None:
+        """A partition went offline or was deleted: reading it again finds how."""
         self._complete()
 
     def expired(self) -> None:
@@ -83,10 +87,7 @@ class DelayedFetch:
 
     def abandoned(self) -> None:
         self._stop()
-        self._request.forget_room(self)
-
-    def room_made(self) -> None:
-        self._answer(None)
+        self._request.forget_room(self._answer)
 
     def _came(self, size_bytes: int) -> None:
         self._available_bytes += size_bytes
@@ -102,12 +103,12 @@ class DelayedFetch:
     def _complete(self, reading: Reading | None = None) -> None:
         self._stop()
         if self._request.lacks_room and (reading or self._read()).must_wait_for_room:
-            self._request.wait_for_room(self)
+            self._request.wait_for_room(self._answer)
         else:
             self._answer(reading)
 
-    def _answer(self, reading: Reading | None) -> None:
-        self._request.answer_parked(lambda: self._respond(reading or self._read()))
+    def _answer(self, reading: Reading | None = None) -> None:
+        self._request.answer_delayed(lambda: self._respond(reading or self._read()))
 
     def _stop(self) -> None:
         self._deadlines.discard(self, self._ticket)

@@ -1,7 +1,7 @@
 """One client's connection: requests come in, answers leave in the order the requests came.
 
 The law: a client is read only as fast as it is served. Requests of one connection are looked at one after the other;
-answered at once, or parked (a Produce that waits for the disk lets the ones behind it be looked at; a Fetch that waits
+answered at once, or delayed (a Produce that waits for the disk lets the ones behind it be looked at; a Fetch that waits
 for records, or an admin request, holds them back, as in Apache Kafka). When too many are waiting, or the client does
 not read its answers, nothing more is read from it, and TCP tells it so. Answers that were made and not yet taken by the
 operating system count in ``ResponseMemory``; when there is no room left, requests with large answers wait too.
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from semel.broker.delayed_operation import HasClient
 from semel.broker.metrics.metrics import Counter
 from semel.broker.network.kernel_queue import unacknowledged_bytes
 from semel.broker.network.receive_buffer import ReceiveBuffer
@@ -43,14 +44,11 @@ _NO_ROOM: Final = 64
 _TURN_IS_OVER: Final = 128
 
 
-class Slot(Protocol):
+class DelayedResponse(HasClient, Protocol):
     """A request that is answered later, as far as its connection is concerned: a place in the line."""
 
     parts: list[Buffer] | None
     """The answer, once there is one. An empty list is the answer to a request that wants none."""
-
-    def abandoned(self) -> None:
-        """The client is gone; whatever waits on its behalf can stop waiting."""
 
 
 class Server(Protocol):
@@ -108,8 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._stops = 0
-        self._line: deque[Slot] = deque()
-        self._held_by: Slot | None = None
+        self._line: deque[DelayedResponse] = deque()
+        self._held_by: DelayedResponse | None = None
         self._answer_bytes = 0  # Of the answers in the line that are ready.
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -138,27 +136,27 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._send_soon(parts)
 
-    def begin(self, slot: Slot, *, hold: bool) -> None:
+    def begin(self, delayed: DelayedResponse, *, hold: bool) -> None:
         """Take a place in the line. ``hold``: look at no further request of this client before this one is answered."""
-        self._line.append(slot)
+        self._line.append(delayed)
         if hold:
-            self._held_by = slot
+            self._held_by = delayed
             self._stops |= _HELD
 
-    def release(self, slot: Slot) -> None:
+    def release(self, delayed: DelayedResponse) -> None:
         """Hold the requests behind this one no longer, although it is not answered yet."""
-        if self._held_by is slot:
+        if self._held_by is delayed:
             self._held_by = None
             self._stops &= ~_HELD
             self._resume_soon()
 
-    def answered(self, slot: Slot) -> None:
-        """``slot.parts`` is there: it leaves when everything before it has left."""
-        line, parts = self._line, slot.parts
+    def answered(self, delayed: DelayedResponse) -> None:
+        """``delayed.parts`` is there: it leaves when everything before it has left."""
+        line, parts = self._line, delayed.parts
         assert parts is not None
         if not line:
             return  # The client left before its answer.
-        if line[0] is slot:
+        if line[0] is delayed:
             line.popleft()
             self._send_soon(parts)
             while line and (ready := line[0].parts) is not None:
@@ -167,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._send_soon(ready)
         else:
             self._answers_wait(sum(map(len, parts)))
-        if self._held_by is slot:
+        if self._held_by is delayed:
             self._held_by = None
             self._stops &= ~_HELD
         if self._reading_paused:
@@ -267,13 +265,13 @@ class Connection(asyncio.BufferedProtocol):
         self._stops |= _CLOSED
         line, self._line = self._line, deque()
         self._out.clear()
-        self.responses.forget(self)
+        self.responses.forget(self._room_made)
         self.responses.remove(self._counted_bytes + self._answer_bytes)
         self._counted_bytes = self._answer_bytes = 0
         self._inbox.close()
-        for slot in line:
-            if slot.parts is None:
-                slot.abandoned()
+        for delayed in line:
+            if delayed.parts is None:
+                delayed.abandoned()
         self._server.closed(self)
 
     def eof_received(self) -> None:
@@ -336,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
         if must_wait:
             if responses.is_full:
                 self._stops |= _NO_ROOM
-                responses.wait(self)
+                responses.wait(self._room_made)
             else:
                 left = 0  # Its own answers were all that was in the way.
         if inbox.starved and not self._stops & _STARVED:
@@ -351,8 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stops &= ~_STARVED
         self._resume_soon()
 
-    def room_made(self) -> None:
-        """What ``responses`` says when there is room again."""
+    def _room_made(self) -> None:
         self._stops &= ~_NO_ROOM
         self._resume_soon()
 

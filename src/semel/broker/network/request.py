@@ -1,7 +1,8 @@
 """One request, from its header to its answer.
 
 The law: a request is answered at most once, in the version it was asked in, and nothing is said to a client that is
-gone. Whoever parks a request says what is waiting (``park``), so that it can stop when the client goes away.
+gone. A handler that delays a request names the operation that waits (``delay``), so that it is abandoned when the
+client leaves.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
+from semel.broker.delayed_operation import HasClient
 from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.network.connection import Connection
-from semel.broker.network.response_memory import Waiter
 from semel.errors import DecodeError
 from semel.types import Buffer
 from semel.wire.apis import Api
@@ -24,18 +25,13 @@ from semel.wire.framing import encode_response_in_slices, encode_response_parts
 logger = logging.getLogger("semel.broker")
 
 
-class Parked(Protocol):
-    def abandoned(self) -> None:
-        """The client is gone: wait no longer."""
-
-
 class Request:
     __slots__ = (
         "_cache",
         "_connection",
         "_gone",
         "_in_line",
-        "_parked",
+        "_operation",
         "_received_at_ms",
         "_time",
         "api",
@@ -62,7 +58,7 @@ class Request:
         self._received_at_ms = connection.active_at_ms
         self._in_line = False
         self._gone = False
-        self._parked: Parked | None = None
+        self._operation: HasClient | None = None
         self._cache: AnswerCache | None = None
         self.api = api
         self.version = version
@@ -88,16 +84,16 @@ class Request:
         """Whether there is no memory for a large answer."""
         return self._connection.responses.is_full
 
-    def wait_for_room(self, waiter: Waiter) -> None:
-        """Have ``waiter`` told when there is memory for a large answer."""
-        self._connection.responses.wait(waiter)
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` when there is memory for a large answer."""
+        self._connection.responses.wait(resume)
 
-    def forget_room(self, waiter: Waiter) -> None:
-        self._connection.responses.forget(waiter)
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        self._connection.responses.forget(resume)
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the client left while this request was parked."""
+        """Whether the client left while this request was delayed."""
         return self._gone
 
     def answer(self, response: object) -> None:
@@ -110,12 +106,12 @@ class Request:
             self._keep(parts)
         self._send(parts)
 
-    def answer_parked(self, make_response: Callable[[], object]) -> None:
+    def answer_delayed(self, make_response: Callable[[], object]) -> None:
         """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
         try:
             self.answer(make_response())
         except Exception:
-            logger.exception("%s v%d from %s failed while it was parked", self.api.name, self.version, self.peer_host)
+            logger.exception("%s v%d from %s failed while it was delayed", self.api.name, self.version, self.peer_host)
             self.refuse()
 
     def answer_encoded(self, frame: bytes) -> None:
@@ -130,30 +126,30 @@ class Request:
 
     def refuse(self) -> None:
         """There is no answer that would be true: close the connection, so that the client finds out for itself."""
-        self._parked = None
+        self._operation = None
         self._connection.close()
 
     def refuse_as(self, error: DecodeError) -> None:
         """Close the connection for what this request contains."""
-        self._parked = None
+        self._operation = None
         self._connection.refuse(error)
 
-    def park(self, parked: Parked | None, *, hold: bool) -> None:
-        """The answer comes later. ``hold`` keeps the client's next requests back until then.
+    def delay(self, operation: HasClient | None, *, hold: bool) -> None:
+        """The answer comes later, from ``operation``. ``hold`` keeps the client's next requests back until then.
 
-        Parked a second time, it waits for something else, and keeps its place in the line.
+        Delayed a second time, it waits for something else, and keeps its place in the line.
         """
-        self._parked = parked
+        self._operation = operation
         if not self._in_line:
             self._in_line = True
             self._connection.begin(self, hold=hold)
         elif not hold:
             self._connection.release(self)
 
-    def hold_until_answered(self, parked: Parked | None = None) -> None:
+    def hold_until_answered(self, operation: HasClient | None = None) -> None:
         """Keep the client's next requests back, unless the answer is already there."""
         if self.parts is None:
-            self.park(parked, hold=True)
+            self.delay(operation, hold=True)
 
     def cacheable(self, cache: AnswerCache) -> None:
         """The next request with the same bytes may have the same answer, until the cluster changes."""
@@ -161,9 +157,9 @@ class Request:
 
     def abandoned(self) -> None:
         self._gone = True
-        parked, self._parked = self._parked, None
-        if parked is not None:
-            parked.abandoned()
+        operation, self._operation = self._operation, None
+        if operation is not None:
+            operation.abandoned()
 
     def _encode(self, steps: Generator[None, None, list[Buffer]]) -> None:
         try:
@@ -173,7 +169,7 @@ class Request:
             self._send(end.value)
         else:
             # The connection may look at nothing else meanwhile: the answer has its place in the line.
-            self.park(None, hold=True)
+            self.delay(None, hold=True)
             self._connection.soon(partial(self._encode_on, steps))
 
     def _encode_on(self, steps: Generator[None, None, list[Buffer]]) -> None:
@@ -191,7 +187,7 @@ class Request:
 
     def _send(self, parts: list[Buffer]) -> None:
         assert self.parts is None, f"{self.api.name} answered twice"
-        self._parked = None
+        self._operation = None
         self.parts = parts
         connection = self._connection
         self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)

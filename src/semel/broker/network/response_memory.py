@@ -13,7 +13,7 @@ one answer may be large: where there is room, the first batch of a Fetch is alwa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from semel.wire.apis import ApiKey
 
@@ -51,11 +51,6 @@ SMALL_ANSWERS: Final = frozenset(
 )
 
 
-class Waiter(Protocol):
-    def room_made(self) -> None:
-        """There is room again: go on."""
-
-
 class ResponseMemory:
     __slots__ = ("_bytes_max", "_call_soon", "_serves_soon", "_waiting", "is_full", "scarce", "used_bytes")
 
@@ -68,7 +63,7 @@ class ResponseMemory:
         self._bytes_max = bytes_max
         self._call_soon = call_soon
         self._serves_soon = False
-        self._waiting: dict[Waiter, None] = {}
+        self._waiting: dict[Callable[[], None], None] = {}
         self.scarce = scarce
         """Called when the first request begins to wait."""
         self.used_bytes = 0
@@ -96,14 +91,14 @@ class ResponseMemory:
         self.is_full = self.used_bytes >= self._bytes_max
         self._serve_soon()
 
-    def wait(self, waiter: Waiter) -> None:
-        """Have ``room_made`` called once there is room; in the order of asking."""
-        self._waiting[waiter] = None
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once there is room; in the order of asking."""
+        self._waiting[resume] = None
         if len(self._waiting) == 1:
             self.scarce()
 
-    def forget(self, waiter: Waiter) -> None:
-        self._waiting.pop(waiter, None)
+    def forget(self, resume: Callable[[], None]) -> None:
+        self._waiting.pop(resume, None)
 
     def _serve_soon(self) -> None:
         if self._waiting and not self.is_full and not self._serves_soon:
@@ -114,7 +109,7 @@ class ResponseMemory:
         """The first in line. The next has a turn of its own: each may read megabytes."""
         self._serves_soon = False
         if self._waiting and not self.is_full:
-            waiter = next(iter(self._waiting))
-            del self._waiting[waiter]
-            waiter.room_made()
+            resume = next(iter(self._waiting))
+            del self._waiting[resume]
+            resume()
             self._serve_soon()

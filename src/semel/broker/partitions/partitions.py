@@ -1,11 +1,11 @@
-"""The partitions that this broker leads, and who waits for them.
+"""The partitions that this broker leads, and the delayed operations that wait for them.
 
-A ``Partition`` joins a log to its waiters: Produce requests until their last record is below the high watermark, Fetch
-requests until there is enough to read. Waiters are told once per turn of the event loop, however many batches were
+A ``Partition`` joins a log to these: Produce requests until their last record is below the high watermark, Fetch
+requests until there is enough to read. They are told once per turn of the event loop, however many batches were
 appended in it.
 
 The law: an acknowledgement waits for ``high_watermark > last_offset``, duplicates included, so a retry is not told yes
-before the original is safe; and whoever waits is told, by progress, by failure, or by its deadline.
+before the original is safe; and every operation is told, by progress, by failure, or by its deadline.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
+from semel.broker.delayed_operation import AwaitsCommit, DelayedOperation
 from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.errors import ErrorCode
 from semel.log.batch_check import BatchCheck
@@ -26,31 +26,13 @@ from semel.wire.control import EndTransactionMarker
 logger = logging.getLogger("semel.broker")
 
 
-class CommitWaiter(Protocol):
-    """Somebody who appended and waits until that is safe."""
-
-    def committed(self, token: object) -> None: ...
-
-    def failed(self, token: object, code: ErrorCode) -> None: ...
-
-
-class ReadWaiter(Protocol):
-    """Somebody who read to the end and waits for more."""
-
-    def moved(self, partition: Partition) -> None:
-        """There is more to read."""
-
-    def gone(self, partition: Partition) -> None:
-        """The partition went away or offline; reading it again will say how."""
-
-
 class Partition:
     __slots__ = (
-        "_committing",
         "_invisible",
-        "_readers",
         "_table",
+        "_uncommitted",
         "_visible_bytes",
+        "_watching",
         "gate",
         "leader_epoch",
         "log",
@@ -63,8 +45,8 @@ class Partition:
         self.topic_partition = log.topic_partition
         self.leader_epoch = leader_epoch
         self.gate = TransactionGate()
-        self._committing: deque[tuple[int, CommitWaiter, object]] = deque()
-        self._readers: dict[ReadWaiter, None] = {}
+        self._uncommitted: deque[tuple[int, AwaitsCommit, object]] = deque()
+        self._watching: dict[DelayedOperation, None] = {}
         # Where each append that is not visible yet ends: its last offset, and all bytes appended up to there.
         self._visible_bytes = 0
         self._invisible: deque[tuple[int, int]] = deque()
@@ -106,16 +88,17 @@ class Partition:
         self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended
 
-    def when_committed(self, last_offset: int, waiter: CommitWaiter, token: object) -> None:
-        """Tell ``waiter`` once ``last_offset`` is below the high watermark."""
-        self._committing.append((last_offset, waiter, token))
+    def when_committed(self, last_offset: int, operation: AwaitsCommit, token: object) -> None:
+        """Call ``operation.committed(token)`` once ``last_offset`` is below the high watermark."""
+        self._uncommitted.append((last_offset, operation, token))
         self.log.sync_unawaited()
 
-    def watch(self, reader: ReadWaiter) -> None:
-        self._readers[reader] = None
+    def watch(self, fetch: DelayedOperation) -> None:
+        """Call ``fetch.committed(self)`` whenever there is more to read."""
+        self._watching[fetch] = None
 
-    def unwatch(self, reader: ReadWaiter) -> None:
-        self._readers.pop(reader, None)
+    def unwatch(self, fetch: DelayedOperation) -> None:
+        self._watching.pop(fetch, None)
 
     def visible_bytes(self) -> int:
         """Bytes that became visible since the start: the difference of two values is what came to be read between."""
@@ -130,36 +113,38 @@ class Partition:
         if log.offline is None:
             # One node is its own set of in-sync replicas.
             log.advance_high_watermark(log.durable_offset)
-            if not self._committing and not self._readers:
+            if not self._uncommitted and not self._watching:
                 self.visible_bytes()
-                return  # Nobody waits: most appends of a transaction are for no reader yet.
+                return  # Most appends of a transaction are for no reader yet.
         self._table.moved(self)
 
-    def tell_waiters(self) -> None:
+    def tell_delayed(self) -> None:
+        """Tell the operations that wait for this partition how far the high watermark is."""
         if self.log.offline is not None:
-            self.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+            self.fail_delayed(ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        committing, high_watermark = self._committing, self.log.high_watermark
-        while committing and committing[0][0] < high_watermark:
-            _, waiter, token = committing.popleft()
-            waiter.committed(token)
+        uncommitted, high_watermark = self._uncommitted, self.log.high_watermark
+        while uncommitted and uncommitted[0][0] < high_watermark:
+            _, operation, token = uncommitted.popleft()
+            operation.committed(token)
         self.visible_bytes()
-        for reader in list(self._readers):
-            reader.moved(self)
+        for fetch in list(self._watching):
+            fetch.committed(self)
 
-    def fail_waiters(self, code: ErrorCode) -> None:
-        while self._committing:
-            _, waiter, token = self._committing.popleft()
-            waiter.failed(token, code)
-        self.release_readers()
+    def fail_delayed(self, code: ErrorCode) -> None:
+        while self._uncommitted:
+            _, operation, token = self._uncommitted.popleft()
+            operation.failed(token, code)
+        for fetch in list(self._watching):
+            fetch.failed(self, code)
 
-    def release_readers(self) -> None:
-        for reader in list(self._readers):
-            reader.gone(self)
+    def expire_fetches(self) -> None:
+        for fetch in list(self._watching):
+            fetch.expired()
 
 
 class Partitions:
-    """The table of partitions, and the one callback per turn of the loop that tells their waiters."""
+    """The table of partitions, and the one callback per turn of the loop that tells the operations that wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -192,13 +177,13 @@ class Partitions:
         return partition
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """The partition was deleted: whoever waits for it learns that it does not exist."""
+        """The partition was deleted: the operations that wait for it learn that it does not exist."""
         self.unavailable.pop(topic_partition, None)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
             self.generation += 1
             self._moved.pop(partition, None)
-            partition.fail_waiters(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.fail_delayed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.on_remove(partition)
 
     def moved(self, partition: Partition) -> None:
@@ -206,10 +191,10 @@ class Partitions:
         if self._scheduled is None:
             self._scheduled = self._loop.call_soon(self._tell)
 
-    def release_readers(self) -> None:
-        """The broker stops: whoever waits for records gets what there is."""
+    def expire_fetches(self) -> None:
+        """The broker stops: a Fetch that waits for records is answered with what there is."""
         for partition in self:
-            partition.release_readers()
+            partition.expire_fetches()
 
     def close(self) -> None:
         if self._scheduled is not None:
@@ -222,9 +207,9 @@ class Partitions:
         moved, self._moved = self._moved, {}
         for partition in moved:
             try:
-                partition.tell_waiters()
+                partition.tell_delayed()
             except Exception:
-                logger.exception("waiters of %s could not be told", partition.topic_partition)
+                logger.exception("the operations that wait for %s could not be told", partition.topic_partition)
 
 
 def _nobody(partition: Partition) -> None:

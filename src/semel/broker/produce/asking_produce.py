@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from semel.broker.coordinators.shard_runtime import Waiting
+from semel.broker.coordinators.shard_runtime import DelayedRequest
 from semel.broker.network.connection import Connection
 from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
 from semel.broker.produce.quick_produce import REFUSED, QuickProduce, WaitingProduce
@@ -57,7 +57,7 @@ class AskingProduce(WaitingProduce):
         self._timeout_ms = timeout_ms
         self._named = named
         self._acks = acks
-        self._asked: Waiting | None = None
+        self._asked: DelayedRequest | None = None
 
     def begin(
         self,

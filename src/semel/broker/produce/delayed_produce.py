@@ -25,7 +25,7 @@ class DelayedProduce:
         self._deadlines = deadlines
         self._ticket = deadlines.add(self, timeout_ms)
         # The requests behind this one are looked at meanwhile: they share the next sync.
-        request.park(self, hold=False)
+        request.delay(self, hold=False)
 
     def wait_for(self, partition: Partition, last_offset: int, answer: PartitionProduceResponse) -> None:
         self._waiting[id(answer)] = answer
@@ -52,7 +52,7 @@ class DelayedProduce:
 
     def _finish(self) -> None:
         self._deadlines.discard(self, self._ticket)
-        self._request.answer_parked(lambda: self._response)
+        self._request.answer_delayed(lambda: self._response)
 
 
 def _refuse(answer: PartitionProduceResponse, code: ErrorCode) -> None:

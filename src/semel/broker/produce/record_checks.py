@@ -41,8 +41,10 @@ class RecordChecks:
                 f"would be more than {WAITING_BYTES_MAX}; nothing was appended, send it again",
             )
 
-    def run(self, checks: Sequence[BatchCheck], size_bytes: int, done: Callable[[BaseException | None], None]) -> None:
-        """Finish these checks elsewhere, and then call ``done``, with what went wrong if that failed unexpectedly.
+    def run(
+        self, checks: Sequence[BatchCheck], size_bytes: int, finished: Callable[[BaseException | None], None]
+    ) -> None:
+        """Finish these checks elsewhere, and then call ``finished``, with what went wrong if that failed unexpectedly.
 
         ``size_bytes``: what their request holds. What they have unpacked comes on top of it.
         """
@@ -73,7 +75,7 @@ class RecordChecks:
                 worker.run(work, told)
                 return
             self.waiting_bytes -= size_bytes
-            done(result)
+            finished(result)
 
         worker.run(work, told)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from semel.broker.coordinators.shard_runtime import Waiting
+from semel.broker.coordinators.shard_runtime import DelayedRequest
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
@@ -44,7 +44,7 @@ def admit(
     *,
     adds: bool,
     respond: Callable[[Refusals], None],
-) -> Waiting | None:
+) -> DelayedRequest | None:
     """Say by ``respond`` which partitions may not be written to: at once if the coordinator need not be asked or knows
     at once, and then None is returned; otherwise later."""
     closed = [partition for partition in partitions if not partition.gate.is_open(transactional_id, producer)]

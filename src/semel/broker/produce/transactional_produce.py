@@ -73,7 +73,7 @@ class TransactionalProduce:
             return self._append(self)
         self._is_held = True
         self._keep_records()
-        self._request.park(waiting, hold=True)
+        self._request.delay(waiting, hold=True)
         return None
 
     def check(self, topic_partition: TopicPartition) -> None:
@@ -96,7 +96,7 @@ class TransactionalProduce:
             if response is not None:
                 request.answer(response)
         except Exception:
-            logger.exception("Produce v%d from %s failed while it was parked", request.version, request.peer_host)
+            logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
             request.refuse()
 
     def _keep_records(self) -> None:

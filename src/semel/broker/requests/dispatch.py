@@ -139,7 +139,7 @@ class Dispatcher:
         self._start(request, self._large.serve(request, route.request_class, route.handle, bytearray(body)))
 
     def _start(self, request: Request, work: Coroutine[Any, Any, object]) -> None:
-        request.park(None, hold=True)
+        request.delay(None, hold=True)
         task = asyncio.get_running_loop().create_task(self._finish(request, work))
         self._tasks[task] = None
 

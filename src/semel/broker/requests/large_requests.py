@@ -249,7 +249,7 @@ class LargeRequests:
             if type(response) is CoroutineType:
                 response = await response
             elif response is None:
-                request.park(piece, hold=True)
+                request.delay(piece, hold=True)
                 response = await piece.answered
                 if response is None:  # Nobody wants one (acks=0).
                     await self._turns.pause()

@@ -5,7 +5,7 @@ before it. So adding and removing one must cost next to nothing: deadlines are r
 milliseconds, a bucket is a dict (in order of arrival: same run, same order), and the event loop holds a single timer,
 for the earliest bucket.
 
-The law: nobody is told too early, and at most one bucket too late.
+The law: no operation expires too early, and at most one bucket too late.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from typing import Final, Protocol
+from typing import Final
+
+from semel.broker.delayed_operation import Expires
 
 logger = logging.getLogger("semel.broker")
 
 BUCKET_MS: Final = 4
 
 
-class Waiter(Protocol):
-    def expired(self) -> None:
-        """The deadline has passed. Called once, and never after ``discard``."""
-
-
 class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._buckets: dict[int, dict[Waiter, None]] = {}
+        self._buckets: dict[int, dict[Expires, None]] = {}
         self._order: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = 0
@@ -36,28 +33,28 @@ class Deadlines:
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
 
-    def add(self, waiter: Waiter, timeout_ms: int) -> int:
-        """Start the clock for ``waiter``. Returns the ticket that ``discard`` needs."""
+    def add(self, operation: Expires, timeout_ms: int) -> int:
+        """Set a deadline for the operation. Returns the ticket that ``discard`` needs."""
         due_ms = self._loop.time() * 1000 + max(timeout_ms, 0)
         ticket = int(due_ms // BUCKET_MS) + 1
         bucket = self._buckets.get(ticket)
         if bucket is None:
-            self._buckets[ticket] = {waiter: None}
+            self._buckets[ticket] = {operation: None}
             heapq.heappush(self._order, ticket)
             if self._timer is None or ticket < self._timer_bucket:
                 self._arm()
         else:
-            bucket[waiter] = None
+            bucket[operation] = None
         return ticket
 
-    def discard(self, waiter: Waiter, ticket: int) -> None:
-        """Forget a waiter; one that has expired or was never added is fine."""
+    def discard(self, operation: Expires, ticket: int) -> None:
+        """Remove a deadline; one that has passed or was never set is fine."""
         bucket = self._buckets.get(ticket)
         if bucket is not None:
-            bucket.pop(waiter, None)
+            bucket.pop(operation, None)
 
     def close(self) -> None:
-        """Forget all of them, telling nobody."""
+        """Remove all of them; no operation is told."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -76,15 +73,15 @@ class Deadlines:
         # is due by definition.
         due = max(self._timer_bucket, int(self._loop.time() * 1000 // BUCKET_MS))
         while self._order and self._order[0] <= due:
-            # The bucket stays findable while it is told: one waiter's end may discard another's.
+            # The bucket stays findable meanwhile: the end of one operation may discard the deadline of another.
             bucket = self._buckets[self._order[0]]
             while bucket:
-                waiter = next(iter(bucket))
-                del bucket[waiter]
+                operation = next(iter(bucket))
+                del bucket[operation]
                 try:
-                    waiter.expired()
+                    operation.expired()
                 except Exception:
-                    logger.exception("a deadline could not be told to %r", waiter)
+                    logger.exception("%r failed when it expired", operation)
             del self._buckets[heapq.heappop(self._order)]
         # Emptied buckets need no timer of their own.
         while self._order and not self._buckets[self._order[0]]:

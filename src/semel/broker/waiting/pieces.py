@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from semel.broker.delayed_operation import HasClient
+
 if TYPE_CHECKING:
     from semel.broker.network.answer_cache import AnswerCache
-    from semel.broker.network.request import Parked, Request
-    from semel.broker.network.response_memory import Waiter
+    from semel.broker.network.request import Request
 
 
 class Lists(NamedTuple):
@@ -54,7 +55,7 @@ class Piece:
     def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
         self._request = request
         self.answered: asyncio.Future[Any] = loop.create_future()
-        self.parked: Parked | None = None
+        self.operation: HasClient | None = None
         self.parts: list[Any] | None = None
         self.api = request.api
         self.version = request.version
@@ -80,18 +81,18 @@ class Piece:
     def lacks_room(self) -> bool:
         return self._request.lacks_room
 
-    def wait_for_room(self, waiter: Waiter) -> None:
-        self._request.wait_for_room(waiter)
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        self._request.wait_for_room(resume)
 
-    def forget_room(self, waiter: Waiter) -> None:
-        self._request.forget_room(waiter)
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        self._request.forget_room(resume)
 
     def answer(self, response: object) -> None:
-        self.parts, self.parked = [], None
+        self.parts, self.operation = [], None
         if not self.answered.done():
             self.answered.set_result(response)
 
-    def answer_parked(self, make_response: Callable[[], object]) -> None:
+    def answer_delayed(self, make_response: Callable[[], object]) -> None:
         try:
             self.answer(make_response())
         except Exception as error:
@@ -106,18 +107,18 @@ class Piece:
         self._request.refuse()
         self.answered.cancel()
 
-    def park(self, parked: Parked | None, *, hold: bool) -> None:
-        self.parked = parked
+    def delay(self, operation: HasClient | None, *, hold: bool) -> None:
+        self.operation = operation
 
-    def hold_until_answered(self, parked: Parked | None = None) -> None:
+    def hold_until_answered(self, operation: HasClient | None = None) -> None:
         if self.parts is None:
-            self.parked = parked
+            self.operation = operation
 
     def abandoned(self) -> None:
-        """The client is gone (``Parked``): what waits for this piece stops, and so does its task."""
-        parked, self.parked = self.parked, None
-        if parked is not None:
-            parked.abandoned()
+        """The client has left: the operation that waits for this piece stops, and so does its task."""
+        operation, self.operation = self.operation, None
+        if operation is not None:
+            operation.abandoned()
         self.answered.cancel()
 
     def cacheable(self, cache: AnswerCache) -> None:

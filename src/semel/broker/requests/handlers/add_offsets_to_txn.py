@@ -32,7 +32,7 @@ def add_offsets_to_txn(node: Node, request: Request, message: AddOffsetsToTxnReq
     def respond(result: AddPartitionsResult | ErrorCode) -> None:
         error = result if isinstance(result, ErrorCode) else result.error
         code = error_for_version(error, ApiKey.ADD_OFFSETS_TO_TXN, request.version)
-        request.answer_parked(lambda: AddOffsetsToTxnResponse(error_code=code))
+        request.answer_delayed(lambda: AddOffsetsToTxnResponse(error_code=code))
 
     request.hold_until_answered(
         node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)

@@ -46,13 +46,13 @@ def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsTo
                 topics=message.v3_and_below_topics,
             )
         ]
-    gathering = _Gathering(request, transactions)
+    delayed = _DelayedAnswer(request, transactions)
     for number, transaction in enumerate(transactions):
-        _add(node, request.version, transaction, gathering, number)
+        _add(node, request.version, transaction, delayed, number)
     request.hold_until_answered()
 
 
-class _Gathering:
+class _DelayedAnswer:
     """The answers for the transactions of one request, until the last one is there."""
 
     def __init__(self, request: Request, transactions: list[AddPartitionsToTxnTransaction]) -> None:
@@ -73,18 +73,18 @@ class _Gathering:
             response = AddPartitionsToTxnResponse(results_by_transaction=self._results)
         else:
             response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=self._results[0].topic_results)
-        self._request.answer_parked(lambda: response)
+        self._request.answer_delayed(lambda: response)
 
 
 def _add(
-    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, gathering: _Gathering, number: int
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, delayed: _DelayedAnswer, number: int
 ) -> None:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused = {partition: error for partition in partitions if (error := _why_not(node, version, partition))}
     if refused:
         # One bad partition spoils the request: the client corrects it and asks again for all.
         errors = {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
-        gathering.put(number, _results(transaction.topics, errors))
+        delayed.put(number, _results(transaction.topics, errors))
         return
 
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
@@ -109,7 +109,7 @@ def _add(
             gate.answered(asking, transaction.transactional_id, producer, admitted=result.error is ErrorCode.NONE)
         common = error_for_version(result.error, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         errors = {partition: result.errors.get(partition, common) for partition in partitions}
-        gathering.put(number, _results(transaction.topics, errors))
+        delayed.put(number, _results(transaction.topics, errors))
 
     node.coordinators.transactions.run(transaction.transactional_id, decide, respond, moves=True)
 

@@ -27,7 +27,9 @@ def consumer_group_describe(node: Node, request: Request, message: ConsumerGroup
 
     def answer_if_complete() -> None:
         if len(found) == len(asked):
-            request.answer_parked(lambda: ConsumerGroupDescribeResponse(groups=[found[group_id] for group_id in asked]))
+            request.answer_delayed(
+                lambda: ConsumerGroupDescribeResponse(groups=[found[group_id] for group_id in asked])
+            )
 
     def describe(group_id: str) -> None:
         def respond(result: GroupDescription | ErrorCode) -> None:

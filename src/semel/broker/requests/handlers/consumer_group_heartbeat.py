@@ -48,7 +48,7 @@ def consumer_group_heartbeat(
         if isinstance(result, ErrorCode):
             result = HeartbeatResult(error=result)
         response = _response(node, result)
-        request.answer_parked(lambda: response)
+        request.answer_delayed(lambda: response)
 
     waiting = node.coordinators.groups.run(
         message.group_id,

@@ -18,7 +18,7 @@ def delete_groups(node: Node, request: Request, message: DeleteGroupsRequest) ->
             response = DeleteGroupsResponse(
                 results=[DeletableGroupResult(group_id, errors[group_id]) for group_id in asked]
             )
-            request.answer_parked(lambda: response)
+            request.answer_delayed(lambda: response)
 
     def delete(group_id: str) -> None:
         def respond(result: DeleteGroupResult | ErrorCode) -> None:

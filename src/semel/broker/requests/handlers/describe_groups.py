@@ -31,7 +31,7 @@ def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest
     def answer_if_complete() -> None:
         if len(found) == len(asked):
             response = DescribeGroupsResponse(groups=[found[group_id] for group_id in asked])
-            request.answer_parked(lambda: response)
+            request.answer_delayed(lambda: response)
 
     def describe(group_id: str) -> None:
         def respond(result: ClassicDescription | ErrorCode) -> None:

@@ -27,7 +27,7 @@ def describe_transactions(node: Node, request: Request, message: DescribeTransac
     def answer_if_complete() -> None:
         if len(found) == len(asked):
             response = DescribeTransactionsResponse(transaction_states=[found[key] for key in asked])
-            request.answer_parked(lambda: response)
+            request.answer_delayed(lambda: response)
 
     def describe(transactional_id: str) -> None:
         def respond(result: TransactionDescription | ErrorCode) -> None:

@@ -49,7 +49,7 @@ def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
             producer_id=_ABSENT if result.producer_id is None else result.producer_id,
             producer_epoch=_ABSENT if result.producer_epoch is None else result.producer_epoch,
         )
-        request.answer_parked(lambda: response)
+        request.answer_delayed(lambda: response)
 
     request.hold_until_answered(
         node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)

@@ -129,7 +129,7 @@ async def _woken(
         lambda: worth_reading,
         lambda reading: None,
     )
-    request.park(piece, hold=True)
+    request.delay(piece, hold=True)
     await piece.answered
 
 

@@ -22,7 +22,7 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Its session begins anew when the group is loaded, so there is nothing that it must do.
             error = ErrorCode.NONE
-        request.answer_parked(lambda: HeartbeatResponse(error_code=error))
+        request.answer_delayed(lambda: HeartbeatResponse(error_code=error))
 
     waiting = node.coordinators.groups.run(
         message.group_id,

@@ -51,7 +51,7 @@ def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
     def respond(result: JoinResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode):
             result = JoinResult(result, message.member_id)
-        request.answer_parked(lambda: _response(result, request.version))
+        request.answer_delayed(lambda: _response(result, request.version))
 
     waiting = node.coordinators.groups.run(
         message.group_id,

@@ -32,7 +32,7 @@ def leave_group(node: Node, request: Request, message: LeaveGroupRequest) -> Non
     def respond(result: LeaveResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode):
             result = LeaveResult(result)
-        request.answer_parked(lambda: _response(result, is_batch=is_batch))
+        request.answer_delayed(lambda: _response(result, is_batch=is_batch))
 
     waiting = node.coordinators.groups.run(
         message.group_id,

@@ -59,7 +59,7 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
         errors = [result] * len(answers) if isinstance(result, ErrorCode) else result.errors
         for answer, error in zip(answers, errors, strict=True):
             answer.error_code = error
-        request.answer_parked(lambda: response)
+        request.answer_delayed(lambda: response)
 
     request.hold_until_answered(node.coordinators.groups.run(message.group_id, decide, respond))
     return None

@@ -33,11 +33,11 @@ def offset_delete(node: Node, request: Request, message: OffsetDeleteRequest) ->
         if isinstance(result, ErrorCode):
             result = DeleteOffsetsResult(result)
         if result.error is not ErrorCode.NONE:
-            request.answer_parked(lambda: OffsetDeleteResponse(error_code=result.error))
+            request.answer_delayed(lambda: OffsetDeleteResponse(error_code=result.error))
             return
         for answer, error in zip(answers, result.errors, strict=True):
             answer.error_code = error
-        request.answer_parked(lambda: OffsetDeleteResponse(topics=topics))
+        request.answer_delayed(lambda: OffsetDeleteResponse(topics=topics))
 
     waiting = node.coordinators.groups.run(
         message.group_id, lambda shard: shard.offsets.delete_offsets(message.group_id, partitions), respond

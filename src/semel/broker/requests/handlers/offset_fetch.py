@@ -54,7 +54,7 @@ def offset_fetch(
     def answer_if_complete() -> None:
         if len(answers) == len(groups):
             in_order = [answers[number] for number in range(len(groups))]
-            request.answer_parked(lambda: _response(in_order, request.version))
+            request.answer_delayed(lambda: _response(in_order, request.version))
 
     def fetch(number: int, group: OffsetFetchRequestGroup) -> None:
         names = _names(node, group, request.version)

@@ -102,10 +102,10 @@ def _serve_later(
             if response is not None:
                 request.answer(response)
         except Exception:
-            logger.exception("Produce v%d from %s failed while it was parked", request.version, request.peer_host)
+            logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
             request.refuse()
 
-    request.park(None, hold=True)
+    request.delay(None, hold=True)
     node.record_checks.run(long, size_bytes, checked)
     return None
 

@@ -32,7 +32,7 @@ def sync_group(node: Node, request: Request, message: SyncGroupRequest) -> SyncG
     def respond(result: SyncResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode):
             result = SyncResult(result)
-        request.answer_parked(
+        request.answer_delayed(
             lambda: SyncGroupResponse(
                 error_code=result.error,
                 protocol_type=result.protocol_type,

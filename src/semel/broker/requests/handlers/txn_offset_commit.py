@@ -54,7 +54,7 @@ def txn_offset_commit(node: Node, request: Request, message: TxnOffsetCommitRequ
         errors = [result] * len(answers) if isinstance(result, ErrorCode) else result.errors
         for answer, error in zip(answers, errors, strict=True):
             answer.error_code = _for_version(error, request.version)
-        request.answer_parked(lambda: response)
+        request.answer_delayed(lambda: response)
 
     _commit(node, request, message, offsets, respond)
     return None

@@ -54,7 +54,7 @@ class _DelayedMarkers:
     def all_are_written(self) -> None:
         self._waiting -= 1
         if self._waiting == 0:
-            self._request.answer_parked(lambda: self.response)
+            self._request.answer_delayed(lambda: self.response)
 
 
 def _write(node: Node, marker: WritableTxnMarker, delayed: _DelayedMarkers) -> WritableTxnMarkerResult:
