@@ -39,7 +39,7 @@ def committed_offsets(
             found = answer.topics[0].partitions if answer.error_code == 0 else ()
             if found and all(partition.error_code == 0 for partition in found):
                 offsets = {partition.partition_index: partition.committed_offset for partition in found}
-                return [max(0, offsets[partition]) for partition in range(partitions)]
+                return [offsets[partition] or 0 for partition in range(partitions)]
         except OSError:
             pass
         if time.monotonic() > deadline:

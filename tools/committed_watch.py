@@ -62,4 +62,4 @@ class CommittedWatch:
                 continue
             self.looks += 1
             for found in answer.topics[0].partitions:
-                self.compare(found.partition_index, max(0, found.committed_offset), acknowledged)
+                self.compare(found.partition_index, found.committed_offset or 0, acknowledged)

@@ -346,8 +346,8 @@ class Copier(Transactional):
                 found = None if answer.error_code else answer.topics[0].partitions[0]
                 if found is not None and found.error_code == 0:
                     client.close()
-                    committed: int = found.committed_offset
-                    return max(0, committed)
+                    committed: int | None = found.committed_offset
+                    return committed or 0
             except (OSError, TimeoutError):
                 client.close()
             await asyncio.sleep(0.1)

@@ -179,7 +179,7 @@ class Watcher:
             return {}
         if answer.error_code != ErrorCode.NONE:
             return {}
-        found = {one.partition_index: max(0, one.committed_offset) for one in answer.topics[0].partitions}
+        found = {one.partition_index: one.committed_offset or 0 for one in answer.topics[0].partitions}
         for partition, offset in found.items():
             self._ledger.seen(expectation, TopicPartition(INPUT, partition), offset)
         return found

@@ -144,7 +144,7 @@ async def check_offsets(client: WireClient, producers: list[TransactionalProduce
         request = OffsetFetchRequest(producer.group, [OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
         answer = await client.call(ApiKey.OFFSET_FETCH, 7, request)
         (partition,) = answer.topics[0].partitions
-        assert (partition.error_code, partition.committed_offset) == (0, expected[-1] if expected else -1)
+        assert (partition.error_code, partition.committed_offset) == (0, expected[-1] if expected else None)
 
 
 async def transactions_under_faults(simulation: Simulation) -> None:

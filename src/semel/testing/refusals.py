@@ -127,7 +127,7 @@ def _offset_fetch(request: offset_fetch.OffsetFetchRequest, version: int, code: 
             offset_fetch.OffsetFetchResponseTopic(
                 topic.name,
                 [
-                    offset_fetch.OffsetFetchResponsePartition(index, -1, metadata="", error_code=code)
+                    offset_fetch.OffsetFetchResponsePartition(index, metadata="", error_code=code)
                     for index in topic.partition_indexes
                 ],
             )

@@ -117,8 +117,7 @@ class _DecoderSource:
             if not field.exists_in(self._version):
                 values[field.name] = self._default(field)
             elif field.tag is None:
-                nullable = field.nullable_in(self._version)
-                values[field.name] = self._value(field.type, nullable, f"{path}{field.name}", field.name)
+                values[field.name] = self._field(field, path)
             else:
                 assert self._flexible, f"{struct_class.__name__}.{field.name} is tagged in version {self._version}"
                 tagged.append(field)
@@ -151,8 +150,7 @@ class _DecoderSource:
                 source.line(f"if {stop} > end: {refuse}")
                 for field in tagged:
                     with source.block(f"if {tag} == {field.tag}"):
-                        nullable = field.nullable_in(self._version)
-                        value = self._value(field.type, nullable, f"{path}{field.name}", field.name)
+                        value = self._field(field, path)
                         self._flush()
                         source.line(f"{values[field.name]} = {value}")
                         refuse = self._refuse(f"{path}{field.name}", f"it is not {{{size}}} bytes")
@@ -166,6 +164,10 @@ class _DecoderSource:
         return "[]" if isinstance(field.default, list) else f"{self._source.constant(type(field.default))}()"
 
     # -- values
+
+    def _field(self, field: Field, path: str) -> str:
+        value = self._value(field.type, field.nullable_in(self._version), f"{path}{field.name}", field.name)
+        return value if field.absent is None else f"None if {value} == {field.absent} else {value}"
 
     def _value(self, wire_type: WireType[Any], nullable: bool, path: str, stem: str) -> str:
         """Emit the reading of one value; return the expression that holds it, valid after the next flush."""

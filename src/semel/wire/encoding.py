@@ -98,7 +98,7 @@ class _EncoderSource:
             if not field.exists_in(self._version):
                 continue
             if field.tag is None:
-                self._value(field.type, field.nullable_in(self._version), f"{holder}.{field.name}", field.name)
+                self._field(field, f"{holder}.{field.name}")
             else:
                 tagged.append(field)
         if self._flexible:
@@ -125,7 +125,7 @@ class _EncoderSource:
     def _tagged_field(self, field: Field, value: str) -> None:
         outer = self._source.name("outer")
         self._source.line(f"{outer} = out; out = bytearray()")
-        self._value(field.type, field.nullable_in(self._version), value, field.name)
+        self._field(field, value)
         self._flush()
         self._source.line(f"{outer} += varint({field.tag}) + varint(len(out)) + out")
         self._source.line(f"out = {outer}")
@@ -142,6 +142,11 @@ class _EncoderSource:
         return f"{value} is not {default} and {value} != {default}"
 
     # -- values
+
+    def _field(self, field: Field, expression: str) -> None:
+        if field.absent is not None:
+            expression = f"{field.absent} if {expression} is None else {expression}"
+        self._value(field.type, field.nullable_in(self._version), expression, field.name)
 
     def _value(self, wire_type: WireType[Any], nullable: bool, expression: str, stem: str) -> None:
         match wire_type:

@@ -35,7 +35,7 @@ def _in_struct(holder: Any, version: int) -> str | None:
         if not field.exists_in(version):
             continue
         value = getattr(holder, field.name)
-        if value is None and field.nullable_in(version):
+        if value is None and (field.absent is not None or field.nullable_in(version)):
             continue
         wrong = _in_value(field.type, value, version)
         if wrong is not None:

@@ -4,12 +4,15 @@
     class EndTxnResponse:
         throttle_time_ms: int = field(INT32)
         error_code: int = field(INT16)
-        producer_id: int = field(INT64, since=5, default=-1)
+        producer_id: int | None = field(INT64, since=5, absent=-1)
 
 A declaration is data: ``semel.wire.codec`` compiles it into functions for one version, and the tests derive their
 random messages from it. Fields stand in the order of the wire; tagged fields go to the end of their struct, ordered by
 tag. Every field has a default, Kafka's own: zero, empty, or what ``default`` says. The law: what a version does not
 carry is skipped when encoding and has its default after decoding.
+
+Absent is ``None`` in Python, however the wire says it: with a null where the field is ``nullable``, with a number that
+stands for nothing, nearly always -1, where it has ``absent``. No code outside of this package knows that number.
 """
 
 from __future__ import annotations
@@ -109,6 +112,7 @@ class Field:
     nullable_since: int | None
     tag: int | None
     default: Any
+    absent: int | None
 
     def exists_in(self, version: int) -> bool:
         return self.since <= version and (self.until is None or version <= self.until)
@@ -135,6 +139,10 @@ _UNSET: Final[Any] = object()
 def field(
     wire_type: WireType[T], *, since: int = 0, until: int | None = None, tag: int | None = None, default: T = _UNSET
 ) -> T: ...
+@overload
+def field(
+    wire_type: Fixed[int], *, absent: int, since: int = 0, until: int | None = None, tag: int | None = None
+) -> int | None: ...
 @overload
 def field(
     wire_type: WireType[T],
@@ -165,16 +173,18 @@ def field(
     nullable: int | None = None,
     tag: int | None = None,
     default: Any = _UNSET,
+    absent: int | None = None,
 ) -> Any:
     """One field: its wire type, or the struct it holds.
 
-    ``nullable`` is the first version in which it may be null (``None`` in Python), ``tag`` makes it a tagged field.
+    ``nullable`` is the first version in which it may be null, ``absent`` the number that stands for no value: both are
+    ``None`` in Python, and ``None`` is the default of a field with ``absent``. ``tag`` makes it a tagged field.
     """
     if not isinstance(wire_type, WireType):
         wire_type = Struct(wire_type)
     if default is _UNSET:
-        default = _kafka_default(wire_type)
-    metadata = {"wire": (wire_type, since, until, nullable, tag, default)}
+        default = _kafka_default(wire_type) if absent is None else None
+    metadata = {"wire": (wire_type, since, until, nullable, tag, default, absent)}
     if is_shared(default):
         return dataclasses.field(default=default, metadata=metadata)
     return dataclasses.field(default_factory=type(default), metadata=metadata)

@@ -160,7 +160,7 @@ class Chaos:
         """
         if self.version == 1:
             return request.api_key is ApiKey.PRODUCE
-        return request.api_key is not ApiKey.INIT_PRODUCER_ID or request.message.producer_id >= 0
+        return request.api_key is not ApiKey.INIT_PRODUCER_ID or request.message.producer_id is not None
 
     def _draw(self, strategy: st.SearchStrategy[Any]) -> Any:
         return self._data.draw(strategy)

@@ -68,6 +68,8 @@ def _converted(struct: Any, foreign_class: Any, version: int) -> Any:
 
 
 def _value(value: Any, field: Field, foreign_field: Any, version: int) -> Any:
+    if value is None:
+        value = field.absent
     if foreign_field.type_str == "bitfield":
         return {bit for bit in range(32) if value & 1 << bit}
     if value is None:

@@ -20,6 +20,7 @@ from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
 from semel.types import ZERO_UUID
+from semel.wire.schema import fields_of
 
 
 def encode_with_kio(message: Any, version: int, *, with_its_defaults: bool = False) -> bytes:
@@ -43,10 +44,13 @@ def _kio_class(message_class: type[Any], version: int) -> type[Any]:
 
 def _converted(struct: Any, kio_class: type[Any], with_its_defaults: bool) -> Any:
     hints = _hints(kio_class)
+    absent = {field.name: field.absent for field in fields_of(type(struct))}
     values = {}
     for kio_field in dataclasses.fields(kio_class):
         name, kafka_type = kio_field.name, kio_field.metadata.get("kafka_type")
-        value = getattr(struct, name if hasattr(struct, name) else f"{name}_ms")
+        our_name = name if hasattr(struct, name) else f"{name}_ms"
+        value = getattr(struct, our_name)
+        value = absent[our_name] if value is None else value
         has_default = kio_field.default is not dataclasses.MISSING and not (isinstance(value, list) and value)
         if not (with_its_defaults and has_default):
             values[name] = _value(value, kafka_type, hints[name], with_its_defaults)

@@ -72,7 +72,7 @@ def _replaced(message: Any, version: int, absent: Callable[[Field, Any], Any]) -
         if not field.exists_in(version):
             value = absent(field, value)
         elif value is None:
-            value = None if field.nullable_in(version) else _empty(field)
+            value = None if field.absent is not None or field.nullable_in(version) else _empty(field)
         elif isinstance(field.type, Struct):
             value = _replaced(value, version, absent)
         elif isinstance(field.type, Array) and isinstance(field.type.element, Struct):
@@ -83,6 +83,8 @@ def _replaced(message: Any, version: int, absent: Callable[[Field, Any], Any]) -
 
 def _values(field: Field) -> st.SearchStrategy[Any]:
     values = _values_of_type(field.type, field.name)
+    if field.absent is not None:
+        values = st.none() | values.filter(lambda value: value != field.absent)
     if field.nullable_since is not None:
         values = st.none() | values
     if field.tag is not None:

@@ -18,11 +18,7 @@ _SENSIBLE = {
     "replication_factor": 1,
     "count": 2,
     "acks": -1,
-    "generation_id": -1,
-    "generation_id_or_member_epoch": -1,
     "resource_type": 2,
-    "producer_id": -1,
-    "producer_epoch": -1,
 }
 _TOPIC_FIELDS = ("name", "topic", "topic_name", "resource_name", "topic_names", "topics")
 

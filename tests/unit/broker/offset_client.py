@@ -21,7 +21,7 @@ from semel.wire.messages.offset_fetch import (
 )
 from tests.unit.broker.raw_client import RawClient
 
-Fetched = tuple[int, int, int, str | None]
+Fetched = tuple[int, int | None, int | None, str | None]
 """Error, offset, leader epoch, metadata."""
 
 GROUP_ERROR = ("", -1)
@@ -41,7 +41,7 @@ def commit(
     *,
     partition: int = 0,
     version: int = 8,
-    leader_epoch: int = -1,
+    leader_epoch: int | None = None,
     metadata: str = "note",
     **who: Any,
 ) -> int:
@@ -73,7 +73,7 @@ def fetch(
         request.groups = [OffsetFetchRequestGroup(group, topics=asked)]
         (answer,) = client.call(ApiKey.OFFSET_FETCH, version, request).groups
     if answer.error_code:
-        return {GROUP_ERROR: (answer.error_code, -1, -1, "")}
+        return {GROUP_ERROR: (answer.error_code, None, None, "")}
     return {
         (str(topic.topic_id) if version >= 10 else topic.name, p.partition_index): (
             p.error_code,
@@ -86,7 +86,7 @@ def fetch(
     }
 
 
-def fetch_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int]:
+def fetch_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, int | None]:
     """(error, offset) of partition 0."""
     error, offset, _, _ = fetch(client, group, [(topic, [0])], stable=stable)[topic, 0]
     return error, offset

@@ -45,7 +45,7 @@ def test_every_version_tells_what_is_served(client: RawClient, version: int) -> 
         assert advertised == {
             api.key: (0 if api.key is ApiKey.PRODUCE else api.min_version, api.max_version) for api in served_apis()
         }
-        assert response.finalized_features_epoch == (0 if version >= 3 else -1)
+        assert response.finalized_features_epoch == (0 if version >= 3 else None)
 
 
 @pytest.mark.parametrize("version", [5, 6, 99, 32767, -1])
@@ -206,7 +206,7 @@ def test_the_producers_of_a_partition_are_described(client: RawClient, topic: st
 
     (producer,) = known.active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (9, 3, 1)
-    assert (producer.last_timestamp, producer.current_txn_start_offset) == (5001, -1)
+    assert (producer.last_timestamp, producer.current_txn_start_offset) == (5001, None)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -257,7 +257,7 @@ def test_pipelined_requests_that_wait_for_a_block_each_get_an_id() -> None:
 def test_what_gets_no_id_is_refused(client: RawClient, request_: InitProducerIdRequest, code: ErrorCode) -> None:
     response = client.call(ApiKey.INIT_PRODUCER_ID, 4, request_)
 
-    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, None, None)
 
 
 # FindCoordinator

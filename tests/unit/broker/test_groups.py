@@ -115,7 +115,7 @@ class TestEveryVersion:
         assert errors == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
         leave(client, group, MemberIdentity(joined.member_id))
         assert [one.error_code for one in delete(client, group, version=version)] == [0]
-        assert fetch(client, group, [(topic, [0])])[topic, 0][1] == -1
+        assert fetch(client, group, [(topic, [0])])[topic, 0][1] is None
         assert describe(client, group).group_state == "Dead"
 
 
@@ -150,7 +150,7 @@ class TestOffsetDelete:
         assert answer.error_code == 0
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [[one.error_code for one in t.partitions] for t in answer.topics] == [[0, unknown], [unknown]]
-        assert fetch(client, group, [(topic, [0])])[topic, 0][1] == -1
+        assert fetch(client, group, [(topic, [0])])[topic, 0][1] is None
 
     def test_of_a_group_that_is_not_there(self, client: RawClient, topic: str) -> None:
         asked = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]
@@ -317,7 +317,7 @@ def test_an_offset_of_a_former_topic_of_the_same_name_is_not_told(broker: Broker
 
     broker._call(write())
     for version in (1, 7, 9, 10):
-        assert {found[1] for found in fetch(client, "late", [("again", [0])], version=version).values()} == {-1}
+        assert {found[1] for found in fetch(client, "late", [("again", [0])], version=version).values()} == {None}
 
 
 def test_expired_offsets_and_the_groups_that_had_nothing_else_go_by_themselves() -> None:

@@ -112,7 +112,6 @@ def test_ten_thousand_offsets_are_committed_and_read_back(client: RawClient, wid
     missing = [OffsetCommitRequestPartition(PARTITIONS + n, n) for n in range(1000)]
     request = OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=-1,
         topics=[
             OffsetCommitRequestTopic(name=wide, partitions=partitions),
             OffsetCommitRequestTopic(name="unknown", partitions=missing),

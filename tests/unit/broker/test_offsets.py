@@ -40,18 +40,18 @@ def group(client: RawClient, name: str) -> str:
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
 def test_every_version_commits_an_offset(client: RawClient, topic: str, group: str, version: int) -> None:
     assert commit(client, group, topic, 17, version=version, leader_epoch=3) == 0
-    epoch = 3 if version >= 6 else -1
+    epoch = 3 if version >= 6 else None
     assert fetch(client, group, [(topic, [0])]) == {(topic, 0): (0, 17, epoch, "note")}
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_every_version_fetches_what_is_committed_and_minus_one_where_nothing_is(
+def test_every_version_fetches_what_is_committed_and_none_where_nothing_is(
     client: RawClient, topic: str, group: str, version: int
 ) -> None:
     commit(client, group, topic, 17, leader_epoch=3)
     key = str(topic_id(client, topic)) if version >= 10 else topic
     found = fetch(client, group, [(topic, [0, 5])], version=version)
-    assert found == {(key, 0): (0, 17, 3 if version >= 5 else -1, "note"), (key, 5): (0, -1, -1, "")}
+    assert found == {(key, 0): (0, 17, 3 if version >= 5 else None, "note"), (key, 5): (0, None, None, "")}
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH, since=2))
@@ -82,7 +82,7 @@ def test_many_groups_are_asked_for_at_once(client: RawClient, topic: str, versio
 
 def test_topic_ids_that_nobody_has_are_said_so(client: RawClient, group: str) -> None:
     nobody = UUID(int=77)
-    topics = [OffsetCommitRequestTopic("", nobody, [OffsetCommitRequestPartition(0, 1, -1, "")])]
+    topics = [OffsetCommitRequestTopic("", nobody, [OffsetCommitRequestPartition(0, 1, None, "")])]
     answer = client.call(ApiKey.OFFSET_COMMIT, 10, OffsetCommitRequest(group, topics=topics))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     asked = [OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("", nobody, [0])])]
@@ -122,9 +122,9 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so(version: int) -> No
         topic = client.create_topic("t")
         found = fetch(client, "g", [(topic, [0])], version=version)
         if version < 2:
-            assert found == {(topic, 0): (ErrorCode.NOT_COORDINATOR, -1, -1, "")}
+            assert found == {(topic, 0): (ErrorCode.NOT_COORDINATOR, None, None, "")}
         else:
-            assert found == {GROUP_ERROR: (ErrorCode.NOT_COORDINATOR, -1, -1, "")}
+            assert found == {GROUP_ERROR: (ErrorCode.NOT_COORDINATOR, None, None, "")}
         assert commit(client, "g", topic, 1) == ErrorCode.NOT_COORDINATOR
 
 
@@ -136,7 +136,7 @@ def test_a_refusal_is_said_of_every_partition_too(version: int) -> None:
         answer = client.call(ApiKey.OFFSET_FETCH, version, request)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     told = [(one.partition_index, one.error_code, one.committed_offset) for one in answer.topics[0].partitions]
-    assert told == [(0, ErrorCode.NOT_COORDINATOR, -1), (1, ErrorCode.NOT_COORDINATOR, -1)]
+    assert told == [(0, ErrorCode.NOT_COORDINATOR, None), (1, ErrorCode.NOT_COORDINATOR, None)]
 
 
 # In transactions
@@ -191,7 +191,7 @@ def test_scenario_52_an_offset_that_a_transaction_may_change_is_not_told_to_whom
 ) -> None:
     commit(client, group, topic, 1)
     producer.commit_offset(group, topic, 2)
-    assert fetch_offset(client, group, topic, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert fetch_offset(client, group, topic, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
     assert fetch_offset(client, group, topic) == (0, 1)
     producer.end(True)
     assert fetch_offset(client, group, topic, stable=True) == (0, 2)
@@ -230,7 +230,7 @@ def test_scenario_42_offsets_for_which_nothing_was_added_are_refused(
     client: RawClient, topic: str, group: str, producer: Transactional, version: int, code: ErrorCode
 ) -> None:
     assert producer.commit_offset(group, topic, 2, version=version) == code
-    assert fetch_offset(client, group, topic, stable=True) == (0, -1)
+    assert fetch_offset(client, group, topic, stable=True) == (0, None)
 
 
 def test_a_fenced_producer_commits_no_offsets(
@@ -258,7 +258,7 @@ def test_pending_offsets_survive_a_restart_and_count_when_the_transaction_is_com
             producer.commit_offset("g", topic, 5)
         broker.restart(kill=True)
         with RawClient(broker.port) as client:
-            assert fetch_offset(client, "g", topic, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+            assert fetch_offset(client, "g", topic, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
             producer.client = client
             assert producer.commit_offset("g", topic, 6) == 0
             assert producer.end(True).error_code == 0

@@ -90,13 +90,13 @@ def test_an_administrator_aborts_a_transaction_that_hangs(
     hanging = state(client, topic)
     assert hanging.current_txn_start_offset == 0
     code = write_marker(
-        client, topic, producer, epoch=hanging.producer_epoch, coordinator_epoch=max(hanging.coordinator_epoch, 0)
+        client, topic, producer, epoch=hanging.producer_epoch, coordinator_epoch=hanging.coordinator_epoch or 0
     )
     assert code == 0
     answer = client.fetch(topic, 0, isolation_level=1)
     assert (answer.last_stable_offset, answer.high_watermark) == (2, 2), "the answer came when the marker was safe"
     assert len(answer.aborted_transactions or ()) == 1
-    assert state(client, topic).current_txn_start_offset == -1
+    assert state(client, topic).current_txn_start_offset is None
     assert producer.end(True).error_code == 0, "the coordinator's own marker then ends nothing"
 
 
@@ -149,7 +149,7 @@ def test_an_administrator_can_end_what_a_forged_epoch_keeps_open(
     forge_marker(broker, topic, producer)
     assert producer.produce(topic, b"b").error_code == 0
     assert write_marker(client, topic, producer, coordinator_epoch=state(client, topic).coordinator_epoch) == 0
-    assert state(client, topic).current_txn_start_offset == -1
+    assert state(client, topic).current_txn_start_offset is None
 
 
 def test_scenario_45_a_marker_of_an_older_epoch_is_refused_and_one_that_ends_nothing_changes_nothing(

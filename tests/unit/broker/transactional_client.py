@@ -48,7 +48,7 @@ class Transactional:
 
     def init(self, version: int = 4, *, resume: bool = False) -> Any:
         """Takes what it is given as its identity, unless it is an error."""
-        identity = (self.producer_id, self.epoch) if resume else (-1, -1)
+        identity = (self.producer_id, self.epoch) if resume else (None, None)
         request = InitProducerIdRequest(self.transactional_id, self._timeout_ms, *identity)
         answer = self.client.call(ApiKey.INIT_PRODUCER_ID, version, request)
         if answer.error_code == 0:

@@ -131,7 +131,7 @@ class ModelTransactions:
     offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
     pending_offsets: dict[str, dict[tuple[str, TopicPartition], int]] = field(default_factory=dict)
     outcomes: list[bool] = field(default_factory=list)
-    last_resumed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    last_resumed: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     last_end: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     refuse_with: dict[ApiKey, list[ErrorCode]] = field(default_factory=dict)
 
@@ -235,15 +235,15 @@ class ModelCluster:
         name = request.message.transactional_id
         if name is None:
             self.next_producer_id += 1
-            return InitProducerIdResponse(producer_id=self.next_producer_id - 1)
+            return InitProducerIdResponse(producer_id=self.next_producer_id - 1, producer_epoch=0)
         code = self.transactions.refusal(ApiKey.INIT_PRODUCER_ID)
         if code != ErrorCode.NONE:
             return InitProducerIdResponse(error_code=code)
         producer_id, epoch = self.transactions.identities.get(name, (self.transactions.next_producer_id, -1))
         expected = (request.message.producer_id, request.message.producer_epoch)
-        if expected != (-1, -1) and self.transactions.last_resumed.get(name) == expected:
+        if expected != (None, None) and self.transactions.last_resumed.get(name) == expected:
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)  # The answer was lost.
-        if expected != (-1, -1) and expected != (producer_id, epoch):
+        if expected != (None, None) and expected != (producer_id, epoch):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         if epoch == -1:
             self.transactions.next_producer_id += 1

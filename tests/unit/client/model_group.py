@@ -156,7 +156,7 @@ class GroupCluster(ModelCluster):
         message = request.message
         code = self.group.refusal(ApiKey.OFFSET_COMMIT)
         generation = message.generation_id_or_member_epoch
-        if code == ErrorCode.NONE and generation >= 0:
+        if code == ErrorCode.NONE and generation is not None:
             if self.group.epoch:
                 code = ErrorCode.NONE if generation == self.group.epoch else ErrorCode.STALE_MEMBER_EPOCH
             else:
@@ -178,7 +178,7 @@ class GroupCluster(ModelCluster):
                 topic.name,
                 partitions=[
                     OffsetFetchResponsePartitions(
-                        index, self.group.offsets.get(TopicPartition(topic.name, index), -1), -1, "", code
+                        index, self.group.offsets.get(TopicPartition(topic.name, index)), None, "", code
                     )
                     for index in topic.partition_indexes
                 ],

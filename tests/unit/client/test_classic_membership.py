@@ -654,7 +654,7 @@ def test_partitions_that_were_assigned_by_hand_begin_at_the_committed_offset_and
     assert member.poll() == [(0, 1), (0, 2)]
     member.poll(6_000)
     assert member.group.offsets == {ORDERS[0]: 3}
-    assert (member.last(COMMIT).generation_id_or_member_epoch, member.last(COMMIT).member_id) == (-1, "")
+    assert (member.last(COMMIT).generation_id_or_member_epoch, member.last(COMMIT).member_id) == (None, "")
     with pytest.raises(StateError, match="assigned by hand"):
         member.subscribe("orders")
 

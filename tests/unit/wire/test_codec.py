@@ -25,9 +25,16 @@ from semel.wire.messages.produce import (
     TopicProduceResponse,
 )
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
+from semel.wire.schema import INT32, field, message
 from tests.memory import peak_bytes
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+
+@message(versions=(0, 0), flexible_since=None)
+class Numbers:
+    index: int = field(INT32)
+    epoch: int | None = field(INT32, absent=-1)
 
 
 def produce(records: Any) -> ProduceRequest:
@@ -49,7 +56,7 @@ def test_a_produce_request_before_and_after_it_became_flexible(version: int, enc
 
 def test_a_field_that_a_version_does_not_carry_is_skipped_and_comes_back_as_its_default() -> None:
     response = EndTxnResponse(producer_id=1000, producer_epoch=7)
-    assert decode(EndTxnResponse, encode(response, 4), 4) == EndTxnResponse(producer_id=-1, producer_epoch=-1)
+    assert decode(EndTxnResponse, encode(response, 4), 4) == EndTxnResponse(producer_id=None, producer_epoch=None)
     assert decode(EndTxnResponse, encode(response, 5), 5) == response
 
 
@@ -121,6 +128,30 @@ def test_a_nullable_struct_has_a_marker_before_it() -> None:
     assert encode(DescribeTopicPartitionsRequest(), 0) == bytes.fromhex("01 000007d0 ff 00")
     with pytest.raises(DecodeError, match="cursor: a marker that is not -1 or 1 but 2"):
         decode(DescribeTopicPartitionsRequest, bytes.fromhex("01 00000001 02 0274 00000005 00 00"), 0)
+
+
+def test_a_number_that_stands_for_nothing_is_none_and_only_that_number_is() -> None:
+    encoded = bytes.fromhex("00000000 0000  ffffffffffffffff ffff 00")
+    assert encode(EndTxnResponse(producer_id=None, producer_epoch=None), 5) == encoded
+    assert decode(EndTxnResponse, encoded, 5) == EndTxnResponse(producer_id=None, producer_epoch=None)
+    for number in (0, 1, -2):
+        response = EndTxnResponse(producer_id=number, producer_epoch=number)
+        assert decode(EndTxnResponse, encode(response, 5), 5) == response
+
+
+def test_a_tagged_number_that_stands_for_nothing_is_none_whether_it_was_written_or_left_out() -> None:
+    left_out, written = "0000 01 00000000 00", "0000 01 00000000 01  01 08 ffffffffffffffff"
+    assert encode(ApiVersionsResponse(finalized_features_epoch=None), 3) == bytes.fromhex(left_out)
+    for encoded in (left_out, written):
+        assert decode(ApiVersionsResponse, bytes.fromhex(encoded), 3) == ApiVersionsResponse()
+
+
+def test_a_number_that_cannot_be_absent_is_not_encoded_from_none() -> None:
+    with pytest.raises(ValueError, match="index is None: required argument is not an integer"):
+        encode(Numbers(index=None), 0)  # type: ignore[arg-type]
+    assert encode(Numbers(index=3), 0) == bytes.fromhex("00000003 ffffffff")
+    with pytest.raises(ValueError, match="epoch is 'x': required argument is not an integer"):
+        encode(Numbers(index=3, epoch="x"), 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 from semel.broker.coordinators.new_producer_id import NewProducerId
 from semel.broker.network.request import Request
@@ -13,8 +13,6 @@ from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-_ABSENT: Final = -1
 
 
 def init_transactional(
@@ -52,8 +50,8 @@ def _ask(
         return shard.init_producer_id(
             transactional_id,
             message.transaction_timeout_ms,
-            _or_none(message.producer_id),
-            _or_none(message.producer_epoch),
+            message.producer_id,
+            message.producer_epoch,
             new_producer_id=new_producer_id.if_needed(shard, transactional_id, for_init=True),
             api_version=request.version,
             now_ms=node.clock.now_ms(),
@@ -64,17 +62,9 @@ def _ask(
             result = InitProducerIdResult(result)
         response = InitProducerIdResponse(
             error_code=result.error,
-            producer_id=_or_absent(result.producer_id),
-            producer_epoch=_or_absent(result.producer_epoch),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
         )
         request.answer_delayed(lambda: response)
 
     request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond, moves=True))
-
-
-def _or_none(number: int) -> int | None:
-    return None if number == _ABSENT else number
-
-
-def _or_absent(number: int | None) -> int:
-    return _ABSENT if number is None else number

@@ -173,7 +173,7 @@ def _features(response: ApiVersionsResponse) -> Features:
     return Features(
         {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features},
         {feature.name: feature.max_version_level for feature in response.finalized_features},
-        known(response.finalized_features_epoch),
+        response.finalized_features_epoch,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from semel.client.admin.partitions import by_topic, known
+from semel.client.admin.partitions import by_topic
 from semel.client.machine.admin.ask import Ask, Refusal, coordinator_of_group, outcome
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, named
@@ -89,10 +89,10 @@ def _offsets(
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             if partition.error_code != ErrorCode.NONE:
                 return Refusal(named(partition.error_code), f"the offset of {topic_partition}")
-            offset = known(partition.committed_offset)
+            offset = partition.committed_offset
             if offset is not None:
                 offsets[topic_partition] = OffsetAndMetadata(
-                    offset, partition.metadata or "", known(partition.committed_leader_epoch)
+                    offset, partition.metadata or "", partition.committed_leader_epoch
                 )
     return offsets
 

@@ -199,10 +199,10 @@ def _producers(states: Iterable[WireProducerState]) -> tuple[ProducerState, ...]
         ProducerState(
             state.producer_id,
             state.producer_epoch,
-            known(state.last_sequence),
-            known(state.last_timestamp),
-            known(state.coordinator_epoch),
-            known(state.current_txn_start_offset),
+            state.last_sequence,
+            state.last_timestamp,
+            state.coordinator_epoch,
+            state.current_txn_start_offset,
         )
         for state in states
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from semel.client.admin.asking import Asker, Asking, named_broker, this_broker
 from semel.client.admin.hanging import HangingTransaction, candidates, hanging
-from semel.client.admin.partitions import DESCRIBE_PRODUCERS, ProducerState, known
+from semel.client.admin.partitions import DESCRIBE_PRODUCERS, ProducerState
 from semel.client.admin.results import Results
 from semel.client.admin.topics import DESCRIBE_TOPIC, LIST_TOPICS
 from semel.client.machine.admin.ask import CLUSTER, Ask, Leader, Refusal, coordinator_of_transaction, outcome
@@ -25,7 +25,6 @@ from semel.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-_ANY_DURATION: Final = -1
 _DURATION_SINCE: Final = 1
 _PATTERN_SINCE: Final = 2
 
@@ -79,7 +78,7 @@ class Transactions:
         request = ListTransactionsRequest(
             list(states),
             list(producer_ids),
-            _ANY_DURATION if running_longer_than_ms is None else running_longer_than_ms,
+            running_longer_than_ms,
             transactional_id_pattern,
         )
         return await _listed(self._asker.begin(), request)
@@ -197,7 +196,7 @@ def _list(request: ListTransactionsRequest) -> Ask[int, list[TransactionListing]
         return [(brokers[0], outcome(listings, response.error_code))]
 
     version_min = None
-    if request.duration_filter != _ANY_DURATION:
+    if request.duration_filter is not None:
         version_min = _DURATION_SINCE
     if request.transactional_id_pattern is not None:
         version_min = _PATTERN_SINCE
@@ -223,7 +222,7 @@ def _described(state: WireTransactionState) -> TransactionDescription:
         state.producer_id,
         state.producer_epoch,
         state.transaction_timeout_ms,
-        known(state.transaction_start_time_ms),
+        state.transaction_start_time_ms,
         tuple(sorted(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions)),
     )
 

@@ -45,6 +45,6 @@ class ApiVersionsResponse:
     api_keys: list[ApiVersion] = field(array(ApiVersion))
     throttle_time_ms: int = field(INT32, since=1)
     supported_features: list[SupportedFeatureKey] = field(array(SupportedFeatureKey), since=3, tag=0)
-    finalized_features_epoch: int = field(INT64, since=3, tag=1, default=-1)
+    finalized_features_epoch: int | None = field(INT64, since=3, tag=1, absent=-1)
     finalized_features: list[FinalizedFeatureKey] = field(array(FinalizedFeatureKey), since=3, tag=2)
     zk_migration_ready: bool = field(BOOL, since=3, tag=3)

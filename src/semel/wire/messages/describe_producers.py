@@ -23,10 +23,10 @@ class DescribeProducersRequest:
 class ProducerState:
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT32)
-    last_sequence: int = field(INT32, default=-1)
-    last_timestamp: int = field(INT64, default=-1)
-    coordinator_epoch: int = field(INT32)
-    current_txn_start_offset: int = field(INT64, default=-1)
+    last_sequence: int | None = field(INT32, absent=-1)
+    last_timestamp: int | None = field(INT64, absent=-1)
+    coordinator_epoch: int | None = field(INT32, absent=-1)
+    current_txn_start_offset: int | None = field(INT64, absent=-1)
 
 
 @struct

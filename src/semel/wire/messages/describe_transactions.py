@@ -22,7 +22,7 @@ class TransactionState:
     transactional_id: str = field(STRING)
     transaction_state: str = field(STRING)
     transaction_timeout_ms: int = field(INT32)
-    transaction_start_time_ms: int = field(INT64)
+    transaction_start_time_ms: int | None = field(INT64, absent=-1)
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
     topics: list[TopicData] = field(array(TopicData))

@@ -20,5 +20,5 @@ class EndTxnRequest:
 class EndTxnResponse:
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    producer_id: int = field(INT64, since=5, default=-1)
-    producer_epoch: int = field(INT16, since=5, default=-1)
+    producer_id: int | None = field(INT64, since=5, absent=-1)
+    producer_epoch: int | None = field(INT16, since=5, absent=-1)

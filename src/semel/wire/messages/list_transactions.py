@@ -9,7 +9,7 @@ from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message
 class ListTransactionsRequest:
     state_filters: list[str] = field(array(STRING))
     producer_id_filters: list[int] = field(array(INT64))
-    duration_filter: int = field(INT64, since=1, default=-1)
+    duration_filter: int | None = field(INT64, since=1, absent=-1)
     transactional_id_pattern: str | None = field(STRING, since=2, nullable=2, default=None)
 
 

@@ -11,7 +11,7 @@ from semel.wire.schema import INT16, INT32, INT64, STRING, UUID_, array, field, 
 class OffsetCommitRequestPartition:
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
-    committed_leader_epoch: int = field(INT32, since=6, default=-1)
+    committed_leader_epoch: int | None = field(INT32, since=6, absent=-1)
     committed_metadata: str | None = field(STRING, nullable=0)
 
 
@@ -25,10 +25,10 @@ class OffsetCommitRequestTopic:
 @message(versions=(2, 10), flexible_since=8)
 class OffsetCommitRequest:
     group_id: str = field(STRING)
-    generation_id_or_member_epoch: int = field(INT32, default=-1)
+    generation_id_or_member_epoch: int | None = field(INT32, absent=-1)
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=7, nullable=7, default=None)
-    retention_time_ms: int = field(INT64, until=4, default=-1)
+    retention_time_ms: int | None = field(INT64, until=4, absent=-1)
     topics: list[OffsetCommitRequestTopic] = field(array(OffsetCommitRequestTopic))
 
 

@@ -27,7 +27,7 @@ class OffsetFetchRequestTopics:
 class OffsetFetchRequestGroup:
     group_id: str = field(STRING)
     member_id: str | None = field(STRING, since=9, nullable=9, default=None)
-    member_epoch: int = field(INT32, since=9, default=-1)
+    member_epoch: int | None = field(INT32, since=9, absent=-1)
     topics: list[OffsetFetchRequestTopics] | None = field(array(OffsetFetchRequestTopics), nullable=8)
 
 
@@ -42,8 +42,8 @@ class OffsetFetchRequest:
 @struct
 class OffsetFetchResponsePartition:
     partition_index: int = field(INT32)
-    committed_offset: int = field(INT64)
-    committed_leader_epoch: int = field(INT32, since=5, default=-1)
+    committed_offset: int | None = field(INT64, absent=-1)
+    committed_leader_epoch: int | None = field(INT32, since=5, absent=-1)
     metadata: str | None = field(STRING, nullable=0)
     error_code: int = field(INT16)
 
@@ -57,8 +57,8 @@ class OffsetFetchResponseTopic:
 @struct
 class OffsetFetchResponsePartitions:
     partition_index: int = field(INT32)
-    committed_offset: int = field(INT64)
-    committed_leader_epoch: int = field(INT32, default=-1)
+    committed_offset: int | None = field(INT64, absent=-1)
+    committed_leader_epoch: int | None = field(INT32, absent=-1)
     metadata: str | None = field(STRING, nullable=8)
     error_code: int = field(INT16)
 

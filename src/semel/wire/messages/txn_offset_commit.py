@@ -13,7 +13,7 @@ from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message
 class TxnOffsetCommitRequestPartition:
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
-    committed_leader_epoch: int = field(INT32, since=2, default=-1)
+    committed_leader_epoch: int | None = field(INT32, since=2, absent=-1)
     committed_metadata: str | None = field(STRING, nullable=0)
 
 
@@ -29,7 +29,7 @@ class TxnOffsetCommitRequest:
     group_id: str = field(STRING)
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
-    generation_id: int = field(INT32, since=3, default=-1)
+    generation_id: int | None = field(INT32, since=3, absent=-1)
     member_id: str = field(STRING, since=3)
     group_instance_id: str | None = field(STRING, since=3, nullable=3, default=None)
     topics: list[TxnOffsetCommitRequestTopic] = field(array(TxnOffsetCommitRequestTopic))

@@ -81,12 +81,8 @@ def _producers(
         yield ProducerState(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            last_sequence=_or_none(producer.last_sequence),
+            last_sequence=producer.last_sequence,
             last_timestamp=producer.last_timestamp,
-            coordinator_epoch=_or_none(producer.coordinator_epoch),
-            current_txn_start_offset=_or_none(producer.current_transaction_start_offset),
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_transaction_start_offset,
         )
-
-
-def _or_none(number: int | None) -> int:
-    return -1 if number is None else number

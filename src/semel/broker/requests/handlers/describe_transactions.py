@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -16,8 +15,6 @@ from semel.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-
-_NOT_STARTED: Final = -1
 
 
 def describe_transactions(node: Node, request: Request, message: DescribeTransactionsRequest) -> None:
@@ -49,18 +46,14 @@ def describe_transactions(node: Node, request: Request, message: DescribeTransac
 
 def _state(described: TransactionDescription) -> TransactionState:
     if described.state is None:
-        return TransactionState(
-            error_code=described.error,
-            transactional_id=described.transactional_id,
-            transaction_start_time_ms=_NOT_STARTED,
-        )
+        return TransactionState(described.error, described.transactional_id)
     by_topic = groupby(described.partitions, key=lambda partition: partition.topic)
     return TransactionState(
         error_code=described.error,
         transactional_id=described.transactional_id,
         transaction_state=described.state.kafka_name,
         transaction_timeout_ms=described.timeout_ms,
-        transaction_start_time_ms=_NOT_STARTED if described.started_ms is None else described.started_ms,
+        transaction_start_time_ms=described.started_ms,
         producer_id=described.producer_id,
         producer_epoch=described.producer_epoch,
         topics=[TopicData(topic, [partition.partition for partition in group]) for topic, group in by_topic],

@@ -21,8 +21,6 @@ from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 V2_SINCE: Final = 5
 
-_ABSENT: Final = -1
-
 
 def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
     new_producer_id = NewProducerId(node.producer_ids)
@@ -46,8 +44,8 @@ def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
             result = EndTxnResult(result)
         response = EndTxnResponse(
             error_code=error_for_version(result.error, ApiKey.END_TXN, request.version),
-            producer_id=_ABSENT if result.producer_id is None else result.producer_id,
-            producer_epoch=_ABSENT if result.producer_epoch is None else result.producer_epoch,
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
         )
         request.answer_delayed(lambda: response)
 

@@ -8,22 +8,20 @@ same id with the next epoch, so that whoever had it before is fenced, once what 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-_NO_PRODUCER: Final = -1
-
 
 def init_producer_id(
     node: Node, request: Request, message: InitProducerIdRequest
 ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse | None] | None:
     transactional_id = message.transactional_id
-    if transactional_id == "" or (message.producer_id == _NO_PRODUCER) != (message.producer_epoch == _NO_PRODUCER):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NO_PRODUCER)
+    if transactional_id == "" or (message.producer_id is None) != (message.producer_epoch is None):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
     if transactional_id is not None:
         from semel.broker.coordinators.transactional_init import (
             init_transactional,  # Most producers have no transactional id.
@@ -31,8 +29,12 @@ def init_producer_id(
 
         return init_transactional(node, request, message, transactional_id)
     producer_id = node.producer_ids.next()
-    return _claim(node) if producer_id is None else InitProducerIdResponse(producer_id=producer_id)
+    return _claim(node) if producer_id is None else _new_producer(producer_id)
 
 
 async def _claim(node: Node) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await node.producer_ids.claim())
+    return _new_producer(await node.producer_ids.claim())
+
+
+def _new_producer(producer_id: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from semel.broker.coordinators.every_shard import ask, each_shard, slices
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -12,14 +10,12 @@ from semel.coordinator.transaction.listing import ListFilters, listing
 from semel.errors import ErrorCode
 from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
-_NO_FILTER: Final = -1
-
 
 async def list_transactions(node: Node, request: Request, message: ListTransactionsRequest) -> ListTransactionsResponse:
     filters = ListFilters(
         states=tuple(message.state_filters),
         producer_ids=frozenset(message.producer_id_filters),
-        duration_ms=None if message.duration_filter == _NO_FILTER else message.duration_filter,
+        duration_ms=message.duration_filter,
         pattern=message.transactional_id_pattern or None,
     )
     # Of nothing first: it says what is wrong with the filters, also where there is no shard.

@@ -23,8 +23,6 @@ from semel.wire.messages.offset_commit import (
 
 TOPIC_IDS_SINCE: Final = 10
 
-_ABSENT: Final = -1
-
 
 def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) -> OffsetCommitResponse | None:
     response = OffsetCommitResponse()
@@ -50,7 +48,7 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
             message.member_id,
             message.group_instance_id,
             offsets,
-            retention_ms=_or_none(message.retention_time_ms),
+            retention_ms=message.retention_time_ms,
             api_version=request.version,
             moment=moment(node.clock),
         )
@@ -78,16 +76,12 @@ def _offset(topic: Topic, partition: OffsetCommitRequestPartition) -> OffsetToCo
         topic.name,
         partition.partition_index,
         partition.committed_offset,
-        _or_none(partition.committed_leader_epoch),
+        partition.committed_leader_epoch,
         partition.committed_metadata,
         topic.id,
     )
 
 
-def _generation(number: int) -> int | None:
-    """Of a member; anything negative comes from who is none."""
-    return None if number < 0 else number
-
-
-def _or_none(number: int) -> int | None:
-    return None if number == _ABSENT else number
+def _generation(number: int | None) -> int | None:
+    """Of a member; a negative number is no generation either."""
+    return None if number is None or number < 0 else number

@@ -36,8 +36,6 @@ ANSWER_OFFSETS_MAX: Final = 300_000
 GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
 
-_ABSENT: Final = -1
-
 
 def offset_fetch(
     node: Node, request: Request, message: OffsetFetchRequest
@@ -87,7 +85,7 @@ def _look_up(
             wanted,
             require_stable=message.require_stable,
             member_id=group.member_id,
-            member_epoch=None if group.member_epoch == _ABSENT else group.member_epoch,
+            member_epoch=group.member_epoch,
             at_most=SLICE_OFFSETS,
         ),
         respond,
@@ -229,10 +227,7 @@ def _refused(
         OffsetFetchResponseTopics(
             topic.name,
             topic.topic_id,
-            [
-                OffsetFetchResponsePartitions(index, _ABSENT, _ABSENT, "", error_code=code)
-                for index in topic.partition_indexes
-            ],
+            [OffsetFetchResponsePartitions(index, metadata="", error_code=code) for index in topic.partition_indexes],
         )
         for topic in topics
     ]
@@ -241,8 +236,8 @@ def _refused(
 def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         fetched.partition,
-        _ABSENT if fetched.offset is None else fetched.offset,
-        _ABSENT if fetched.leader_epoch is None else fetched.leader_epoch,
+        fetched.offset,
+        fetched.leader_epoch,
         fetched.metadata,
         fetched.error,
     )

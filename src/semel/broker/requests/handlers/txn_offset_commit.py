@@ -30,8 +30,6 @@ LOADING_KNOWN_SINCE: Final = 2
 ABORTABLE_KNOWN_SINCE: Final = 4
 V2_SINCE: Final = 5
 
-_ABSENT: Final = -1
-
 
 def txn_offset_commit(node: Node, request: Request, message: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
     response = TxnOffsetCommitResponse()
@@ -74,7 +72,7 @@ def _commit(
     def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
         return shard.offsets.commit_transactional(
             message.group_id,
-            None if message.generation_id < 0 else message.generation_id,
+            _generation(message.generation_id),
             message.member_id,
             message.group_instance_id,
             offsets,
@@ -111,7 +109,7 @@ def _offset(topic: Topic, partition: TxnOffsetCommitRequestPartition) -> OffsetT
         topic.name,
         partition.partition_index,
         partition.committed_offset,
-        _or_none(partition.committed_leader_epoch),
+        partition.committed_leader_epoch,
         partition.committed_metadata,
         topic.id,
     )
@@ -123,5 +121,6 @@ def _for_version(error: ErrorCode, version: int) -> ErrorCode:
     return error_for_client(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE)
 
 
-def _or_none(number: int) -> int | None:
-    return None if number == _ABSENT else number
+def _generation(number: int | None) -> int | None:
+    """Of a member; a negative number is no generation either."""
+    return None if number is None or number < 0 else number

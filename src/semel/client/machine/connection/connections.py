@@ -60,7 +60,7 @@ class Connections:
         self._retry_ms: dict[Route, float] = {}
         self._actions: list[Action] = []
         self._next_number = 1
-        self._features_epoch = -1
+        self._features_epoch: int | None = None
         self._traffic = Traffic()
         self._refusal: AuthorizationFailed | None = None
         self.features: Mapping[str, int] = {}
@@ -254,8 +254,9 @@ class Connections:
             return
         versions = connection.api_versions
         assert versions is not None
-        if versions.finalized_features_epoch > self._features_epoch:
-            self._features_epoch = versions.finalized_features_epoch
+        epoch = versions.finalized_features_epoch
+        if epoch is not None and (self._features_epoch is None or epoch > self._features_epoch):
+            self._features_epoch = epoch
             self.features = {feature.name: feature.max_version_level for feature in versions.finalized_features}
         if connection.state is ConnectionState.AUTHENTICATING:
             parts = connection.authenticate(now_ms, now_ms + self._config.request_timeout_ms)

@@ -37,7 +37,6 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-_ABSENT: Final = -1
 _GROUPS_SINCE: Final = 8
 # From the next version on topics have ids instead of names, and an offset of a topic that was deleted has neither.
 _NAMES_UNTIL: Final = 9
@@ -163,13 +162,12 @@ class GroupOffsets:
         def build(version: int) -> OffsetCommitRequest:
             topics: dict[str, OffsetCommitRequestTopic] = {}
             for (topic, index), offset in commit.remaining.items():
-                epoch = _ABSENT if offset.leader_epoch is None else offset.leader_epoch
                 topics.setdefault(topic, OffsetCommitRequestTopic(topic)).partitions.append(
-                    OffsetCommitRequestPartition(index, offset.offset, epoch, offset.metadata)
+                    OffsetCommitRequestPartition(index, offset.offset, offset.leader_epoch, offset.metadata)
                 )
             return OffsetCommitRequest(
                 self._coordinator.group_id,
-                _ABSENT if member.generation_id is None else member.generation_id,
+                member.generation_id,
                 # A consumer that is in no generation commits without a member id, as for partitions it has assigned
                 # itself.
                 "" if member.generation_id is None else member.member_id,
@@ -273,10 +271,9 @@ class GroupOffsets:
         for topic in answer.topics:
             for partition in topic.partitions:
                 codes.append(partition.error_code)
-                if partition.committed_offset >= 0:
-                    epoch = partition.committed_leader_epoch
+                if partition.committed_offset is not None:
                     found[TopicPartition(topic.name, partition.partition_index)] = OffsetAndMetadata(
-                        partition.committed_offset, partition.metadata or "", None if epoch == _ABSENT else epoch
+                        partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
                     )
         wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)]
         if not wrong:

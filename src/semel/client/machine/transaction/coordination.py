@@ -188,7 +188,7 @@ class Coordination:
     def _on_end(self, step: EndTransaction, response: Any, now_ms: float) -> None:
         if response.error_code == ErrorCode.NONE:
             self._done()
-            known = response.producer_id >= 0
+            known = response.producer_id is not None
             self._transaction.ended(Identity(response.producer_id, response.producer_epoch) if known else None)
         elif response.error_code == ErrorCode.INVALID_TXN_STATE and self._transaction.nothing_to_end():
             self._done()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from semel.client.config.producer import ProducerConfig
-from semel.client.machine.producer.sequences import Identity
 from semel.client.machine.transaction.steps import (
     AddOffsets,
     AddPartitions,
@@ -35,11 +34,9 @@ from semel.wire.messages.txn_offset_commit import (
 RequestOf: TypeAlias = tuple[ApiKey, Callable[[int], object]]
 """The key, and the message for a version."""
 
-_ABSENT: Final = -1
-
 
 def init_request(config: ProducerConfig, step: InitProducerId) -> RequestOf:
-    producer_id, epoch = step.resume or Identity(_ABSENT, _ABSENT)
+    producer_id, epoch = step.resume or (None, None)
     return ApiKey.INIT_PRODUCER_ID, lambda version: InitProducerIdRequest(
         config.transactional_id, config.transaction_timeout_ms, producer_id, epoch
     )
@@ -68,9 +65,8 @@ def add_offsets_request(transaction: Transaction, step: AddOffsets) -> RequestOf
 def commit_offsets_request(transaction: Transaction, step: CommitOffsets) -> RequestOf:
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for (topic, partition), committed in step.remaining.items():
-        epoch = _ABSENT if committed.leader_epoch is None else committed.leader_epoch
         topics.setdefault(topic, TxnOffsetCommitRequestTopic(topic, [])).partitions.append(
-            TxnOffsetCommitRequestPartition(partition, committed.offset, epoch, committed.metadata)
+            TxnOffsetCommitRequestPartition(partition, committed.offset, committed.leader_epoch, committed.metadata)
         )
     identity, group = transaction.producer_identity, step.group
     return ApiKey.TXN_OFFSET_COMMIT, lambda version: TxnOffsetCommitRequest(
@@ -78,7 +74,7 @@ def commit_offsets_request(transaction: Transaction, step: CommitOffsets) -> Req
         group_id=group.group_id,
         producer_id=identity.producer_id,
         producer_epoch=identity.producer_epoch,
-        generation_id=_ABSENT if group.generation_id is None else group.generation_id,
+        generation_id=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=list(topics.values()),
