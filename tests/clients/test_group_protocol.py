@@ -30,9 +30,9 @@ from semel.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from semel.wire.messages.sync_group import SyncGroupRequest
+from tests.broker.group_client import heartbeat, join, join_request, leave, sync
+from tests.broker.raw_client import RawClient
 from tests.clients.conftest import APACHE_KAFKA, SEMEL
-from tests.unit.broker.group_client import heartbeat, join, join_request, leave, sync
-from tests.unit.broker.raw_client import RawClient
 from tools.brokers import apache_kafka, semel
 from tools.load import create_topic
 from tools.server import Server, running

@@ -23,10 +23,10 @@ from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.simulation.committed_reader import read_committed
+from tests.simulation.group_faults import Fault, Meddler, inject_faults
 from tests.simulation.group_ledger import Ledger
 from tests.simulation.group_log import check_group_log
 from tests.simulation.group_members import INPUT, OUTPUT, TRANSACTION_TIMEOUT_MS, Copier, Reader, Worker
-from tests.simulation.group_torment import Fault, Meddler, torment
 from tests.simulation.served_broker import BROKER, PORT, SETTINGS, ServedBroker, create_topic
 from tests.simulation.wire_client import WireClient
 
@@ -91,7 +91,7 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
     feeding = simulation.host("feeder").start(feeder.run())
     for worker in workers:
         worker.start()
-    await torment(simulation, served, meddler, workers, faults)
+    await inject_faults(simulation, served, meddler, workers, faults)
     feeder.is_done = True
     await feeding
     if watching.done():

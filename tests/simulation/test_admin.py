@@ -19,8 +19,8 @@ from semel.admin import ConfigResource
 from semel.errors import ErrorCode, KafkaError
 from semel.testing.simulation import Simulation, run, seeds
 from semel.types import TopicPartition
+from tests.simulation.broker_faults import Fault, Meddler
 from tests.simulation.served_broker import BROKER, PORT, ServedBroker
-from tests.simulation.torment import Fault, Meddler
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ async def administration_under_faults(simulation: Simulation) -> tuple[Counter[F
     operator = Operator(simulation, admin)
     simulation.network.interceptor = Meddler(simulation.random("meddler"), faults, 0.0, spares_older=False)
     working = host.start(operator.work())
-    await torment(simulation, served, faults)
+    await inject_faults(simulation, served, faults)
     simulation.network.interceptor = None
     await working
     served.host.cut_power()
@@ -111,7 +111,7 @@ async def administration_under_faults(simulation: Simulation) -> tuple[Counter[F
     return faults, len(operator.partitions) + len(operator.retention_ms) + len(operator.offsets)
 
 
-async def torment(simulation: Simulation, served: ServedBroker, faults: Counter[Fault]) -> None:
+async def inject_faults(simulation: Simulation, served: ServedBroker, faults: Counter[Fault]) -> None:
     random, host = simulation.random("torment"), served.host
     for _ in range(random.randint(4, 10)):
         await asyncio.sleep(random.uniform(0.01, 2.0))

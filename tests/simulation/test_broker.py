@@ -173,7 +173,7 @@ def meddler(random: Random, *, probability: float) -> Any:
     return decide
 
 
-async def torment(simulation: Simulation, broker: VirtualHost, start: Any) -> None:
+async def inject_faults(simulation: Simulation, broker: VirtualHost, start: Any) -> None:
     """Everything that can happen to a broker, for a while; then peace."""
     random = simulation.random("torment")
     for _ in range(random.randint(3, 8)):
@@ -218,7 +218,7 @@ async def idempotent_producers_under_faults(simulation: Simulation) -> None:
     await create_topic(client())
     producers = [IdempotentProducer(f"p{n}", client(), random.randrange(PARTITIONS)) for n in range(4)]
     running = [asyncio.ensure_future(producer.run()) for producer in producers]
-    await torment(simulation, broker, start)
+    await inject_faults(simulation, broker, start)
     simulation.network.interceptor = None
     await asyncio.gather(*running)
 

@@ -1,7 +1,7 @@
 """One fault in every phase of a transaction and of a membership, after librdkafka's list: no client hangs or errs.
 
-The broker is real and so are the clients; ``strike`` says what happens to which request. What ``test_transactions`` and
-``test_groups`` leave to chance is enumerated here.
+The broker is real and so are the clients; ``single_fault`` says what happens to which request. What
+``test_transactions`` and ``test_groups`` leave to chance is enumerated here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from semel.wire.apis import ApiKey
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.group_members import PROTOCOLS
 from tests.simulation.served_broker import BROKER, PORT, ServedBroker, create_topic
-from tests.simulation.strike import Fault, Strike, revive
+from tests.simulation.single_fault import Fault, SingleFault, revive
 
 TOPIC, GROUP = "orders", "billing"
 ORDERS = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
@@ -71,7 +71,7 @@ MEMBERSHIPS = [
 ]
 
 
-class World:
+class Bench:
     """A broker that is started again when it has died, with a topic; and clients on a machine of their own."""
 
     def __init__(self, simulation: Simulation, **settings: str) -> None:
@@ -137,18 +137,18 @@ def test_a_fault_in_any_phase_of_a_transaction_leaves_it_done_once(version: str,
         pytest.skip("scenario 22: V1 does not bear that")
 
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation, transaction_version=version)
-        await world.start()
+        bench = Bench(simulation, transaction_version=version)
+        await bench.start()
         # Not in the first one: by then nobody knows anybody yet, and what is asked is asked of no one in particular.
         nth = 1 if phase in (ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID) else 2
-        strike = Strike(simulation, world.served, phase, fault, nth)
-        simulation.network.interceptor = strike
+        injected = SingleFault(simulation, bench.served, phase, fault, nth)
+        simulation.network.interceptor = injected
         async with asyncio.timeout(DONE_S_MAX):
-            values = await transactions(world)
-        assert strike.has_struck
+            values = await transactions(bench)
+        assert injected.happened
         await asyncio.sleep(3.0)  # For what is late.
-        assert Counter(await world.committed()) == Counter(values)
-        async with world.consumer() as consumer:
+        assert Counter(await bench.committed()) == Counter(values)
+        async with bench.consumer() as consumer:
             committed = (await consumer.committed([ORDERS[0]]))[ORDERS[0]]
             assert committed is not None
             assert committed.offset == TRANSACTIONS
@@ -156,10 +156,10 @@ def test_a_fault_in_any_phase_of_a_transaction_leaves_it_done_once(version: str,
     run(scenario)
 
 
-async def transactions(world: World) -> list[bytes]:
+async def transactions(bench: Bench) -> list[bytes]:
     """One after the other, each until it is done, as the documentation says."""
     values = []
-    producer = world.producer(transactional_id="copy-1", transaction_timeout_ms=20_000)
+    producer = bench.producer(transactional_id="copy-1", transaction_timeout_ms=20_000)
     await until_told(producer.init)
     for number in range(1, TRANSACTIONS + 1):
         own = [b"%d.%d" % (number, record) for record in range(3)]
@@ -191,28 +191,28 @@ def test_a_fault_in_any_phase_of_a_bulk_leaves_each_record_there_once_and_in_ord
     bulks = [[b"%d.%03d" % (bulk, number) for number in range(40)] for bulk in range(4)]
 
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
-        strike = Strike(simulation, world.served, phase, fault)
-        simulation.network.interceptor = strike
+        bench = Bench(simulation)
+        await bench.start()
+        injected = SingleFault(simulation, bench.served, phase, fault)
+        simulation.network.interceptor = injected
         async with asyncio.timeout(DONE_S_MAX):
-            async with world.producer(batch_size=300) as producer:
+            async with bench.producer(batch_size=300) as producer:
                 targets = [number % len(ORDERS) for number in range(40)]
                 await asyncio.gather(*[producer.send_many(TOPIC, values, partition=targets) for values in bulks])
-            read = await read_tables(world, sum(map(len, bulks)))
-        assert strike.has_struck
+            read = await read_tables(bench, sum(map(len, bulks)))
+        assert injected.happened
         await asyncio.sleep(3.0)  # For what is late.
         expected = [value for partition in range(2) for values in bulks for value in values[partition::2]]
-        assert await world.committed() == expected
+        assert await bench.committed() == expected
         assert read == expected
 
     run(scenario)
 
 
-async def read_tables(world: World, count: int) -> list[bytes]:
+async def read_tables(bench: Bench, count: int) -> list[bytes]:
     """As ``poll_arrow`` gives them: in order within a partition, here put one partition behind the other."""
     read: list[list[bytes]] = [[], []]
-    async with world.consumer(group_id=None) as consumer:
+    async with bench.consumer(group_id=None) as consumer:
         consumer.assign(ORDERS)
         while sum(map(len, read)) < count:
             table = await consumer.poll_arrow(1_000, max_records=7)
@@ -236,32 +236,32 @@ def test_a_fault_in_any_phase_of_a_membership_hangs_nobody(protocol: str, phase:
     """Python's clients are known to hang when a coordinator moves."""
 
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
-        await fill(world)
-        strike = Strike(simulation, world.served, phase, fault)
-        simulation.network.interceptor = strike
+        bench = Bench(simulation)
+        await bench.start()
+        await fill(bench)
+        injected = SingleFault(simulation, bench.served, phase, fault)
+        simulation.network.interceptor = injected
         async with asyncio.timeout(DONE_S_MAX):
-            read = await read_all(world, protocol)
-        assert strike.has_struck
+            read = await read_all(bench, protocol)
+        assert injected.happened
         assert set(read) == {b"%d" % number for number in range(RECORDS)}
         assert max(Counter(read).values()) <= 2, "one fault, and more was read again than was under way"
 
     run(scenario)
 
 
-async def fill(world: World) -> None:
-    async with world.producer() as producer:
+async def fill(bench: Bench) -> None:
+    async with bench.producer() as producer:
         for number in range(RECORDS):
             producer.send(TOPIC, b"%d" % number, partition=number % len(ORDERS))
 
 
-async def read_all(world: World, protocol: str) -> list[bytes]:
+async def read_all(bench: Bench, protocol: str) -> list[bytes]:
     """By two members in turn, until all of it is committed; the first one leaves half-way."""
     read: list[bytes] = []
-    async with world.consumer(protocol) as watcher, world.consumer(protocol) as last:
+    async with bench.consumer(protocol) as watcher, bench.consumer(protocol) as last:
         last.subscribe([TOPIC])
-        async with world.consumer(protocol) as first:
+        async with bench.consumer(protocol) as first:
             first.subscribe([TOPIC])
             while len(read) < RECORDS // 2:
                 await read_some(first, read)
@@ -289,9 +289,9 @@ async def lag(watcher: Consumer) -> int:
 
 def test_a_commit_that_times_out_with_batches_under_way_is_resumed_and_happens_once() -> None:
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
-        producer = world.producer(transactional_id="copy-1", max_block_ms=400)
+        bench = Bench(simulation)
+        await bench.start()
+        producer = bench.producer(transactional_id="copy-1", max_block_ms=400)
         await until_told(producer.init)
         lost: Counter[int] = Counter()
 
@@ -304,7 +304,7 @@ def test_a_commit_that_times_out_with_batches_under_way_is_resumed_and_happens_o
             return DELIVER
 
         simulation.network.interceptor = lose_three_of_each
-        world.simulation.network.reset(BROKER, "clients-host")  # New connections are seen by the interceptor.
+        bench.simulation.network.reset(BROKER, "clients-host")  # New connections are seen by the interceptor.
         producer.begin()
         sends = [producer.send(TOPIC, b"%d" % number, partition=number % 2) for number in range(4)]
         with pytest.raises(TimedOut, match="call commit again"):
@@ -313,7 +313,7 @@ def test_a_commit_that_times_out_with_batches_under_way_is_resumed_and_happens_o
         async with asyncio.timeout(DONE_S_MAX):
             await until_told(producer.commit)
         assert lost == {ApiKey.PRODUCE: 3, ApiKey.END_TXN: 3}
-        assert await world.committed() == [b"0", b"2", b"1", b"3"]
+        assert await bench.committed() == [b"0", b"2", b"1", b"3"]
         await producer.close()
 
     run(scenario)
@@ -321,9 +321,9 @@ def test_a_commit_that_times_out_with_batches_under_way_is_resumed_and_happens_o
 
 def test_an_abort_of_a_producer_that_was_replaced_is_fenced_and_touches_nothing() -> None:
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
-        old, new = world.producer(transactional_id="copy-1"), world.producer(transactional_id="copy-1")
+        bench = Bench(simulation)
+        await bench.start()
+        old, new = bench.producer(transactional_id="copy-1"), bench.producer(transactional_id="copy-1")
         await old.init()
         old.begin()
         await old.send(TOPIC, b"old", partition=0)
@@ -333,7 +333,7 @@ def test_an_abort_of_a_producer_that_was_replaced_is_fenced_and_touches_nothing(
         with pytest.raises(ProducerFenced):
             await old.abort()
         await new.commit()
-        assert await world.committed() == [b"new"]
+        assert await bench.committed() == [b"new"]
         await old.close(timeout_ms=0)
         await new.close()
 
@@ -345,14 +345,14 @@ def test_an_offset_that_is_undecided_is_waited_for_and_then_read_from(protocol: 
     """Scenario 52, UNSTABLE_OFFSET_COMMIT."""
 
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
-        await fill(world)
-        producer = world.producer(transactional_id="copy-1")
+        bench = Bench(simulation)
+        await bench.start()
+        await fill(bench)
+        producer = bench.producer(transactional_id="copy-1")
         await until_told(producer.init)
         producer.begin()
         await producer.send_offsets({ORDERS[0]: 4, ORDERS[1]: 5}, GROUP)
-        async with world.consumer(protocol) as consumer:
+        async with bench.consumer(protocol) as consumer:
             consumer.subscribe([TOPIC])
             assert await consumer.poll(3_000) == []
             await producer.commit()
@@ -370,8 +370,8 @@ def test_a_batch_that_overtakes_another_is_refused_and_all_are_written_in_order(
     """Scenario 6, OUT_OF_ORDER_SEQUENCE_NUMBER: one of several requests is lost, and those behind it are not."""
 
     async def scenario(simulation: Simulation) -> None:
-        world = World(simulation)
-        await world.start()
+        bench = Bench(simulation)
+        await bench.start()
         seen = 0
 
         def lose_the_second(frame: Frame) -> Verdict:
@@ -382,7 +382,7 @@ def test_a_batch_that_overtakes_another_is_refused_and_all_are_written_in_order(
             return DELIVER
 
         simulation.network.interceptor = lose_the_second
-        async with world.producer(linger_ms=0) as producer:
+        async with bench.producer(linger_ms=0) as producer:
             sends = [producer.send(TOPIC, b"0", partition=0)]
             await producer.flush()
             for number in range(1, 5):
@@ -392,6 +392,6 @@ def test_a_batch_that_overtakes_another_is_refused_and_all_are_written_in_order(
                 written = [await send for send in sends]
         assert seen > 5, "those behind it were sent before it was missed"
         assert [one.offset for one in written] == [0, 1, 2, 3, 4]
-        assert await world.committed() == [b"0", b"1", b"2", b"3", b"4"]
+        assert await bench.committed() == [b"0", b"1", b"2", b"3", b"4"]
 
     run(scenario)

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from semel.testing.simulation import seeds, simulate
-from tests.simulation.group_torment import Fault
+from tests.simulation.group_faults import Fault
 from tests.simulation.groups_under_faults import (
     copies_in_transactions,
     reads_with_late_commits,

@@ -11,8 +11,8 @@ from collections import Counter
 import pytest
 
 from semel.testing.simulation import seeds, simulate
+from tests.simulation.broker_faults import Fault
 from tests.simulation.side_by_side import Run, SideBySide, assert_none_was_spared
-from tests.simulation.torment import Fault
 from tests.simulation.transactions_under_faults import (
     transactions_v1,
     transactions_v2,

@@ -53,7 +53,7 @@ def meddler(random: Random, *, probability: float) -> Any:
     return decide
 
 
-async def torment(simulation: Simulation, served: ServedBroker) -> None:
+async def inject_faults(simulation: Simulation, served: ServedBroker) -> None:
     """Everything that can happen to a broker and its coordinators, for a while; then peace."""
     random, host = simulation.random("torment"), served.host
     for _ in range(random.randint(3, 8)):
@@ -105,7 +105,7 @@ async def produce_under_faults(simulation: Simulation, served: ServedBroker) -> 
         for n in range(PRODUCERS)
     ]
     running = [asyncio.ensure_future(producer.run(TRANSACTIONS)) for producer in producers]
-    await torment(simulation, served)
+    await inject_faults(simulation, served)
     simulation.network.interceptor = None
     await asyncio.gather(*running)
     return producers

@@ -15,6 +15,7 @@ from semel.testing.simulation import Simulation
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.list_transactions import ListTransactionsRequest
+from tests.simulation.broker_faults import Fault, Meddler, inject_faults
 from tests.simulation.client_history import History
 from tests.simulation.client_workloads import (
     TRANSACTION_TIMEOUT_MS,
@@ -27,7 +28,6 @@ from tests.simulation.client_workloads import (
 )
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import ServedBroker, create_topic
-from tests.simulation.torment import Fault, Meddler, torment
 
 ACCOUNTS, INPUT, OUTPUT = "accounts", "input", "output"
 PARTITIONS = 2
@@ -68,7 +68,7 @@ async def clients_under_faults(
     simulation.network.interceptor = meddler
     for application in [*applications, *readers]:
         application.start()
-    await torment(simulation, served, meddler, [*applications, *readers], faults)
+    await inject_faults(simulation, served, meddler, [*applications, *readers], faults)
     simulation.network.interceptor = None
     await finish(simulation, applications)
     simulation.host("deserter").kill()

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from semel.testing.simulation import Scenario
-from tests.simulation.group_torment import Fault
+from tests.simulation.group_faults import Fault
 from tests.simulation.groups_under_faults import (
     MIXES,
     copies_in_transactions,

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from semel.testing.simulation import Scenario
-from tests.simulation.torment import Fault
+from tests.simulation.broker_faults import Fault
 from tests.simulation.transactions_under_faults import (
     transactions_v1,
     transactions_v2,

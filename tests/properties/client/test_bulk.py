@@ -12,9 +12,9 @@ from semel.client.values import BulkMetadata
 from semel.wire.apis import ApiKey
 from semel.wire.records import parse_header
 from tests.properties.wire.test_records_properties import deterministic, headers, payloads, timestamps
-from tests.unit.client.bulks import Fields, bulk_of, send_bulk, settle_all
-from tests.unit.client.model_cluster import ModelCluster
-from tests.unit.client.producers import Producing, producing
+from tests.unit.client.machine.model_cluster import ModelCluster
+from tests.unit.client.machine.producer.bulks import Fields, bulk_of, send_bulk, settle_all
+from tests.unit.client.machine.producer.producers import Producing, producing
 
 PARTITIONS = 5
 
@@ -36,7 +36,7 @@ def producer(partitioner: Partitioner | None = None, **settings: Any) -> Produci
 def requests(producer: Producing) -> dict[int, list[bytes]]:
     """Every batch that was sent to each partition."""
     found: dict[int, list[bytes]] = {}
-    for request in producer.world.requests(ApiKey.PRODUCE):
+    for request in producer.bench.requests(ApiKey.PRODUCE):
         for topic in request.message.topic_data:
             for partition in topic.partition_data:
                 found.setdefault(partition.index, []).append(bytes(partition.records))
@@ -52,7 +52,7 @@ def one_by_one(producer: Producing, records: list[Fields]) -> dict[int, list[byt
 
 def in_bulk(producer: Producing, records: list[Fields]) -> tuple[dict[int, list[bytes]], BulkMetadata]:
     future = send_bulk(producer, records)
-    producer.world.advance(0)
+    producer.bench.advance(0)
     settle_all(producer)
     assert future.error is None
     return requests(producer), future.result
@@ -129,6 +129,6 @@ def test_what_was_sent_before_and_after_a_bulk_keeps_its_place(
     send_bulk(producing, bulk)
     for number, (key, value, _, header_pairs, timestamp) in enumerate(after):
         producing.machine.add("orders", value, key, 0, header_pairs, timestamp, ("after", number), 0.0)
-    producing.world.advance(0)
+    producing.bench.advance(0)
     log = producing.cluster.log("orders", 0).values
     assert log == [record[1] for record in (*before, *bulk, *after)]

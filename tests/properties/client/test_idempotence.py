@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from tests.unit.client.model_cluster import ModelCluster
-from tests.unit.client.producers import Producing, producing
-from tests.unit.client.world import Request
+from tests.unit.client.machine.machine_bench import Request
+from tests.unit.client.machine.model_cluster import ModelCluster
+from tests.unit.client.machine.producer.producers import Producing, producing
 
 PARTITIONS = 2
 TEMPORARY = (
@@ -39,7 +39,7 @@ class Chaos:
             request_timeout_ms=1_000,
             **settings,
         )
-        self.producer.world.held = lambda request: request.api_key is ApiKey.PRODUCE
+        self.producer.bench.held = lambda request: request.api_key is ApiKey.PRODUCE
         self.late: list[Request] = []
         self.sent: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
 
@@ -59,7 +59,7 @@ class Chaos:
 
     def heal(self) -> None:
         """No more faults: everything must come to an end."""
-        self.producer.world.release()
+        self.producer.bench.release()
         self.producer.advance(30_000)
 
     def _send(self) -> None:
@@ -72,27 +72,27 @@ class Chaos:
 
     def _fate(self) -> None:
         """What becomes of the oldest request of some connection."""
-        world = self.producer.world
-        heads = list({request.connection: request for request in reversed(world.waiting(ApiKey.PRODUCE))}.values())
+        bench = self.producer.bench
+        heads = list({request.connection: request for request in reversed(bench.waiting(ApiKey.PRODUCE))}.values())
         if not heads:
             return
         request = heads[self._draw(st.integers(0, len(heads) - 1))]
         match self._draw(st.sampled_from(("answer", "answer", "answer lost", "lost", "late", "refused", "doubt"))):
             case "answer":
-                world.answer(request)
+                bench.answer(request)
             case "answer lost":
                 self.cluster.answer(request)
-                world.drop_connection(request.connection)
+                bench.drop_connection(request.connection)
             case "lost":
-                world.drop_connection(request.connection)
+                bench.drop_connection(request.connection)
             case "late":
-                self.late += [other for other in world.pending if other.connection == request.connection]
-                world.drop_connection(request.connection)
+                self.late += [other for other in bench.pending if other.connection == request.connection]
+                bench.drop_connection(request.connection)
             case "refused":
                 code = self._draw(st.sampled_from(TEMPORARY))
                 for log in self.cluster.logs.values():
                     log.refuse_with = [code]
-                world.answer(request)
+                bench.answer(request)
                 for log in self.cluster.logs.values():
                     log.refuse_with = []
             case "doubt":
@@ -102,7 +102,7 @@ class Chaos:
                     for answer in topic.partition_responses:
                         if answer.error_code == ErrorCode.NONE:
                             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-                world.answer(request, response)
+                bench.answer(request, response)
         self.producer.settle()
 
     def _draw(self, strategy: st.SearchStrategy[object]) -> object:

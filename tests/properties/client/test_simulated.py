@@ -16,7 +16,7 @@ import pytest
 
 from semel import Consumer, Producer, RecordMetadata
 from semel.testing.simulation import Simulation, seeds, simulate
-from tests.simulation.test_broker import BROKER, PORT, meddler, serve, torment
+from tests.simulation.test_broker import BROKER, PORT, inject_faults, meddler, serve
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -79,7 +79,7 @@ async def client_under_faults(simulation: Simulation) -> None:
         for number in range(PRODUCERS)
     ]
     consuming = asyncio.ensure_future(consume(simulation, PRODUCERS * RECORDS, simulation.random("consumer")))
-    await torment(simulation, broker, start)
+    await inject_faults(simulation, broker, start)
     simulation.network.interceptor = None
     written = await asyncio.gather(*producing)
     found = await consuming

@@ -19,9 +19,9 @@ from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from tests.unit.client.model_cluster import ModelCluster
-from tests.unit.client.producers import producing
-from tests.unit.client.world import Request
+from tests.unit.client.machine.machine_bench import Request
+from tests.unit.client.machine.model_cluster import ModelCluster
+from tests.unit.client.machine.producer.producers import producing
 
 PARTITIONS = 2
 INPUT = TopicPartition("input", 0)
@@ -60,7 +60,7 @@ class Chaos:
         self.committed_offset: int | None = None
         self._ending: Promise[None] | None = None
         self._count = 0
-        self.producer.world.held = lambda request: request.api_key in MEDDLED
+        self.producer.bench.held = lambda request: request.api_key in MEDDLED
         self.wait(self.transaction.init(), faults=False)
 
     def one_transaction(self) -> None:
@@ -89,9 +89,9 @@ class Chaos:
             if promise.settled:
                 break
             self._happen()
-        self.producer.world.release()
+        self.producer.bench.release()
         self.producer.advance(20_000)
-        self.producer.world.held = lambda request: request.api_key in MEDDLED
+        self.producer.bench.held = lambda request: request.api_key in MEDDLED
         assert promise.settled, f"stuck: {self.transaction.state}, waiting for {self.producer.machine.waiting_for}"
         assert promise.value is None
 
@@ -131,25 +131,25 @@ class Chaos:
                 self.cluster.coordinator_id = self._draw(st.sampled_from((1, 2)))
 
     def _fate(self) -> None:
-        world = self.producer.world
-        heads = list({request.connection: request for request in reversed(world.pending)}.values())
+        bench = self.producer.bench
+        heads = list({request.connection: request for request in reversed(bench.pending)}.values())
         if not heads:
             return
         request = heads[self._draw(st.integers(0, len(heads) - 1))]
         match self._draw(st.sampled_from(("answer", "answer", "answer lost", "lost", "late", "refused"))):
             case "answer":
-                world.answer(request)
+                bench.answer(request)
             case "answer lost":
                 self.cluster.answer(request)
-                world.drop_connection(request.connection)
+                bench.drop_connection(request.connection)
             case "lost":
-                world.drop_connection(request.connection)
+                bench.drop_connection(request.connection)
             case "late":
-                self.late += [r for r in world.pending if r.connection == request.connection and self._harmless(r)]
-                world.drop_connection(request.connection)
+                self.late += [r for r in bench.pending if r.connection == request.connection and self._harmless(r)]
+                bench.drop_connection(request.connection)
             case "refused":
                 self.cluster.transactions.refuse_with[request.api_key] = [self._draw(st.sampled_from(PASSING))]
-                world.answer(request)
+                bench.answer(request)
                 self.cluster.transactions.refuse_with.clear()
         self.producer.settle()
 

@@ -17,11 +17,11 @@ from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.records import GroupMetadata, decode
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.classic.scene import (
+from tests.unit.coordinator.group.classic.bench import (
     REBALANCE_MS,
     SESSION_MS,
     Asked,
-    Scene,
+    Bench,
     offers,
 )
 
@@ -33,7 +33,7 @@ TOPICS = (("orders",), ("orders", "refunds"))
 class ClassicGroupMachine(RuleBasedStateMachine):
     @initialize(size_max=st.sampled_from([3, 1000]))
     def begin(self, size_max: int) -> None:
-        self.scene = Scene(size_max=size_max)
+        self.bench = Bench(size_max=size_max)
         self.known: list[tuple[str, str | None]] = []
         self.syncs: list[Asked] = []
         self.assigned: dict[int, dict[str, bytes]] = {}
@@ -44,14 +44,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(instance_id=st.sampled_from(INSTANCES), version=st.sampled_from([3, 5, 9]), topics=st.sampled_from(TOPICS))
     def join_new(self, instance_id: str | None, version: int, topics: tuple[str, ...]) -> None:
-        asked = self.scene.join(instance_id=instance_id, version=version, protocols=offers("range", topics=topics))
+        asked = self.bench.join(instance_id=instance_id, version=version, protocols=offers("range", topics=topics))
         self._learn(asked)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), topics=st.sampled_from(TOPICS))
     def join_again(self, data: st.DataObject, topics: tuple[str, ...]) -> None:
         member_id, instance_id = data.draw(st.sampled_from(self.known))
-        self._learn(self.scene.join(member_id, instance_id=instance_id, protocols=offers("range", topics=topics)))
+        self._learn(self.bench.join(member_id, instance_id=instance_id, protocols=offers("range", topics=topics)))
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), behind=st.sampled_from([0, 0, 0, 1]))
@@ -61,21 +61,21 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         generation = (group.generation if group else 1) - behind
         number = len(self.syncs)
         assignments = {} if group is None else {one: f"{number} {one}".encode() for one in group.members}
-        self.syncs.append(self.scene.sync(member_id, generation, assignments, instance_id=instance_id))
+        self.syncs.append(self.bench.sync(member_id, generation, assignments, instance_id=instance_id))
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), behind=st.sampled_from([0, 0, 0, 1]))
     def heartbeat(self, data: st.DataObject, behind: int) -> None:
         member_id, instance_id = data.draw(st.sampled_from(self.known))
         group = self._group()
-        error = self.scene.heartbeat(member_id, (group.generation if group else 1) - behind, instance_id=instance_id)
+        error = self.bench.heartbeat(member_id, (group.generation if group else 1) - behind, instance_id=instance_id)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self.heard_ms[member_id] = self.scene.now_ms
+            self.heard_ms[member_id] = self.bench.now_ms
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        self.scene.leave(*data.draw(st.lists(st.sampled_from(self.known), min_size=1, max_size=2)))
+        self.bench.leave(*data.draw(st.lists(st.sampled_from(self.known), min_size=1, max_size=2)))
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), behind=st.sampled_from([0, 1]))
@@ -83,7 +83,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         member_id, instance_id = data.draw(st.sampled_from(self.known))
         group = self._group()
         generation = (group.generation if group else 1) - behind
-        error = self.scene.commit(generation, member_id, instance_id)
+        error = self.bench.commit(generation, member_id, instance_id)
         if error is ErrorCode.NONE:
             assert group is not None
             assert behind == 0
@@ -97,16 +97,16 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         group = self._group()
         if group is None or not group.members:
             for instance_id in (None, "one"):
-                self._learn(self.scene.join(instance_id=instance_id, version=3))
+                self._learn(self.bench.join(instance_id=instance_id, version=3))
         else:
             for member in group.members.values():
                 if member.joining is None:
-                    self._learn(self.scene.join(member.member_id, instance_id=member.instance_id))
-        self.scene.pass_ms(6000)
+                    self._learn(self.bench.join(member.member_id, instance_id=member.instance_id))
+        self.bench.pass_ms(6000)
 
     @rule()
     def all_settle(self) -> None:
-        self.scene.disk_is_full = False
+        self.bench.disk_is_full = False
         if not self._is(ClassicState.STABLE):
             if not self._is(ClassicState.COMPLETING_REBALANCE):
                 self.all_join()
@@ -122,7 +122,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for member in (*followers, group.members[group.leader or ""])[: None if leader_too else -1]:
             assignments = {one: f"{len(self.syncs)} {one}".encode() for one in group.members}
             self.syncs.append(
-                self.scene.sync(member.member_id, group.generation, assignments, instance_id=member.instance_id)
+                self.bench.sync(member.member_id, group.generation, assignments, instance_id=member.instance_id)
             )
 
     @precondition(lambda self: bool((self._group() or NOBODY).static_ids))
@@ -130,7 +130,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def static_member_returns(self, data: st.DataObject) -> None:
         group = self._group()
         assert group is not None
-        self._learn(self.scene.join(instance_id=data.draw(st.sampled_from(sorted(group.static_ids)))))
+        self._learn(self.bench.join(instance_id=data.draw(st.sampled_from(sorted(group.static_ids)))))
 
     @precondition(lambda self: self._is(ClassicState.STABLE))
     @rule(rounds=st.sampled_from([1, 3, 8]))
@@ -139,8 +139,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert group is not None
         for _ in range(rounds):
             for member in list(group.members.values())[:-1]:
-                self.scene.heartbeat(member.member_id, group.generation, instance_id=member.instance_id)
-                self.heard_ms[member.member_id] = self.scene.now_ms
+                self.bench.heartbeat(member.member_id, group.generation, instance_id=member.instance_id)
+                self.heard_ms[member.member_id] = self.bench.now_ms
             self.time_passes(SESSION_MS - 1)
 
     # -- what happens to them
@@ -148,7 +148,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(duration_ms=st.sampled_from([1, 500, 500, 3000, 3000, SESSION_MS - 1, SESSION_MS, REBALANCE_MS]))
     def time_passes(self, duration_ms: int) -> None:
         before = self._group()
-        self.scene.pass_ms(duration_ms)
+        self.bench.pass_ms(duration_ms)
         if before is not None and duration_ms <= SESSION_MS:
             # Law 5: whoever waits for us is alive.
             waiting = {
@@ -160,17 +160,17 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             group = self._group()
             for member_id in before.members:
                 heard_ms = self.heard_ms.get(member_id)
-                if heard_ms is not None and self.scene.now_ms - heard_ms < SESSION_MS and not before.owing_sync:
+                if heard_ms is not None and self.bench.now_ms - heard_ms < SESSION_MS and not before.owing_sync:
                     assert group is not None
                     assert member_id in group.members, "it was heard within its session and is out"
 
-    @precondition(lambda self: bool(self.scene.entries))
+    @precondition(lambda self: bool(self.bench.entries))
     @rule()
     def coordinator_is_lost_law_7(self) -> None:
-        self.scene.disk_is_full = False
-        self.scene.restart()
+        self.bench.disk_is_full = False
+        self.bench.restart()
         self.heard_ms.clear()
-        assert self.scene.waiting == [], "law 6: somebody was not told"
+        assert self.bench.waiting == [], "law 6: somebody was not told"
         group, recorded = self._group(), self._recorded()
         if recorded is None:
             assert group is None
@@ -180,7 +180,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(full=st.sampled_from([True, False, False]))
     def disk(self, full: bool) -> None:
-        self.scene.disk_is_full = full
+        self.bench.disk_is_full = full
 
     # -- what must hold
 
@@ -210,9 +210,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @invariant()
     def law_6_whoever_waits_is_kept(self) -> None:
         """And nobody else is: each waiter is in the group exactly once."""
-        kept = list(self.scene.shard.waiters())
-        assert len(kept) == len(self.scene.waiting)
-        assert all(any(waiter == asked.tell for waiter in kept) for asked in self.scene.waiting)
+        kept = list(self.bench.shard.waiters())
+        assert len(kept) == len(self.bench.waiting)
+        assert all(any(waiter == asked.tell for waiter in kept) for asked in self.bench.waiting)
 
     @invariant()
     def the_group_is_whole(self) -> None:
@@ -234,33 +234,33 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The faults stop. Members that behave come to an assignment; members that are silent leave an empty group. And
         everybody was answered."""
-        if not hasattr(self, "scene"):
+        if not hasattr(self, "bench"):
             return
-        self.scene.disk_is_full = False
+        self.bench.disk_is_full = False
         for _ in range(2 * REBALANCE_MS // 5000):
             for member in list((self._group() or NOBODY).members.values()):
                 self._behave(member)
-            self.scene.pass_ms(5000)
+            self.bench.pass_ms(5000)
         group = self._group()
         assert group is None or not group.members or (group.state is ClassicState.STABLE and not group.owing_sync)
-        self.scene.pass_ms(30 * 60_000)
+        self.bench.pass_ms(30 * 60_000)
         group = self._group()
         assert group is None or group.state is ClassicState.EMPTY
-        assert self.scene.waiting == []
+        assert self.bench.waiting == []
 
     def _behave(self, member: ClassicMember) -> None:
         group = self._group()
         if group is None or member.member_id not in group.members or group.members[member.member_id].is_waiting:
             return
         if group.state is ClassicState.PREPARING_REBALANCE:
-            self.scene.join(member.member_id, instance_id=member.instance_id, protocols=member.protocols)
+            self.bench.join(member.member_id, instance_id=member.instance_id, protocols=member.protocols)
         elif member.member_id in group.owing_sync:
-            self.scene.sync(member.member_id, group.generation, instance_id=member.instance_id)
+            self.bench.sync(member.member_id, group.generation, instance_id=member.instance_id)
         else:
-            self.scene.heartbeat(member.member_id, group.generation, instance_id=member.instance_id)
+            self.bench.heartbeat(member.member_id, group.generation, instance_id=member.instance_id)
 
     def _group(self) -> ClassicGroup | None:
-        group = self.scene.shard.directory.groups.get("payments")
+        group = self.bench.shard.directory.groups.get("payments")
         assert group is None or isinstance(group, ClassicGroup)
         return group
 
@@ -270,7 +270,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     def _recorded(self) -> GroupMetadata | None:
         found = None
-        for key, value in self.scene.entries:
+        for key, value in self.bench.entries:
             record = decode(key, value)
             if isinstance(record, GroupMetadata):
                 found = record

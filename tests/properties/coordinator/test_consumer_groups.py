@@ -24,7 +24,7 @@ from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
 from semel.coordinator.group.settings import ConsumerSettings, MigrationPolicy
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.classic_consumer import ClassicConsumer
-from tests.unit.coordinator.group.consumer.simulated import (
+from tests.unit.coordinator.group.consumer.simulated_group import (
     GROUP,
     REBALANCE_TIMEOUT_MS,
     Coordinator,

@@ -1,8 +1,8 @@
 """The offset shard against its law: what it remembers is a function of the log, and of nothing else.
 
 Random commits, transactional commits, markers, sweeps and deletions interleave. After every one of them the shard is
-compared with what the log means (``tests.unit.coordinator.group.meaning``) and with shards that load it, compacted or
-not; every sweep and deletion is compared with what it should remove.
+compared with what the log means (``tests.unit.coordinator.group.offsets.meaning``) and with shards that load it,
+compacted or not; every sweep and deletion is compared with what it should remove.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from semel.coordinator.group.records import (
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
 from semel.types import INT64_MAX, TopicPartition
-from tests.unit.coordinator.group.meaning import committed_in, groups_in, pending_in, restarted, verify
-from tests.unit.coordinator.group.offset_log import OffsetLog, Producer
+from tests.unit.coordinator.group.offsets.meaning import committed_in, groups_in, pending_in, restarted, verify
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
 
 RETENTION_MS = 100
 FOR_EVER_MS = 10**9

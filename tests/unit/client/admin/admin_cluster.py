@@ -1,6 +1,6 @@
 """A model cluster that can be administered, and an admin client in it: no sockets, and time is moved by hand.
 
-``Administered`` has the parts of ``semel.Admin``; a call runs until it is settled, however much time of the world that
+``Administered`` has the parts of ``semel.Admin``; a call runs until it is settled, however much time of the bench that
 takes. What the model does not know, a test puts into ``answers``.
 """
 
@@ -45,8 +45,8 @@ from semel.wire.messages.list_transactions import ListTransactionsResponse
 from semel.wire.messages.list_transactions import TransactionState as ListedTransaction
 from semel.wire.messages.metadata import MetadataResponse
 from semel.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
-from tests.unit.client.model_cluster import ModelCluster
-from tests.unit.client.world import Request, World
+from tests.unit.client.machine.machine_bench import Bench, Request
+from tests.unit.client.machine.model_cluster import ModelCluster
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -192,29 +192,29 @@ class AdminCluster(ModelCluster):
 
 
 @dataclass
-class WorldClock:
-    world: World
+class BenchClock:
+    bench: Bench
 
     def now_ms(self) -> int:
         return NOW_MS
 
     def monotonic_ms(self) -> float:
-        return self.world.now_ms
+        return self.bench.now_ms
 
 
 class _WorldAsker(Asker):
-    """Asks in the world, and lets its time pass until there is an answer."""
+    """Asks in the bench, and lets its time pass until there is an answer."""
 
-    def __init__(self, config: AdminConfig, machine: AdminMachine, world: World) -> None:
-        clock = WorldClock(world)
+    def __init__(self, config: AdminConfig, machine: AdminMachine, bench: Bench) -> None:
+        clock = BenchClock(bench)
         super().__init__(config, machine, network=SystemNetwork(), clock=clock, random=Random(0), guard=None)
-        self._world = world
+        self._bench = bench
 
     async def ask(self, ask: Ask[K, V], keys: Iterable[K], deadline_ms: float) -> Results[K, V]:
-        promise = self._machine.ask(ask, keys, self._world.now_ms, deadline_ms)
-        self._world.turn()
+        promise = self._machine.ask(ask, keys, self._bench.now_ms, deadline_ms)
+        self._bench.turn()
         while not promise.settled:
-            self._world.advance(10)
+            self._bench.advance(10)
         return promise.value
 
 
@@ -226,8 +226,8 @@ class Administered:
     def __post_init__(self) -> None:
         config = AdminConfig.load({"bootstrap_servers": self.cluster.bootstrap_servers, **self.settings})
         self.machine = AdminMachine(config, Random(0))
-        self.world = World(self.machine, self.cluster)
-        asker = _WorldAsker(config, self.machine, self.world)
+        self.bench = Bench(self.machine, self.cluster)
+        asker = _WorldAsker(config, self.machine, self.bench)
         self.topics = Topics(asker)
         self.configs = Configs(asker)
         self.partitions = Partitions(asker)
@@ -237,7 +237,7 @@ class Administered:
 
     def asked(self, api_key: ApiKey) -> list[int]:
         """Which nodes were asked, in order."""
-        return [request.node_id for request in self.world.requests(api_key)]
+        return [request.node_id for request in self.bench.requests(api_key)]
 
 
 def run(call: Coroutine[Any, Any, T]) -> T:

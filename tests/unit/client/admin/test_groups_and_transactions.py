@@ -50,7 +50,7 @@ def test_groups_of_all_coordinators_are_one_list() -> None:
 
 def test_a_list_with_a_hole_is_an_error() -> None:
     admin = administered(default_api_timeout_ms=3_000)
-    admin.world.refusing.add(3)
+    admin.bench.refusing.add(3)
     with pytest.raises(TimedOut, match=r"ListGroups of broker 3 .* broker 3 could not be connected to"):
         run(admin.groups.list())
 
@@ -206,7 +206,7 @@ def test_aborting_takes_the_transaction_that_begins_at_an_offset() -> None:
         [WritableTxnMarkerResult(8, [done])]
     )
     run(admin.transactions.abort(("orders", 1), start_offset=9))
-    (request,) = admin.world.requests(ApiKey.WRITE_TXN_MARKERS)
+    (request,) = admin.bench.requests(ApiKey.WRITE_TXN_MARKERS)
     (marker,) = request.message.markers
     assert request.node_id == admin.cluster.leaders[ORDERS_1]
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (8, 2, 3)

@@ -14,7 +14,7 @@ from semel.wire.messages.create_topics import CreatableTopicResult, CreateTopics
 from semel.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from semel.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tests.unit.client.admin.admin_cluster import AdminCluster, Administered, run
-from tests.unit.client.world import Request
+from tests.unit.client.machine.machine_bench import Request
 
 
 def administered(**settings: object) -> Administered:
@@ -57,7 +57,7 @@ def test_a_leader_that_moved_is_followed_and_the_others_are_not_asked_again() ->
     admin.cluster.answers[ApiKey.LIST_OFFSETS] = move_first
     times = {("orders", index): OffsetSpec.LATEST for index in range(3)}
     assert run(admin.partitions.list_offsets(times)).failed == {}
-    requests = admin.world.requests(ApiKey.LIST_OFFSETS)
+    requests = admin.bench.requests(ApiKey.LIST_OFFSETS)
     asked = [p.partition_index for r in requests for topic in r.message.topics for p in topic.partitions]
     assert sorted(asked) == [0, 1, 1, 2]
     assert requests[-1].node_id == 3
@@ -97,15 +97,15 @@ def test_a_coordinator_that_died_while_nobody_asked_is_looked_for_again() -> Non
     admin = administered()
     admin.cluster.coordinators["billing"] = 2
     run(admin.groups.list_offsets("billing"))
-    for connection, node_id in tuple(admin.world.connections.items()):
+    for connection, node_id in tuple(admin.bench.connections.items()):
         if node_id == 2:
-            admin.world.drop_connection(connection)
-    admin.world.refusing.add(2)
+            admin.bench.drop_connection(connection)
+    admin.bench.refusing.add(2)
     admin.cluster.coordinators["billing"] = 3
-    before_ms = admin.world.now_ms
+    before_ms = admin.bench.now_ms
     run(admin.groups.list_offsets("billing"))
     assert admin.asked(ApiKey.OFFSET_FETCH) == [2, 3]
-    assert admin.world.now_ms - before_ms < 2_000
+    assert admin.bench.now_ms - before_ms < 2_000
 
 
 def test_an_offset_that_is_not_stable_yet_is_asked_for_again() -> None:
@@ -147,7 +147,7 @@ def test_a_topic_that_does_not_exist_is_believed_within_a_second() -> None:
     assert "orders has 3 partitions, counted from 0" in str(results.failed[TopicPartition("orders", 7)])
     with pytest.raises(RetriableError, match="no broker knows it"):
         run(admin.topics.describe("nobody"))
-    assert admin.world.now_ms < 2_500
+    assert admin.bench.now_ms < 2_500
 
 
 def test_the_controller_is_believed_at_once_that_a_topic_does_not_exist() -> None:
@@ -195,20 +195,20 @@ def test_what_only_one_topic_has_to_wait_for_does_not_hold_up_the_others() -> No
 
 def test_a_call_that_nobody_answers_ends_at_its_deadline_and_says_what_it_waited_for() -> None:
     admin = administered(default_api_timeout_ms=5_000)
-    admin.world.refusing.update({1, 2, 3})
+    admin.bench.refusing.update({1, 2, 3})
     with pytest.raises(TimedOut, match=r"CreateTopics of topic 'a' .* default.api.timeout.ms \(5000 ms\)") as error:
         run(admin.topics.create("a", partitions=1))
     assert "no broker says where the controller is" in str(error.value)
     assert "may have been served" not in str(error.value)
-    assert 5_000 <= admin.world.now_ms < 5_100
+    assert 5_000 <= admin.bench.now_ms < 5_100
 
 
 def test_a_request_that_was_sent_may_have_been_served_and_its_late_answer_is_passed_over() -> None:
     admin = administered(default_api_timeout_ms=5_000)
-    admin.world.held = lambda request: request.api_key is ApiKey.CREATE_TOPICS
+    admin.bench.held = lambda request: request.api_key is ApiKey.CREATE_TOPICS
     with pytest.raises(TimedOut, match="no answer yet; it may have been served"):
         run(admin.topics.create("a", partitions=1))
-    admin.world.release()
+    admin.bench.release()
     assert run(admin.topics.describe("a")).name == "a"
 
 
@@ -219,7 +219,7 @@ def test_a_lost_answer_is_asked_for_again_and_the_error_says_that_the_first_may_
         response = admin.cluster._create_topics(request)
         if len(admin.asked(ApiKey.CREATE_TOPICS)) > 1:
             return response
-        admin.world.drop_connection(request.connection, turn=False)
+        admin.bench.drop_connection(request.connection, turn=False)
         return None
 
     admin.cluster.answers[ApiKey.CREATE_TOPICS] = lose_the_first
@@ -257,20 +257,20 @@ def test_brokers_that_are_not_trusted_end_every_call_at_once() -> None:
     for _ in range(2):
         with pytest.raises(AuthorizationFailed, match="certificate verify failed"):
             run(admin.topics.list())
-    assert admin.world.now_ms == 0
+    assert admin.bench.now_ms == 0
 
 
 def test_closing_settles_what_is_open() -> None:
     admin = administered()
-    admin.world.held = lambda request: request.api_key is ApiKey.METADATA
+    admin.bench.held = lambda request: request.api_key is ApiKey.METADATA
     promise = admin.machine.ask(DESCRIBE_TOPIC, ["orders"], 0.0)
-    admin.world.turn()
+    admin.bench.turn()
     assert admin.machine.open_calls == ["Metadata of topic 'orders'"]
-    admin.machine.shut(admin.world.now_ms)
+    admin.machine.shut(admin.bench.now_ms)
     assert "closed before this was answered; a try was not answered" in str(promise.value.failed["orders"])
 
 
 def test_nothing_to_ask_about_is_settled_at_once() -> None:
     admin = administered()
     assert run(admin.topics.describe_many([])).all() == {}
-    assert admin.world.now_ms == 0
+    assert admin.bench.now_ms == 0

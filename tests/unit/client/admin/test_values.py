@@ -132,7 +132,7 @@ def test_a_password_is_salted_and_hashed_before_it_leaves() -> None:
         results=[AlterUserScramCredentialsResult("alice", 0)]
     )
     run(admin.users.upsert("alice", "secret", mechanism=ScramMechanism.SCRAM_SHA_256, iterations=4096))
-    (request,) = admin.world.requests(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+    (request,) = admin.bench.requests(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
     (sent,) = request.message.upsertions
     assert (sent.name, sent.mechanism, sent.iterations, len(sent.salt)) == ("alice", 1, 4096, 32)
     assert sent.salted_password == hashlib.pbkdf2_hmac("sha256", b"secret", sent.salt, 4096)

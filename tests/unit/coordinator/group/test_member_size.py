@@ -8,21 +8,21 @@ from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.requests import OfferedProtocol
 from semel.coordinator.group.member_size import COUNTED_FROM_BYTES, GROUP_BYTES_MAX, MEMBER_BYTES_MAX
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.classic.scene import INITIAL_DELAY_MS, SESSION_MS, Scene, joined
-from tests.unit.coordinator.group.consumer.simulated import Coordinator, Member
+from tests.unit.coordinator.group.classic.bench import INITIAL_DELAY_MS, SESSION_MS, Bench, joined
+from tests.unit.coordinator.group.consumer.simulated_group import Coordinator, Member
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def bench() -> Bench:
+    return Bench()
 
 
 def offered(size_bytes: int) -> tuple[OfferedProtocol, ...]:
     return (OfferedProtocol("range", bytes(size_bytes - len("range"))),)
 
 
-def pinned_bytes(scene: Scene) -> int:
-    groups = (group for group in scene.shard.directory if isinstance(group, ClassicGroup))
+def pinned_bytes(bench: Bench) -> int:
+    groups = (group for group in bench.shard.directory if isinstance(group, ClassicGroup))
     return sum(
         len(member.assignment) + sum(len(protocol.metadata) for protocol in member.protocols)
         for group in groups
@@ -30,59 +30,59 @@ def pinned_bytes(scene: Scene) -> int:
     )
 
 
-def test_a_member_that_offers_too_much_is_refused_for_good(scene: Scene) -> None:
+def test_a_member_that_offers_too_much_is_refused_for_good(bench: Bench) -> None:
     for version in (3, 9):
-        assert scene.join(protocols=offered(MEMBER_BYTES_MAX + 1), version=version).error is ErrorCode.INVALID_REQUEST
-    assert pinned_bytes(scene) == 0
-    assert scene.join_v3(protocols=offered(MEMBER_BYTES_MAX)).answer is None, "it waits for the others"
+        assert bench.join(protocols=offered(MEMBER_BYTES_MAX + 1), version=version).error is ErrorCode.INVALID_REQUEST
+    assert pinned_bytes(bench) == 0
+    assert bench.join_v3(protocols=offered(MEMBER_BYTES_MAX)).answer is None, "it waits for the others"
 
 
-def test_many_protocols_count_together(scene: Scene) -> None:
+def test_many_protocols_count_together(bench: Bench) -> None:
     many = tuple(OfferedProtocol(f"p{number}", bytes(MEMBER_BYTES_MAX // 100)) for number in range(100))
-    assert scene.join_v3(protocols=many).error is ErrorCode.INVALID_REQUEST
+    assert bench.join_v3(protocols=many).error is ErrorCode.INVALID_REQUEST
 
 
-def test_a_group_takes_no_more_than_it_may_and_members_that_leave_make_room(scene: Scene) -> None:
+def test_a_group_takes_no_more_than_it_may_and_members_that_leave_make_room(bench: Bench) -> None:
     fitting = GROUP_BYTES_MAX // MEMBER_BYTES_MAX
-    joins = [scene.join_v3(protocols=offered(MEMBER_BYTES_MAX)) for _ in range(fitting)]
-    late = scene.join_v3(protocols=offered(MEMBER_BYTES_MAX))
+    joins = [bench.join_v3(protocols=offered(MEMBER_BYTES_MAX)) for _ in range(fitting)]
+    late = bench.join_v3(protocols=offered(MEMBER_BYTES_MAX))
     assert late.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert pinned_bytes(scene) <= GROUP_BYTES_MAX
-    assert scene.join_v3(protocols=offered(COUNTED_FROM_BYTES)).answer is None, "a usual member may always join"
+    assert pinned_bytes(bench) <= GROUP_BYTES_MAX
+    assert bench.join_v3(protocols=offered(COUNTED_FROM_BYTES)).answer is None, "a usual member may always join"
 
     while joins[0].answer is None:
-        scene.pass_ms(INITIAL_DELAY_MS)
-    scene.leave(*(joined(join).member_id for join in joins))
-    assert scene.join_v3(protocols=offered(MEMBER_BYTES_MAX)).answer is None
+        bench.pass_ms(INITIAL_DELAY_MS)
+    bench.leave(*(joined(join).member_id for join in joins))
+    assert bench.join_v3(protocols=offered(MEMBER_BYTES_MAX)).answer is None
 
 
-def test_a_member_that_joins_again_does_not_count_twice(scene: Scene) -> None:
+def test_a_member_that_joins_again_does_not_count_twice(bench: Bench) -> None:
     fitting = GROUP_BYTES_MAX // MEMBER_BYTES_MAX
-    ids = scene.form(fitting, protocols=offered(MEMBER_BYTES_MAX))
-    again = scene.join(ids[0], protocols=offered(MEMBER_BYTES_MAX))
+    ids = bench.form(fitting, protocols=offered(MEMBER_BYTES_MAX))
+    again = bench.join(ids[0], protocols=offered(MEMBER_BYTES_MAX))
     assert again.answer is None or again.error is ErrorCode.NONE
 
 
-def test_what_members_that_are_gone_had_pinned_is_given_back(scene: Scene) -> None:
-    scene.form(4, protocols=offered(MEMBER_BYTES_MAX))
-    assert pinned_bytes(scene) >= 4 * (MEMBER_BYTES_MAX - 10)
-    scene.pass_ms(SESSION_MS + 1)
-    scene.pass_ms(SESSION_MS + 1)
-    assert pinned_bytes(scene) == 0
+def test_what_members_that_are_gone_had_pinned_is_given_back(bench: Bench) -> None:
+    bench.form(4, protocols=offered(MEMBER_BYTES_MAX))
+    assert pinned_bytes(bench) >= 4 * (MEMBER_BYTES_MAX - 10)
+    bench.pass_ms(SESSION_MS + 1)
+    bench.pass_ms(SESSION_MS + 1)
+    assert pinned_bytes(bench) == 0
 
 
-def test_an_assignment_that_is_too_large_is_refused_to_the_leader(scene: Scene) -> None:
-    joins = [scene.join_v3() for _ in range(2)]
+def test_an_assignment_that_is_too_large_is_refused_to_the_leader(bench: Bench) -> None:
+    joins = [bench.join_v3() for _ in range(2)]
     while any(join.answer is None for join in joins):
-        scene.pass_ms(INITIAL_DELAY_MS)
+        bench.pass_ms(INITIAL_DELAY_MS)
     ids = [joined(join).member_id for join in joins]
-    leader, generation = scene.leader, scene.group.generation
+    leader, generation = bench.leader, bench.group.generation
     too_large = {ids[0]: bytes(MEMBER_BYTES_MAX + 1)}
-    assert scene.sync(leader, generation, too_large).error is ErrorCode.INVALID_REQUEST
+    assert bench.sync(leader, generation, too_large).error is ErrorCode.INVALID_REQUEST
     in_sum = {f"{ids[0]}-{n}": bytes(MEMBER_BYTES_MAX) for n in range(GROUP_BYTES_MAX // MEMBER_BYTES_MAX + 1)}
-    assert scene.sync(leader, generation, in_sum).error is ErrorCode.INVALID_REQUEST
-    assert pinned_bytes(scene) < COUNTED_FROM_BYTES
-    assert scene.sync(leader, generation, {ids[0]: bytes(COUNTED_FROM_BYTES * 2)}).error is ErrorCode.NONE
+    assert bench.sync(leader, generation, in_sum).error is ErrorCode.INVALID_REQUEST
+    assert pinned_bytes(bench) < COUNTED_FROM_BYTES
+    assert bench.sync(leader, generation, {ids[0]: bytes(COUNTED_FROM_BYTES * 2)}).error is ErrorCode.NONE
 
 
 def test_a_subscription_that_is_too_large_is_refused() -> None:

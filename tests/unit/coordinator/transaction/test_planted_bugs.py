@@ -20,7 +20,7 @@ from tests.unit.coordinator.transaction import (
     test_end_txn_v1,
     test_failover,
     test_init_producer_id,
-    test_sweeps,
+    test_timeouts,
 )
 from tests.unit.coordinator.transaction.planted import Bug, make_bench, make_shard
 
@@ -96,7 +96,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
             "new_producer_id=next_producer_id() if transaction.epochs_exhausted else None",
             "new_producer_id=None",
         ),
-        test_sweeps.test_at_the_last_epoch_a_timeout_rotates_the_producer_id,
+        test_timeouts.test_at_the_last_epoch_a_timeout_rotates_the_producer_id,
         {},
     ),
     "20: a repeated end is told the outcome that it asks for": (
@@ -152,22 +152,22 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
             "return transitions.fenced_v1(transaction, by_owner=why is AbortedFor.OWNER, now_ms=now_ms)",
             "return transitions.prepared_v1(transaction, committed=False, now_ms=now_ms)",
         ),
-        test_sweeps.test_an_old_cluster_fences_a_producer_that_timed_out,
+        test_timeouts.test_an_old_cluster_fences_a_producer_that_timed_out,
         {},
     ),
     "26: the timeout counts from the last partition": (
         Bug("transitions", "started_ms=now_ms if begins else transaction.started_ms", "started_ms=now_ms"),
-        test_sweeps.test_the_time_of_a_transaction_counts_from_its_first_partition,
+        test_timeouts.test_the_time_of_a_transaction_counts_from_its_first_partition,
         {},
     ),
     "27: a timeout strikes after the decision": (
         Bug("shard", "else:\n            self._ongoing.discard(transactional_id)", "else:\n            pass"),
-        test_sweeps.test_a_timeout_that_comes_after_the_decision_changes_nothing,
+        test_timeouts.test_a_timeout_that_comes_after_the_decision_changes_nothing,
         {"committed": True},
     ),
     "28: an id expires while its transaction is undecided": (
         Bug("shard", "transaction.state in IDLE and transaction.updated_ms", "transaction.updated_ms"),
-        test_sweeps.test_an_id_expires_only_while_nothing_is_undecided_or_owed,
+        test_timeouts.test_an_id_expires_only_while_nothing_is_undecided_or_owed,
         {"committed": True},
     ),
     "29: any timeout will do": (

@@ -9,80 +9,80 @@ from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.records import GroupMetadata, Member, decode
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
-from tests.unit.coordinator.group.classic.scene import SESSION_MS, Scene, joined, offers, synced
+from tests.unit.coordinator.group.classic.bench import SESSION_MS, Bench, joined, offers, synced
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def bench() -> Bench:
+    return Bench()
 
 
 class TestAfterARestart:
-    def test_a_stable_group_is_stable_and_its_members_carry_on(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        scene.restart()
-        assert scene.state == "Stable"
-        assert scene.heartbeat(first, 1) is ErrorCode.NONE
-        assert synced(scene.sync(second, 1)).assignment == second.encode()
-        assert scene.commit(1, first) is ErrorCode.NONE
+    def test_a_stable_group_is_stable_and_its_members_carry_on(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        bench.restart()
+        assert bench.state == "Stable"
+        assert bench.heartbeat(first, 1) is ErrorCode.NONE
+        assert synced(bench.sync(second, 1)).assignment == second.encode()
+        assert bench.commit(1, first) is ErrorCode.NONE
 
-    def test_sessions_begin_anew(self, scene: Scene) -> None:
-        first, _ = scene.form(2)
-        scene.pass_ms(SESSION_MS - 1)
-        scene.restart()
-        scene.pass_ms(SESSION_MS - 1)
-        assert scene.heartbeat(first, 1) is ErrorCode.NONE
-        scene.pass_ms(1)
-        assert scene.state == "PreparingRebalance", "the other one was not heard"
+    def test_sessions_begin_anew(self, bench: Bench) -> None:
+        first, _ = bench.form(2)
+        bench.pass_ms(SESSION_MS - 1)
+        bench.restart()
+        bench.pass_ms(SESSION_MS - 1)
+        assert bench.heartbeat(first, 1) is ErrorCode.NONE
+        bench.pass_ms(1)
+        assert bench.state == "PreparingRebalance", "the other one was not heard"
 
-    def test_a_rebalance_that_had_begun_never_was(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        waits = scene.join(first)
-        scene.restart()
+    def test_a_rebalance_that_had_begun_never_was(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        waits = bench.join(first)
+        bench.restart()
         assert waits.answer is ErrorCode.NOT_COORDINATOR
-        assert (scene.state, scene.group.generation) == ("Stable", 1)
-        assert scene.heartbeat(second, 1) is ErrorCode.NONE
+        assert (bench.state, bench.group.generation) == ("Stable", 1)
+        assert bench.heartbeat(second, 1) is ErrorCode.NONE
 
-    def test_a_generation_that_was_never_assigned_is_refused(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        assert joined(scene.join(member_id)).generation == 2
-        scene.restart()
-        assert scene.sync(member_id, 2).error is ErrorCode.ILLEGAL_GENERATION
-        assert joined(scene.join(member_id)).generation == 2
+    def test_a_generation_that_was_never_assigned_is_refused(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        assert joined(bench.join(member_id)).generation == 2
+        bench.restart()
+        assert bench.sync(member_id, 2).error is ErrorCode.ILLEGAL_GENERATION
+        assert joined(bench.join(member_id)).generation == 2
 
-    def test_a_new_group_that_was_never_assigned_is_not_there(self, scene: Scene) -> None:
-        join = scene.join_v3()
-        scene.pass_ms(3000)
-        scene.restart()
-        assert scene.state == "Dead"
-        assert scene.sync(joined(join).member_id, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    def test_a_new_group_that_was_never_assigned_is_not_there(self, bench: Bench) -> None:
+        join = bench.join_v3()
+        bench.pass_ms(3000)
+        bench.restart()
+        assert bench.state == "Dead"
+        assert bench.sync(joined(join).member_id, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_the_generation_of_an_empty_group_is_not_forgotten(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        scene.leave(member_id)
-        scene.restart()
-        join = scene.join_v3()
-        scene.pass_ms(3000)
+    def test_the_generation_of_an_empty_group_is_not_forgotten(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        bench.leave(member_id)
+        bench.restart()
+        join = bench.join_v3()
+        bench.pass_ms(3000)
         assert joined(join).generation == 3
 
 
 class TestTheLog:
-    def test_has_one_record_for_each_completed_rebalance(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        scene.join(first)
-        scene.join(second)
-        assert len(scene.entries) == 1
-        scene.settle([first, second])
-        scene.leave(first, second)
-        assert len(scene.entries) == 3
+    def test_has_one_record_for_each_completed_rebalance(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        bench.join(first)
+        bench.join(second)
+        assert len(bench.entries) == 1
+        bench.settle([first, second])
+        bench.leave(first, second)
+        assert len(bench.entries) == 3
 
-    def test_has_all_that_a_coordinator_must_know(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
+    def test_has_all_that_a_coordinator_must_know(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
         member = Member(
             member_id, None, "client", "/10.0.0.1", 60_000, SESSION_MS, offers("range")[0].metadata, member_id.encode()
         )
-        assert decode(*scene.entries[-1]) == GroupMetadata(
-            "payments", "consumer", 1, "range", member_id, scene.now_ms, (member,)
+        assert decode(*bench.entries[-1]) == GroupMetadata(
+            "payments", "consumer", 1, "range", member_id, bench.now_ms, (member,)
         )
 
     def test_of_a_member_without_a_rebalance_timeout_means_its_session_timeout(self) -> None:
@@ -92,65 +92,65 @@ class TestTheLog:
 
 
 class TestOffsets:
-    def test_are_committed_by_members_of_the_generation_only_law_4(self, scene: Scene) -> None:
-        first, _ = scene.form(2)
-        assert scene.commit(1, first) is ErrorCode.NONE
-        assert scene.commit(0, first) is ErrorCode.ILLEGAL_GENERATION
-        assert scene.commit(1, "stranger") is ErrorCode.UNKNOWN_MEMBER_ID
-        assert scene.commit(None) is ErrorCode.UNKNOWN_MEMBER_ID
+    def test_are_committed_by_members_of_the_generation_only_law_4(self, bench: Bench) -> None:
+        first, _ = bench.form(2)
+        assert bench.commit(1, first) is ErrorCode.NONE
+        assert bench.commit(0, first) is ErrorCode.ILLEGAL_GENERATION
+        assert bench.commit(1, "stranger") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.commit(None) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_are_committed_by_members_until_they_join_again(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        scene.join(first)
-        assert scene.commit(1, second) is ErrorCode.NONE
-        scene.join(second)
-        assert scene.commit(1, second) is ErrorCode.ILLEGAL_GENERATION
+    def test_are_committed_by_members_until_they_join_again(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        bench.join(first)
+        assert bench.commit(1, second) is ErrorCode.NONE
+        bench.join(second)
+        assert bench.commit(1, second) is ErrorCode.ILLEGAL_GENERATION
 
-    def test_are_not_committed_in_a_generation_that_has_no_assignment_yet(self, scene: Scene) -> None:
-        join = scene.join_v3()
-        scene.pass_ms(3000)
-        assert scene.commit(1, joined(join).member_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    def test_are_not_committed_in_a_generation_that_has_no_assignment_yet(self, bench: Bench) -> None:
+        join = bench.join_v3()
+        bench.pass_ms(3000)
+        assert bench.commit(1, joined(join).member_id) is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_are_deleted_of_topics_that_nobody_reads_only(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        scene.commit(1, member_id)
+    def test_are_deleted_of_topics_that_nobody_reads_only(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        bench.commit(1, member_id)
         partitions = [TopicPartition("orders", 0), TopicPartition("refunds", 0)]
-        result = scene.shard.offsets.delete_offsets("payments", partitions).response
+        result = bench.shard.offsets.delete_offsets("payments", partitions).response
         assert result.errors == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE)
 
-    def test_expire_while_the_group_is_stable_if_nobody_reads_the_topic(self, scene: Scene) -> None:
+    def test_expire_while_the_group_is_stable_if_nobody_reads_the_topic(self, bench: Bench) -> None:
         """The group has moved to other topics, and does not come back for what it left."""
-        (member_id,) = scene.form(1)
-        scene.commit(1, member_id)
-        rejoin = scene.join(member_id, protocols=offers("range", topics=["refunds"]))
-        scene.settle([joined(rejoin).member_id])
-        at_ms = scene.now_ms + scene.retention_ms
-        assert scene.shard.offsets.expire(at_ms - 1) == []
-        (decision,) = scene.shard.offsets.expire(at_ms)
+        (member_id,) = bench.form(1)
+        bench.commit(1, member_id)
+        rejoin = bench.join(member_id, protocols=offers("range", topics=["refunds"]))
+        bench.settle([joined(rejoin).member_id])
+        at_ms = bench.now_ms + bench.retention_ms
+        assert bench.shard.offsets.expire(at_ms - 1) == []
+        (decision,) = bench.shard.offsets.expire(at_ms)
         assert decision.response.offsets == 1
 
-    def test_that_are_read_do_not_expire(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        scene.commit(1, member_id)
-        assert scene.shard.offsets.expire(scene.now_ms + 10 * scene.retention_ms) == []
+    def test_that_are_read_do_not_expire(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        bench.commit(1, member_id)
+        assert bench.shard.offsets.expire(bench.now_ms + 10 * bench.retention_ms) == []
 
-    def test_go_with_the_group_when_it_has_been_empty_for_long_enough(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        scene.commit(1, member_id)
-        scene.pass_ms(100)
-        scene.leave(member_id)
-        at_ms = scene.now_ms + scene.retention_ms
-        assert scene.shard.offsets.expire(at_ms - 1) == []
-        (decision,) = scene.shard.offsets.expire(at_ms)
+    def test_go_with_the_group_when_it_has_been_empty_for_long_enough(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        bench.commit(1, member_id)
+        bench.pass_ms(100)
+        bench.leave(member_id)
+        at_ms = bench.now_ms + bench.retention_ms
+        assert bench.shard.offsets.expire(at_ms - 1) == []
+        (decision,) = bench.shard.offsets.expire(at_ms)
         assert (decision.response.offsets, decision.response.groups) == (1, 1)
 
 
 class TestListingAndDescribing:
-    def test_lists_groups_of_all_states_and_those_that_only_have_offsets(self, scene: Scene) -> None:
-        scene.form(1)
-        scene.group_id = "simple"
-        scene.commit(None)
-        listed = [(group.group_id, group.protocol_type, group.state_name) for group in scene.shard.list_groups()]
+    def test_lists_groups_of_all_states_and_those_that_only_have_offsets(self, bench: Bench) -> None:
+        bench.form(1)
+        bench.group_id = "simple"
+        bench.commit(None)
+        listed = [(group.group_id, group.protocol_type, group.state_name) for group in bench.shard.list_groups()]
         assert listed == [("payments", "consumer", "Stable"), ("simple", "", "Empty")]
 
     @pytest.mark.parametrize(
@@ -163,30 +163,30 @@ class TestListingAndDescribing:
             (set(), {"classic", "consumer"}, ["payments", "simple"]),
         ],
     )
-    def test_lists_by_state_and_type(self, scene: Scene, states: set[str], types: set[str], found: list[str]) -> None:
-        scene.form(1)
-        scene.group_id = "simple"
-        scene.commit(None)
-        listed = scene.shard.list_groups(states=states, types=types)
+    def test_lists_by_state_and_type(self, bench: Bench, states: set[str], types: set[str], found: list[str]) -> None:
+        bench.form(1)
+        bench.group_id = "simple"
+        bench.commit(None)
+        listed = bench.shard.list_groups(states=states, types=types)
         assert [group.group_id for group in listed] == found
         assert all(group.kind is GroupKind.CLASSIC for group in listed)
 
-    def test_tells_protocol_and_subscriptions_of_a_stable_group_only(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        described = scene.shard.describe_classic("payments")
+    def test_tells_protocol_and_subscriptions_of_a_stable_group_only(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        described = bench.shard.describe_classic("payments")
         assert (described.protocol, described.members[0].assignment) == ("range", member_id.encode())
         assert described.members[0].subscription == offers("range")[0].metadata
-        scene.join(member_id)
-        described = scene.shard.describe_classic("payments")
+        bench.join(member_id)
+        described = bench.shard.describe_classic("payments")
         assert (described.state_name, described.protocol) == ("CompletingRebalance", "")
         assert described.members[0].subscription == b""
 
-    def test_does_not_know_a_group_that_is_not_there(self, scene: Scene) -> None:
-        described = scene.shard.describe_classic("nobody")
+    def test_does_not_know_a_group_that_is_not_there(self, bench: Bench) -> None:
+        described = bench.shard.describe_classic("nobody")
         assert (described.error, described.state_name) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
-    def test_a_group_with_members_is_not_deleted(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        assert scene.shard.offsets.delete_group("payments").response.error is ErrorCode.NON_EMPTY_GROUP
-        scene.join(member_id, protocols=offers("range", topics=["refunds"]))
-        assert scene.shard.offsets.delete_group("payments").response.error is ErrorCode.NON_EMPTY_GROUP
+    def test_a_group_with_members_is_not_deleted(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        assert bench.shard.offsets.delete_group("payments").response.error is ErrorCode.NON_EMPTY_GROUP
+        bench.join(member_id, protocols=offers("range", topics=["refunds"]))
+        assert bench.shard.offsets.delete_group("payments").response.error is ErrorCode.NON_EMPTY_GROUP

@@ -6,74 +6,74 @@ import pytest
 
 from semel.coordinator.group.classic.results import SyncResult
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.classic.scene import (
+from tests.unit.coordinator.group.classic.bench import (
     INITIAL_DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,
     Asked,
-    Scene,
+    Bench,
     joined,
     synced,
 )
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.fixture
-def ids(scene: Scene) -> list[str]:
+def ids(bench: Bench) -> list[str]:
     """Leader and two followers that have joined and not synced."""
-    joins = [scene.join_v3() for _ in range(3)]
-    scene.pass_ms(2 * INITIAL_DELAY_MS)
+    joins = [bench.join_v3() for _ in range(3)]
+    bench.pass_ms(2 * INITIAL_DELAY_MS)
     return [joined(join).member_id for join in joins]
 
 
 class TestTheLeadersSync:
-    def test_gives_everybody_his_assignment(self, scene: Scene, ids: list[str]) -> None:
+    def test_gives_everybody_his_assignment(self, bench: Bench, ids: list[str]) -> None:
         leader, one, two = ids
-        waits = scene.sync(one, 1)
-        assert (waits.answer, scene.state) == (None, "CompletingRebalance")
-        leads = scene.sync(leader, 1, {leader: b"a", one: b"b", two: b"c"})
+        waits = bench.sync(one, 1)
+        assert (waits.answer, bench.state) == (None, "CompletingRebalance")
+        leads = bench.sync(leader, 1, {leader: b"a", one: b"b", two: b"c"})
         assert leads.answer == SyncResult(ErrorCode.NONE, "consumer", "range", b"a")
         assert synced(waits).assignment == b"b"
-        assert scene.state == "Stable"
-        assert synced(scene.sync(two, 1)).assignment == b"c", "who comes later gets it at once"
+        assert bench.state == "Stable"
+        assert synced(bench.sync(two, 1)).assignment == b"c", "who comes later gets it at once"
 
-    def test_gives_nothing_to_whom_it_leaves_out(self, scene: Scene, ids: list[str]) -> None:
+    def test_gives_nothing_to_whom_it_leaves_out(self, bench: Bench, ids: list[str]) -> None:
         leader, one, _ = ids
-        waits = scene.sync(one, 1)
-        scene.sync(leader, 1, {leader: b"a"})
+        waits = bench.sync(one, 1)
+        bench.sync(leader, 1, {leader: b"a"})
         assert synced(waits).assignment == b""
 
-    def test_that_cannot_be_written_changes_nothing_and_may_be_repeated(self, scene: Scene, ids: list[str]) -> None:
+    def test_that_cannot_be_written_changes_nothing_and_may_be_repeated(self, bench: Bench, ids: list[str]) -> None:
         leader, one, two = ids
-        waits = scene.sync(one, 1)
-        scene.disk_is_full = True
-        assert scene.sync(leader, 1, {one: b"lost"}).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (waits.answer, scene.state) == (None, "CompletingRebalance")
-        scene.disk_is_full = False
-        scene.sync(leader, 1, {one: b"b"})
+        waits = bench.sync(one, 1)
+        bench.disk_is_full = True
+        assert bench.sync(leader, 1, {one: b"lost"}).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (waits.answer, bench.state) == (None, "CompletingRebalance")
+        bench.disk_is_full = False
+        bench.sync(leader, 1, {one: b"b"})
         assert synced(waits).assignment == b"b"
-        assert two in scene.group.members
+        assert two in bench.group.members
 
-    def test_repeated_when_the_group_is_stable_changes_nothing(self, scene: Scene, ids: list[str]) -> None:
+    def test_repeated_when_the_group_is_stable_changes_nothing(self, bench: Bench, ids: list[str]) -> None:
         """Law 2: all assignments of a generation are from one SyncGroup."""
         leader = ids[0]
-        scene.sync(leader, 1, {leader: b"first"})
-        again = scene.sync(leader, 1, {leader: b"second"})
+        bench.sync(leader, 1, {leader: b"first"})
+        again = bench.sync(leader, 1, {leader: b"second"})
         assert synced(again).assignment == b"first"
 
 
 class TestASyncIsRefused:
-    def test_of_a_group_that_is_not_there(self, scene: Scene) -> None:
-        assert scene.sync("m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    def test_of_a_group_that_is_not_there(self, bench: Bench) -> None:
+        assert bench.sync("m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_without_a_group(self, scene: Scene) -> None:
-        scene.group_id = ""
-        assert scene.sync("m", 1).error is ErrorCode.INVALID_GROUP_ID
-        assert scene.heartbeat("m", 1) is ErrorCode.INVALID_GROUP_ID
+    def test_without_a_group(self, bench: Bench) -> None:
+        bench.group_id = ""
+        assert bench.sync("m", 1).error is ErrorCode.INVALID_GROUP_ID
+        assert bench.heartbeat("m", 1) is ErrorCode.INVALID_GROUP_ID
 
     @pytest.mark.parametrize(
         ("wishes", "error"),
@@ -87,75 +87,75 @@ class TestASyncIsRefused:
         ],
     )
     def test_that_does_not_fit_the_group(
-        self, scene: Scene, ids: list[str], wishes: dict[str, object], error: ErrorCode
+        self, bench: Bench, ids: list[str], wishes: dict[str, object], error: ErrorCode
     ) -> None:
         request = {"member_id": ids[1], "generation": 1, "protocol": "range", "protocol_type": "consumer", **wishes}
-        assert scene.sync(**request).error is error  # type: ignore[arg-type]
+        assert bench.sync(**request).error is error  # type: ignore[arg-type]
 
-    def test_while_members_join(self, scene: Scene) -> None:
-        leader, follower = scene.form(2)
-        scene.join(leader)
-        assert scene.sync(follower, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    def test_while_members_join(self, bench: Bench) -> None:
+        leader, follower = bench.form(2)
+        bench.join(leader)
+        assert bench.sync(follower, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_that_another_one_of_the_same_member_overtakes(self, scene: Scene, ids: list[str]) -> None:
-        first, second = scene.sync(ids[1], 1), scene.sync(ids[1], 1)
+    def test_that_another_one_of_the_same_member_overtakes(self, bench: Bench, ids: list[str]) -> None:
+        first, second = bench.sync(ids[1], 1), bench.sync(ids[1], 1)
         assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
-        scene.sync(ids[0], 1, {ids[1]: b"b"})
+        bench.sync(ids[0], 1, {ids[1]: b"b"})
         assert synced(second).assignment == b"b"
 
-    def test_when_a_rebalance_begins_before_the_leader_has_assigned(self, scene: Scene, ids: list[str]) -> None:
-        waits = scene.sync(ids[1], 1)
-        scene.leave(ids[2])
+    def test_when_a_rebalance_begins_before_the_leader_has_assigned(self, bench: Bench, ids: list[str]) -> None:
+        waits = bench.sync(ids[1], 1)
+        bench.leave(ids[2])
         assert waits.error is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_when_the_member_leaves_meanwhile(self, scene: Scene, ids: list[str]) -> None:
-        waits = scene.sync(ids[1], 1)
-        scene.leave(ids[1])
+    def test_when_the_member_leaves_meanwhile(self, bench: Bench, ids: list[str]) -> None:
+        waits = bench.sync(ids[1], 1)
+        bench.leave(ids[1])
         assert waits.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class TestMembersThatNeverSync:
-    def test_are_out_after_the_rebalance_timeout_and_the_others_join_again(self, scene: Scene, ids: list[str]) -> None:
+    def test_are_out_after_the_rebalance_timeout_and_the_others_join_again(self, bench: Bench, ids: list[str]) -> None:
         leader, one, silent = ids
-        scene.sync(one, 1)
-        scene.sync(leader, 1)
+        bench.sync(one, 1)
+        bench.sync(leader, 1)
         for _ in range(REBALANCE_MS // 5000):
-            scene.pass_ms(5000)
+            bench.pass_ms(5000)
             for member_id in ids:
-                scene.heartbeat(member_id, 1)
-        assert scene.state == "PreparingRebalance"
-        assert list(scene.group.members) == [leader, one]
-        assert scene.heartbeat(silent, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+                bench.heartbeat(member_id, 1)
+        assert bench.state == "PreparingRebalance"
+        assert list(bench.group.members) == [leader, one]
+        assert bench.heartbeat(silent, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_take_the_leader_with_them_if_it_is_he(self, scene: Scene, ids: list[str]) -> None:
+    def test_take_the_leader_with_them_if_it_is_he(self, bench: Bench, ids: list[str]) -> None:
         leader, one, two = ids
-        waits = [scene.sync(one, 1), scene.sync(two, 1)]
+        waits = [bench.sync(one, 1), bench.sync(two, 1)]
         for _ in range(REBALANCE_MS // 5000):
-            scene.pass_ms(5000)
-            scene.heartbeat(leader, 1)
+            bench.pass_ms(5000)
+            bench.heartbeat(leader, 1)
         assert [wait.error for wait in waits] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
-        rejoins = [scene.join(one), scene.join(two)]
+        rejoins = [bench.join(one), bench.join(two)]
         assert {joined(rejoin).leader for rejoin in rejoins} == {one}
 
-    def test_are_none_once_all_have_asked(self, scene: Scene, ids: list[str]) -> None:
-        scene.settle(ids)
+    def test_are_none_once_all_have_asked(self, bench: Bench, ids: list[str]) -> None:
+        bench.settle(ids)
         for _ in range(2 * REBALANCE_MS // 5000):
-            scene.pass_ms(5000)
-            assert {scene.heartbeat(member_id, 1) for member_id in ids} == {ErrorCode.NONE}
+            bench.pass_ms(5000)
+            assert {bench.heartbeat(member_id, 1) for member_id in ids} == {ErrorCode.NONE}
 
 
 class TestAHeartbeat:
-    def test_keeps_a_member_in_whatever_the_others_do(self, scene: Scene) -> None:
+    def test_keeps_a_member_in_whatever_the_others_do(self, bench: Bench) -> None:
         """Law 5."""
-        first, second = scene.form(2)
+        first, second = bench.form(2)
         for _ in range(5):
-            scene.pass_ms(SESSION_MS - 1)
-            scene.heartbeat(first, 1)
-        assert list(scene.group.members) == [first]
-        assert second not in scene.group.members
+            bench.pass_ms(SESSION_MS - 1)
+            bench.heartbeat(first, 1)
+        assert list(bench.group.members) == [first]
+        assert second not in bench.group.members
 
-    def test_is_good_while_the_leader_assigns(self, scene: Scene, ids: list[str]) -> None:
-        assert scene.heartbeat(ids[1], 1) is ErrorCode.NONE
+    def test_is_good_while_the_leader_assigns(self, bench: Bench, ids: list[str]) -> None:
+        assert bench.heartbeat(ids[1], 1) is ErrorCode.NONE
 
     @pytest.mark.parametrize(
         ("member_id", "generation", "instance_id", "error"),
@@ -167,77 +167,77 @@ class TestAHeartbeat:
         ],
     )
     def test_of_who_is_no_member_of_the_generation_is_refused(
-        self, scene: Scene, member_id: str | None, generation: int, instance_id: str | None, error: ErrorCode
+        self, bench: Bench, member_id: str | None, generation: int, instance_id: str | None, error: ErrorCode
     ) -> None:
-        (own,) = scene.form(1)
-        assert scene.heartbeat(own if member_id is None else member_id, generation, instance_id=instance_id) is error
+        (own,) = bench.form(1)
+        assert bench.heartbeat(own if member_id is None else member_id, generation, instance_id=instance_id) is error
 
-    def test_to_an_empty_group_is_refused(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
-        scene.leave(member_id)
-        assert scene.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    def test_to_an_empty_group_is_refused(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
+        bench.leave(member_id)
+        assert bench.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_may_be_an_offset_commit(self, scene: Scene) -> None:
-        (member_id,) = scene.form(1)
+    def test_may_be_an_offset_commit(self, bench: Bench) -> None:
+        (member_id,) = bench.form(1)
         for _ in range(3):
-            scene.pass_ms(SESSION_MS - 1)
-            assert scene.commit(1, member_id) is ErrorCode.NONE
-        assert scene.state == "Stable"
+            bench.pass_ms(SESSION_MS - 1)
+            assert bench.commit(1, member_id) is ErrorCode.NONE
+        assert bench.state == "Stable"
 
 
 class TestASession:
-    def test_that_ends_puts_the_member_out_and_starts_a_rebalance(self, scene: Scene) -> None:
-        first, _ = scene.form(2)
-        scene.pass_ms(SESSION_MS - 1)
-        scene.heartbeat(first, 1)
-        scene.pass_ms(1)
-        assert scene.heartbeat(first, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-        assert len(joined(scene.join(first)).members) == 1
+    def test_that_ends_puts_the_member_out_and_starts_a_rebalance(self, bench: Bench) -> None:
+        first, _ = bench.form(2)
+        bench.pass_ms(SESSION_MS - 1)
+        bench.heartbeat(first, 1)
+        bench.pass_ms(1)
+        assert bench.heartbeat(first, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert len(joined(bench.join(first)).members) == 1
 
-    def test_of_the_last_member_leaves_the_group_empty(self, scene: Scene) -> None:
-        scene.form(1)
-        scene.pass_ms(SESSION_MS)
-        assert (scene.state, scene.group.generation) == ("Empty", 2)
+    def test_of_the_last_member_leaves_the_group_empty(self, bench: Bench) -> None:
+        bench.form(1)
+        bench.pass_ms(SESSION_MS)
+        assert (bench.state, bench.group.generation) == ("Empty", 2)
 
-    def test_does_not_end_while_the_member_waits_for_us(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        waits = scene.join(first)
+    def test_does_not_end_while_the_member_waits_for_us(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        waits = bench.join(first)
         for _ in range(4):
-            scene.pass_ms(SESSION_MS - 1)
-            scene.heartbeat(second, 1)
+            bench.pass_ms(SESSION_MS - 1)
+            bench.heartbeat(second, 1)
         assert waits.answer is None
-        scene.join(second)
+        bench.join(second)
         assert joined(waits).generation == 2
 
-    def test_of_a_client_that_went_away_while_it_waited_begins_with_the_answer(self, scene: Scene) -> None:
-        first, second = scene.form(2)
-        gone = scene.join(first)
-        scene.pass_ms(SESSION_MS - 1)
-        scene.join(second)
+    def test_of_a_client_that_went_away_while_it_waited_begins_with_the_answer(self, bench: Bench) -> None:
+        first, second = bench.form(2)
+        gone = bench.join(first)
+        bench.pass_ms(SESSION_MS - 1)
+        bench.join(second)
         assert joined(gone).generation == 2
-        scene.pass_ms(SESSION_MS - 1)
-        scene.heartbeat(second, 2)
-        scene.pass_ms(1)
-        assert list(scene.group.members) == [second]
+        bench.pass_ms(SESSION_MS - 1)
+        bench.heartbeat(second, 2)
+        bench.pass_ms(1)
+        assert list(bench.group.members) == [second]
 
-    def test_begins_with_the_assignment(self, scene: Scene, ids: list[str]) -> None:
-        waits: list[Asked] = [scene.sync(ids[1], 1), scene.sync(ids[2], 1)]
+    def test_begins_with_the_assignment(self, bench: Bench, ids: list[str]) -> None:
+        waits: list[Asked] = [bench.sync(ids[1], 1), bench.sync(ids[2], 1)]
         for _ in range(3):
-            scene.pass_ms(SESSION_MS - 1)
-            scene.heartbeat(ids[0], 1)
-        scene.pass_ms(SESSION_MS - 1)
-        scene.sync(ids[0], 1)
+            bench.pass_ms(SESSION_MS - 1)
+            bench.heartbeat(ids[0], 1)
+        bench.pass_ms(SESSION_MS - 1)
+        bench.sync(ids[0], 1)
         assert all(wait.error is ErrorCode.NONE for wait in waits)
-        scene.pass_ms(SESSION_MS - 1)
-        assert len(scene.group.members) == 3
-        scene.pass_ms(1)
-        assert scene.state == "Empty"
+        bench.pass_ms(SESSION_MS - 1)
+        assert len(bench.group.members) == 3
+        bench.pass_ms(1)
+        assert bench.state == "Empty"
 
-    def test_that_ends_is_looked_at_again_when_it_could_not_be_written(self, scene: Scene) -> None:
-        scene.form(1)
-        scene.disk_is_full = True
-        scene.pass_ms(SESSION_MS + 500)
-        assert scene.state == "Stable"
-        scene.disk_is_full = False
-        scene.pass_ms(1000)
-        assert scene.state == "Empty"
+    def test_that_ends_is_looked_at_again_when_it_could_not_be_written(self, bench: Bench) -> None:
+        bench.form(1)
+        bench.disk_is_full = True
+        bench.pass_ms(SESSION_MS + 500)
+        assert bench.state == "Stable"
+        bench.disk_is_full = False
+        bench.pass_ms(1000)
+        assert bench.state == "Empty"

@@ -27,7 +27,7 @@ from semel.wire.messages.consumer_protocol import (
     encode_subscription,
     grouped,
 )
-from tests.unit.coordinator.group.consumer.simulated import GROUP, REBALANCE_TIMEOUT_MS, Coordinator
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, REBALANCE_TIMEOUT_MS, Coordinator
 
 CLASSIC_SESSION_TIMEOUT_MS = 10_000
 

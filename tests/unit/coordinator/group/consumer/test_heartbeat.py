@@ -8,7 +8,7 @@ from semel.coordinator.group.consumer.records import MemberState
 from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
 from semel.coordinator.group.settings import ConsumerSettings
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.consumer.simulated import (
+from tests.unit.coordinator.group.consumer.simulated_group import (
     GROUP,
     REBALANCE_TIMEOUT_MS,
     Coordinator,

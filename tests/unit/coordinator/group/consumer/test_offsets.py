@@ -7,7 +7,7 @@ import pytest
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
-from tests.unit.coordinator.group.consumer.simulated import GROUP, Coordinator, Member, Topics, members_of, settle
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, Member, Topics, members_of, settle
 
 OFFSETS = [OffsetToCommit("orders", 0, 7)]
 

@@ -16,7 +16,7 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import CurrentAssignment, MemberState
 from semel.coordinator.group.consumer.requests import Heartbeat
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.consumer.simulated import GROUP, Coordinator, Member, Topics, settle, state_of
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, Member, Topics, settle, state_of
 
 STEPS = 150
 SEEDS = 4

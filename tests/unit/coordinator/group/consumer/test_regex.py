@@ -10,7 +10,7 @@ from semel.coordinator.group.consumer import subscription
 from semel.coordinator.group.consumer.records import ResolvedRegex
 from semel.coordinator.group.consumer.regex import Regex
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.consumer.simulated import GROUP, WALL_MS, Coordinator, Member, Topics, settle
+from tests.unit.coordinator.group.consumer.simulated_group import GROUP, WALL_MS, Coordinator, Member, Topics, settle
 
 
 def with_regex(coordinator: Coordinator, member_id: str, regex: str, *topics: str) -> Member:

@@ -8,7 +8,7 @@ import pytest
 
 from semel.coordinator.group.consumer.requests import HeartbeatResult
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.consumer.simulated import Coordinator, Member, settle
+from tests.unit.coordinator.group.consumer.simulated_group import Coordinator, Member, settle
 
 SESSION_TIMEOUT_MS = 45_000
 

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import pytest
+
+from semel.errors import ErrorCode
+from semel.wire.apis import APIS, ApiKey
+from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from semel.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.broker.raw_client import RawClient, batch
+
+VERSIONS = range(APIS[ApiKey.LIST_OFFSETS].min_version, APIS[ApiKey.LIST_OFFSETS].max_version + 1)
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, PENDING_UPLOAD: 11}
+
+TIME = 1_700_000_000_000
+
+
+def ask(
+    client: RawClient, topic: str, timestamp: int, *, version: int = 11, partition: int = 0, epoch: int = -1,
+    isolation_level: int = 0, replica_id: int = -1,
+) -> ListOffsetsPartitionResponse:  # fmt: skip
+    asked = ListOffsetsPartition(partition, epoch, timestamp)
+    request = ListOffsetsRequest(
+        replica_id=replica_id, isolation_level=isolation_level, topics=[ListOffsetsTopic(topic, [asked])]
+    )
+    ((answer,),) = (found.partitions for found in client.call(ApiKey.LIST_OFFSETS, version, request).topics)
+    assert isinstance(answer, ListOffsetsPartitionResponse)
+    return answer
+
+
+def summary(answer: ListOffsetsPartitionResponse) -> tuple[int, int, int, int]:
+    return answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch
+
+
+@pytest.fixture
+def timed(client: RawClient, topic: str) -> str:
+    """Offsets 0-2 at TIME, +1, +2; 3 at +100; 4 at +50."""
+    client.produce(topic, batch(b"a", b"b", b"c", timestamp=TIME))
+    client.produce(topic, batch(b"d", timestamp=TIME + 100))
+    client.produce(topic, batch(b"e", timestamp=TIME + 50))
+    return topic
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_knows_the_special_times_it_should(client: RawClient, timed: str, version: int) -> None:
+    epoch = 0 if version >= 4 else -1
+    expected = {
+        LATEST: (0, 5, -1, epoch),
+        EARLIEST: (0, 0, -1, epoch),
+        MAX_TIMESTAMP: (0, 3, TIME + 100, epoch),
+        EARLIEST_LOCAL: (0, 0, -1, epoch),
+        LATEST_TIERED: (0, -1, -1, -1),
+        PENDING_UPLOAD: (0, -1, -1, -1),
+    }
+    for special, found in expected.items():
+        unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
+        known = found if version >= SINCE[special] else unsupported
+        assert summary(ask(client, timed, special, version=version)) == known
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found"),
+    [
+        (0, 0, TIME),
+        (TIME, 0, TIME),
+        (TIME + 1, 1, TIME + 1),
+        (TIME + 3, 3, TIME + 100),
+        (TIME + 100, 3, TIME + 100),
+        (TIME + 101, -1, -1),
+    ],
+)
+def test_the_first_record_at_or_after_a_time_is_found(
+    client: RawClient, timed: str, timestamp: int, offset: int, found: int
+) -> None:
+    assert summary(ask(client, timed, timestamp)) == (0, offset, found, 0 if offset >= 0 else -1)
+
+
+def test_an_unknown_special_time_is_refused(client: RawClient, timed: str) -> None:
+    assert ask(client, timed, -7).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_empty_log_begins_and_ends_at_0_and_has_no_largest_timestamp(client: RawClient, topic: str) -> None:
+    assert ask(client, topic, EARLIEST).offset == 0
+    assert ask(client, topic, LATEST).offset == 0
+    assert summary(ask(client, topic, MAX_TIMESTAMP)) == (0, -1, -1, -1)
+
+
+def test_earliest_follows_deleted_records(client: RawClient, timed: str) -> None:
+    doomed = DeleteRecordsTopic(timed, [DeleteRecordsPartition(0, 4)])
+    client.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[doomed], timeout_ms=1000))
+
+    assert ask(client, timed, EARLIEST).offset == 4
+    assert summary(ask(client, timed, 0)) == (0, 4, TIME + 50, 0)
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("replica_id", [-1, -2, 3])
+def test_whoever_asks_is_told_no_more_than_a_client(
+    client: RawClient, timed: str, isolation_level: int, replica_id: int
+) -> None:
+    assert ask(client, timed, LATEST, isolation_level=isolation_level, replica_id=replica_id).offset == 5
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(0, 0), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (-3, ErrorCode.FENCED_LEADER_EPOCH)]
+)
+def test_the_leader_epoch_is_checked(client: RawClient, timed: str, epoch: int, code: int) -> None:
+    assert ask(client, timed, LATEST, epoch=epoch).error_code == code
+
+
+def test_an_unknown_partition_is_an_error_of_its_own(client: RawClient, timed: str) -> None:
+    assert ask(client, timed, LATEST, partition=9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(client, "absent", LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_asked_for_twice_is_refused_both_times(client: RawClient, timed: str) -> None:
+    twice = [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(timed, twice)])
+
+    ((first, second),) = (found.partitions for found in client.call(ApiKey.LIST_OFFSETS, 7, request).topics)
+
+    assert first.error_code == second.error_code == ErrorCode.INVALID_REQUEST
+
+
+# OffsetForLeaderEpoch
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("current", "asked", "expected"),
+    [
+        (-1, 0, (0, 0, 5)),
+        (0, 0, (0, 0, 5)),
+        (-1, 1, (0, -1, -1)),
+        (7, 0, (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)),
+        (-4, 0, (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)),
+    ],
+)
+def test_where_an_epoch_ends(
+    client: RawClient, timed: str, version: int, current: int, asked: int, expected: tuple[int, int, int]
+) -> None:
+    topics = [OffsetForLeaderTopic(timed, [OffsetForLeaderPartition(0, current, asked)])]
+    response = client.call(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, version, OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+    )
+
+    ((answer,),) = (found.partitions for found in response.topics)
+    assert (answer.error_code, answer.leader_epoch, answer.end_offset) == expected
+
+
+def test_the_epoch_of_an_unknown_partition_is_an_error(client: RawClient) -> None:
+    topics = [OffsetForLeaderTopic("absent", [OffsetForLeaderPartition(0, -1, 0)])]
+    response = client.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, OffsetForLeaderEpochRequest(topics=topics))
+
+    ((answer,),) = (found.partitions for found in response.topics)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,178 @@
+"""``semel serve`` as a user meets it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from semel.cli.main import main
+from semel.wire.apis import ApiKey
+from semel.wire.messages.metadata import MetadataRequest
+from tests.broker.raw_client import RawClient, batch, values
+from tools.patience import PATIENCE_S
+
+READY = re.compile(
+    r"semel ready on 127\.0\.0\.1:(?P<port>\d+), node (?P<node>\d+), cluster (?P<cluster>\S{22}), "
+    r"data in (?P<folder>\S+)"
+    r"(, metrics on (?P<metrics>http://127\.0\.0\.1:\d+/metrics))?\n"
+)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "import sys; from semel.cli.main import main; sys.exit(main())", "serve", *arguments]
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+    process = subprocess.Popen(
+        command("--data-dir", str(folder), "--listen", "127.0.0.1:0", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        ready = READY.fullmatch(line)
+        assert ready is not None, (line, process.stderr.read() if process.stderr else "")
+        yield process, ready
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def failed(*arguments: str) -> tuple[int, str]:
+    """Exit code and standard error of a serve that does not come up."""
+    process = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert process.stdout == ""
+    # On a busy machine it may have said besides that its loop had to wait.
+    said = process.stderr.splitlines(keepends=True)
+    return process.returncode, "".join(line for line in said if "the event loop was kept" not in line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_once_that_it_is_ready_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path) as (process, ready):
+        assert (ready["node"], ready["folder"]) == ("1", str(tmp_path))
+        with RawClient(int(ready["port"])) as client:
+            client.create_topic("t")
+            client.produce("t", batch(b"kept"))
+            process.send_signal(number)
+            out, errors = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, out) == (0, "")
+        assert "Traceback" not in errors
+    with serving(tmp_path) as (_, again):
+        assert again["cluster"] == ready["cluster"]
+        with RawClient(int(again["port"])) as client:
+            assert values(client.fetch("t", 0)) == [(0, b"kept")]
+
+
+def test_the_folder_may_be_a_relative_path_as_the_default_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(Path("semel-data")) as (_, ready):
+        assert ready["folder"] == "semel-data"
+    assert (tmp_path / "semel-data" / "meta.properties").exists()
+
+
+def test_what_was_acknowledged_is_there_after_kill_9(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, ready):
+        with RawClient(int(ready["port"])) as client:
+            client.create_topic("t")
+            for number in range(20):
+                client.produce("t", batch(b"%d" % number))
+        process.kill()
+        process.wait()
+    with serving(tmp_path) as (_, again), RawClient(int(again["port"])) as client:
+        assert values(client.fetch("t", 0)) == [(number, b"%d" % number) for number in range(20)]
+
+
+def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("# a comment\nnode.id=7\nnum.partitions=2\n")
+    arguments = ("--config", str(file), "--set", "num.partitions=3", "--metrics", "127.0.0.1:0")
+    with serving(tmp_path / "data", *arguments) as (_, ready):
+        assert ready["node"] == "7"
+        with RawClient(int(ready["port"])) as client:
+            client.create_topic("t", partitions=-1)
+            assert client.produce("t", batch(b"x"), partition=2).error_code == 0
+            assert client.produce("t", batch(b"x"), partition=3).error_code == 3
+        with urllib.request.urlopen(ready["metrics"]) as page:
+            assert b"semel_partitions 3" in page.read()
+
+
+def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--advertise", "kafka.example.org:0") as (_, ready),
+        RawClient(int(ready["port"])) as client,
+    ):
+        (node,) = client.call(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers
+        assert (node.host, node.port) == ("kafka.example.org", int(ready["port"]))
+
+
+def test_a_port_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, errors = failed("--data-dir", str(tmp_path), "--listen", address)
+
+    assert code == 1
+    assert errors == f"semel: cannot listen: {address} is in use by another process\n"
+
+
+def test_a_data_directory_that_is_taken_names_who_has_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, _):
+        code, errors = failed("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+        assert code == 1
+        assert errors == f"semel: {tmp_path} is in use by another broker (semel pid {process.pid})\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--set", "num.partition=3"), "num.partitions"),
+        (("--set", "num.partitions=many"), "many"),
+        (("--set", "num.partitions"), "KEY=VALUE"),
+        (("--listen", "9092"), "HOST:PORT"),
+        (("--listen", "localhost:99999"), "HOST:PORT"),
+        (("--listen", "0.0.0.0:9092"), "--advertise"),
+        (("--config", "no-such-file"), "no-such-file"),
+        (("--config", "/dev/null/no-folder"), "Not a directory"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_sentence_that_names_the_right_one(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *arguments])
+
+    assert ended.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("semel: ")
+    assert sentence in said
+
+
+def test_an_option_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--no-such-option"])
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "semel: error: unrecognized arguments: --no-such-option"
+
+
+def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--help"])
+
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    assert "exit codes:" in shown

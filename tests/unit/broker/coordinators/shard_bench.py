@@ -1,0 +1,127 @@
+"""One coordinator partition in virtual time: a real log on a disk that takes its time, and a shard that is a few lines.
+
+The shard keeps numbers by name. Its records say ``name=number``; a transaction's count when the marker comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from semel.broker.coordinators.shard_runtime import ShardRuntime
+from semel.broker.partitions.partitions import Partitions
+from semel.broker.waiting.deadlines import Deadlines
+from semel.coordinator.decision import Decision
+from semel.errors import ErrorCode
+from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory
+from semel.log.durability.checkpoints import MetaProperties
+from semel.log.topic_logs import TopicLogs
+from semel.testing.virtual.clock import VirtualClock
+from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.latency import uniform_ms
+from semel.testing.virtual.loop import VirtualLoop
+from semel.testing.virtual.worker import VirtualWorker
+from semel.types import ProducerIdentity, TopicPartition
+
+SYNC_MS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    number: int = 0
+    error: ErrorCode = ErrorCode.NONE
+
+
+class Numbers:
+    """The shard."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.pending: dict[int, list[tuple[str, int]]] = {}
+        self.history: list[tuple[int, str]] = []
+
+    def note(self, name: str, number: int, *effects: str) -> Decision[Noted, str, str]:
+        return Decision(Noted(number), records=(f"{name}={number}",), effects=effects)
+
+    def read(self, name: str) -> Decision[Noted, str, str]:
+        return Decision(Noted(self.numbers.get(name, -1)))
+
+    def note_unless_moving(self, name: str, number: int) -> Decision[Noted, str, str]:
+        if self.numbers.get(name) == MOVING:
+            return Decision(Noted(error=ErrorCode.CONCURRENT_TRANSACTIONS))
+        return self.note(name, number)
+
+
+MOVING = 999
+
+
+class NumbersFormat:
+    def encode(self, record: str) -> tuple[bytes, bytes | None]:
+        name, number = record.split("=")
+        return name.encode(), number.encode()
+
+    def decode(self, key: bytes | None, value: bytes | None) -> str | None:
+        assert key is not None
+        return None if value is None else f"{key.decode()}={value.decode()}"
+
+    def replay(self, shard: Numbers, record: str, offset: int, producer: ProducerIdentity | None) -> None:
+        shard.history.append((offset, record))
+        name, number = record.split("=")
+        if producer is None:
+            shard.numbers[name] = int(number)
+        else:
+            shard.pending.setdefault(producer.producer_id, []).append((name, int(number)))
+
+    def replay_marker(self, shard: Numbers, producer: ProducerIdentity, *, committed: bool) -> None:
+        pending = shard.pending.pop(producer.producer_id, [])
+        if committed:
+            shard.numbers.update(pending)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.clock = VirtualClock(self.loop)
+        self.disk = VirtualDisk()
+        self.logs = LogDirectory(
+            "/d",
+            disk=self.disk,
+            clock=self.clock,
+            loop=self.loop,
+            make_worker=lambda name: VirtualWorker(self.loop, random.Random(1), work_ms=uniform_ms(SYNC_MS, SYNC_MS)),
+        )
+        self.logs.acquire(MetaProperties("c", 1))
+        self.logs.load({})
+        self.log = self.logs.create(TopicPartition("numbers", 0), TopicLogs(UUID(int=1), LogConfig(), True))
+        self.partitions = Partitions(self.loop)
+        self.partition = self.partitions.add(self.log, leader_epoch=0)
+        self.deadlines = Deadlines(self.loop)
+        self.told: list[Any] = []
+        """Responses and effects, in the order in which they came."""
+        self.wait()
+        self.runtime = self.new_runtime()
+        self.runtime.loaded()
+
+    def new_runtime(self) -> ShardRuntime[Numbers, str, str]:
+        return ShardRuntime(
+            self.partition,
+            Numbers(),
+            NumbersFormat(),
+            clock=self.clock,
+            deadlines=self.deadlines,
+            carry_out=lambda runtime, effect: self.told.append(effect),
+        )
+
+    @property
+    def shard(self) -> Numbers:
+        return self.runtime.shard
+
+    def wait(self, seconds: float = 0.1) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def note(self, name: str, number: int, *effects: str) -> None:
+        self.runtime.run(lambda shard: shard.note(name, number, *effects), self.told.append, key=name)

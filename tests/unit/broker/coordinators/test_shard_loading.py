@@ -1,0 +1,124 @@
+"""Loading: the replay of the log gives the shard that was there, or no shard at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
+from semel.broker.coordinators.shard_runtime import ShardRuntime
+from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
+from semel.wire.control import EndTransactionMarker
+from tests.unit.broker.coordinators.shard_bench import Bench, Noted, Numbers
+
+PRODUCER = ProducerIdentity(7, 0)
+
+
+def load(bench: Bench, **how: Any) -> ShardRuntime[Numbers, str, str]:
+    """A new term of leadership over the same log; begun, if not finished."""
+    runtime = bench.new_runtime()
+    ShardLoading(
+        runtime, loop=bench.loop, clock=bench.clock, loaded=lambda loaded: bench.told.append("loaded"), **how
+    ).begin()
+    return runtime
+
+
+def test_a_loaded_shard_is_the_one_that_was_there() -> None:
+    bench = Bench()
+    bench.note("a", 1)
+    bench.runtime.run(lambda shard: shard.note("b", 2), bench.told.append, producer=PRODUCER)
+    bench.note("a", 3)
+    bench.runtime.append_marker(PRODUCER, EndTransactionMarker(True, 0), transaction_version=0)
+    bench.runtime.run(lambda shard: shard.note("c", 4), bench.told.append, producer=PRODUCER)
+    bench.wait()
+
+    loaded = load(bench)
+    assert loaded.refusal is None
+    assert vars(loaded.shard) == vars(bench.shard)
+    assert loaded.shard.numbers == {"a": 3, "b": 2}
+    assert loaded.shard.pending == {7: [("c", 4)]}
+
+
+def test_an_empty_shard_is_ready_at_once() -> None:
+    assert load(Bench()).refusal is None
+
+
+def test_what_is_appended_and_not_yet_safe_is_waited_for() -> None:
+    bench = Bench()
+    bench.note("a", 1)
+    loaded = load(bench)
+    assert loaded.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.wait()
+    assert (loaded.refusal, loaded.shard.numbers) == (None, {"a": 1})
+
+
+def test_a_long_log_is_loaded_in_slices_between_which_others_get_their_turn() -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.note("a", number)
+    bench.wait()
+    loaded = load(bench, slice_ms=0, read_bytes=100)
+    turns = 0
+    while loaded.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        turns += 1
+        bench.wait(0)
+    assert turns > 5
+    assert loaded.shard.history == bench.shard.history
+
+
+def test_shards_that_are_loaded_together_take_one_slice_per_turn_and_the_first_is_ready_first() -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.note("a", number)
+    bench.wait()
+    line = LoadingLine(bench.loop)
+    first, second, third = (load(bench, slice_ms=0, read_bytes=100, line=line) for _ in range(3))
+    while first.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert second.shard.history == third.shard.history == []
+        bench.wait(0)
+    while second.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert third.shard.history == []
+        bench.wait(0)
+    bench.wait()
+    assert third.refusal is None
+    assert first.shard.history == second.shard.history == third.shard.history == bench.shard.history
+
+
+def test_a_shard_that_is_lost_in_line_does_not_hold_up_the_others() -> None:
+    bench = Bench()
+    for number in range(20):
+        bench.note("a", number)
+    bench.wait()
+    line = LoadingLine(bench.loop)
+    first, second = (load(bench, slice_ms=0, read_bytes=100, line=line) for _ in range(2))
+    first.unload()
+    bench.wait()
+    assert (first.refusal, second.refusal) == (ErrorCode.NOT_COORDINATOR, None)
+
+
+def test_scenario_37_a_log_that_is_corrupt_gives_no_shard_rather_than_half_of_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.note("a", 1)
+    bench.note("b", 2)
+    bench.wait()
+    segment = bench.log.segments.active
+    segment.file.write(segment.size_bytes - 3, b"\xff")
+    loaded = load(bench)
+    assert loaded.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "could not be loaded" in caplog.text
+    loaded.run(lambda shard: shard.read("a"), bench.told.append)
+    assert bench.told[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_shard_that_is_lost_while_it_is_loaded_is_not_taken_up() -> None:
+    bench = Bench()
+    bench.note("a", 1)
+    loaded = load(bench)
+    loaded.unload()
+    bench.wait()
+    assert loaded.refusal is ErrorCode.NOT_COORDINATOR
+    assert bench.told == [Noted(1)]

@@ -1,0 +1,62 @@
+"""What a request, a sweep or the end of a topic costs does not depend on how many groups there are.
+
+Counted in calls and not in seconds, so that a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog, Producer
+
+PRODUCER = Producer(1000, 0)
+
+
+def calls(act: Callable[[], object]) -> int:
+    count = 0
+
+    def called(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        # Only the coordinator's: the garbage collector may finalise something else's at any moment.
+        count += event in ("call", "c_call") and "coordinator" in frame.f_code.co_filename
+
+    sys.setprofile(called)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def log_with_groups(count: int) -> OffsetLog:
+    log = OffsetLog()
+    for number in range(count):
+        log.commit(1, group_id=f"group-{number}", topic="clicks", now_ms=MINUTE_MS)
+    log.commit(5, now_ms=0)
+    log.commit_in(PRODUCER, 6, partition=1, now_ms=0)
+    return log
+
+
+def costs(log: OffsetLog) -> dict[str, int]:
+    acts: dict[str, Callable[[], object]] = {
+        "fetch": lambda: log.shard.fetch("payments", None, require_stable=True),
+        "commit": lambda: log.commit(7, now_ms=0),
+        "commit in a transaction": lambda: log.commit_in(PRODUCER, 8, now_ms=0),
+        "marker": lambda: log.end(PRODUCER, committed=True),
+        "sweep that finds one group": lambda: log.apply_all(log.shard.expire(log.settings.retention_ms)),
+        "sweep that finds nothing": lambda: log.shard.expire(log.settings.retention_ms),
+        "commit to a new group": lambda: log.commit(9, now_ms=2 * MINUTE_MS),
+        "end of a topic": lambda: log.apply_all(log.shard.delete_topic("orders", None)),
+        "deletion of a group": lambda: log.apply(log.shard.delete_group("group-0")),
+    }
+    return {name: calls(act) for name, act in acts.items()}
+
+
+def test_no_cost_grows_with_the_number_of_groups() -> None:
+    costs(log_with_groups(10))  # Compiles the codecs.
+    few, many = costs(log_with_groups(10)), costs(log_with_groups(3000))
+
+    assert many == few
