@@ -24,6 +24,7 @@ from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from semel.clock import NEVER
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class Consumer:
 
 
 def _expires_ms(timeout_ms: float | None) -> float:
-    return float("inf") if timeout_ms is None else time.monotonic() * 1000 + timeout_ms
+    return NEVER if timeout_ms is None else time.monotonic() * 1000 + timeout_ms
 
 
 with_words_of(Consumer, AsyncConsumer)

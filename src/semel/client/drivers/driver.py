@@ -17,7 +17,7 @@ from semel.client.drivers.frame_buffer import FrameReceiver
 from semel.client.drivers.process import Process
 from semel.client.machine.connection.actions import Connect, Disconnect, Machine, Send
 from semel.client.machine.connection.promise import Promise
-from semel.clock import Clock
+from semel.clock import NEVER, Clock
 from semel.errors import DecodeError
 from semel.net.network import Network
 from semel.types import Buffer
@@ -53,7 +53,7 @@ class Driver:
         self._ending: list[asyncio.Task[None]] = []
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = float("inf")
+        self._timer_ms = NEVER
         self._closed = False
         self._process = Process()
 
@@ -104,7 +104,7 @@ class Driver:
     async def close(self) -> None:
         """End every connection. The machine is not told: it knows."""
         self._closed = True
-        self._set_timer(float("inf"), 0.0)
+        self._set_timer(NEVER, 0.0)
         for connection in tuple(self._connections.values()):
             connection.close()
         self._connections.clear()
@@ -151,12 +151,12 @@ class Driver:
             self._timer.cancel()
             self._timer = None
         self._timer_ms = deadline_ms
-        if deadline_ms != float("inf"):
+        if deadline_ms != NEVER:
             delay_s = max(0.0, deadline_ms - now_ms) / 1000
             self._timer = self._loop.call_later(delay_s, self._timer_fired, deadline_ms)
 
     def _timer_fired(self, due_ms: float) -> None:
-        self._timer, self._timer_ms = None, float("inf")
+        self._timer, self._timer_ms = None, NEVER
         self._turn(due_ms)
 
     # Connections

@@ -26,13 +26,13 @@ from semel.client.machine.admin.ask import (
 )
 from semel.client.machine.admin.errand import Errand, Item
 from semel.client.machine.connection.actions import Action
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connected import ConnectedMachine
 from semel.client.machine.connection.connections import DATA, Connections, Route
 from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
 from semel.errors import AuthorizationFailed, ErrorCode, Family, KafkaError, StateError, UnsupportedVersion, family_of
 from semel.types import TopicPartition
@@ -71,8 +71,7 @@ class AdminMachine(ConnectedMachine):
     def __init__(self, config: AdminConfig, random: Random, *, software_version: str = "0") -> None:
         super().__init__(Connections(config.client, random, software_version=software_version))
         self._config = config
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._retry = Retry.of(config.client, random)
         self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
         self._coordinators = Coordinators(
             config.client, self._connections, self._metadata, random, lane=DATA, refused=self._no_coordinator
@@ -89,7 +88,9 @@ class AdminMachine(ConnectedMachine):
         if self._closed:
             raise StateError("the admin client is closed")
         timeout_ms = self._config.default_api_timeout_ms
-        errand = Errand(ask, keys, now_ms + timeout_ms if deadline_ms is None else deadline_ms, timeout_ms)
+        if deadline_ms is None:
+            deadline_ms = now_ms + timeout_ms
+        errand = Errand(ask, keys, self._retry, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
         for key, item in errand.open.items():
             if isinstance(ask.target(key), Leader):
                 item.outdated_at = self._metadata.updates  # Whatever the view may still say of it is old.
@@ -147,7 +148,7 @@ class AdminMachine(ConnectedMachine):
         found: dict[Target, _Found] = {}
         by_route: dict[Route, list[Any]] = {}
         for key, item in tuple(errand.open.items()):
-            if item.is_sent or now_ms < item.retry_ms:
+            if item.is_sent or not item.retry.is_due(now_ms):
                 continue
             if item.outdated_at == self._metadata.updates:
                 self._metadata.outdated()
@@ -262,7 +263,7 @@ class AdminMachine(ConnectedMachine):
             may_change = family_of(code) is Family.RETRIABLE and code not in _ANSWERS
         if may_change:
             item.why = f"the last answer was {code.name}{f' ({refusal.message})' if refusal.message else ''}"
-            self._later(item, now_ms)
+            item.retry = item.retry.failed(now_ms)
         else:
             errand.refused(key, code, refusal.message)
 
@@ -272,14 +273,10 @@ class AdminMachine(ConnectedMachine):
             item = errand.open.get(key)
             if item is not None:
                 item.is_sent, item.was_lost, item.why = False, True, reason
-                self._later(item, now_ms)
+                item.retry = item.retry.failed(now_ms)
                 target = errand.ask.target(key)
                 if isinstance(target, Coordinator):
                     self._coordinators.forget(target.key)
-
-    def _later(self, item: Item, now_ms: float) -> None:
-        item.failures += 1
-        item.retry_ms = now_ms + self._backoff.delay_ms(item.failures, self._random)
 
     def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
         for errand in self._errands:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import Ask
 from semel.client.machine.connection.promise import Promise
-from semel.clock import NEVER
+from semel.client.machine.connection.retry import Retry
 from semel.errors import AbortableError, ErrorCode, Family, KafkaError, RetriableError, TimedOut, family_of
 from semel.wire.apis import APIS
 
@@ -37,12 +37,11 @@ _RULES: Final = {
 class Item:
     """One thing that is asked about and not yet settled."""
 
+    retry: Retry
     why: str = "no broker could be asked"
     """What it waits for, for the person who reads that it timed out."""
     is_sent: bool = False
     was_lost: bool = False
-    failures: int = 0
-    retry_ms: float = 0.0
     doubts: int = 0
     """How often it was said not to exist."""
     outdated_at: int = -1
@@ -50,7 +49,9 @@ class Item:
 
 
 class Errand(Generic[K, V]):
-    def __init__(self, ask: Ask[K, V], keys: Iterable[K], deadline_ms: float, timeout_ms: float) -> None:
+    def __init__(
+        self, ask: Ask[K, V], keys: Iterable[K], retry: Retry, *, deadline_ms: float, timeout_ms: float
+    ) -> None:
         self.ask = ask
         self.deadline_ms = deadline_ms
         self.promise: Promise[Results[K, V]] = Promise()
@@ -58,7 +59,7 @@ class Errand(Generic[K, V]):
         self._keys = tuple(dict.fromkeys(keys))
         self._found: dict[K, V] = {}
         self._failed: dict[K, KafkaError] = {}
-        self.open: dict[K, Item] = {key: Item() for key in self._keys}
+        self.open: dict[K, Item] = {key: Item(retry) for key in self._keys}
         self._settle_if_done()
 
     def found(self, key: K, value: V) -> None:
@@ -102,8 +103,8 @@ class Errand(Generic[K, V]):
         return f"{APIS[self.ask.api_key].name} of {self.ask.name(key)}"
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        retries = (item.retry_ms for item in self.open.values() if not item.is_sent and item.retry_ms > now_ms)
-        return min((self.deadline_ms, *retries), default=NEVER)
+        retries = (item.retry.next_deadline_ms(now_ms) for item in self.open.values() if not item.is_sent)
+        return min((self.deadline_ms, *retries))
 
     def _settle_if_done(self) -> None:
         if not self.open:

@@ -47,7 +47,7 @@ class Machine(Protocol):
         """A broker's certificate is not trusted: connecting again changes nothing."""
 
     def next_deadline_ms(self) -> float:
-        """When to poll again at the latest; infinity if only an event can change anything."""
+        """When to poll again at the latest; ``NEVER`` if only an event can change anything."""
 
     def shut(self, now_ms: float) -> None:
         """Give up what is left, and every connection; the last ``poll`` says which."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from semel.client.machine.connection.connections import Connections
+from semel.clock import NEVER
 from semel.types import Buffer
 
 
@@ -11,7 +12,7 @@ class ConnectedMachine:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._deadline_ms = float("inf")
+        self._deadline_ms = NEVER
 
     def connected(self, connection: int, now_ms: float) -> None:
         self._connections.connected(connection, now_ms)

@@ -15,6 +15,7 @@ from typing import Final
 from semel.client.config.common import Address
 from semel.client.machine.connection.authentication import Authentication
 from semel.client.machine.connection.calls import Call, InFlight
+from semel.clock import NEVER
 from semel.errors import DecodeError, ErrorCode, UnsupportedVersion
 from semel.types import Buffer
 from semel.wire.apis import APIS, Api, ApiKey
@@ -49,8 +50,8 @@ class Connection:
         self.in_flight: deque[InFlight] = deque()
         self.active_ms = 0.0
         self.throttled_until_ms = 0.0
-        self.setup_deadline_ms = float("inf")
-        self.session_deadline_ms = float("inf")
+        self.setup_deadline_ms = NEVER
+        self.session_deadline_ms = NEVER
         """When the broker will no longer believe who this client is."""
         self.authentication: Authentication | None = None
         self.api_versions: ApiVersionsResponse | None = None

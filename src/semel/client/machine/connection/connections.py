@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 from semel.client.config.common import Address, ClientConfig
 from semel.client.machine.connection.actions import Action, Connect, Disconnect, Send
 from semel.client.machine.connection.authentication import Authentication
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connection import Connection, ConnectionState
+from semel.client.machine.connection.retry import Backoff, Retry
 from semel.client.machine.connection.traffic import Traffic
 from semel.client.security.sasl import mechanism_for
 from semel.clock import NEVER
@@ -51,13 +51,15 @@ class Connections:
         self._random = random
         self._in_flight_max = in_flight_max
         self._software_version = software_version
-        self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._setup = Backoff(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms)
+        self._first_try = Retry(Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random))
+        self._setup = Backoff(
+            config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
+        )
         self._addresses: dict[int, Address] = {}
         self._by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}
-        self._failures: dict[Route, int] = {}
-        self._retry_ms: dict[Route, float] = {}
+        self._retries: dict[Route, Retry] = {}
+        """Of brokers that could not be reached, or whose connection was lost."""
         self._actions: list[Action] = []
         self._next_number = 1
         self._features_epoch: int | None = None
@@ -90,14 +92,14 @@ class Connections:
         """Whether a request can be sent there at once. If not, this is what connects to it."""
         connection = self._by_route.get(route)
         if connection is None:
-            if route.node_id in self._addresses and now_ms >= self._retry_ms.get(route, 0.0):
+            if route.node_id in self._addresses and self._retry(route).is_due(now_ms):
                 self._connect(route, now_ms)
             return False
         return self._can_send(connection, now_ms)
 
     def is_unreachable(self, route: Route) -> bool:
         """Whether the last attempt to reach it failed, or no metadata says any more where it is."""
-        return route in self._failures or route.node_id not in self._addresses
+        return route in self._retries or route.node_id not in self._addresses
 
     def least_loaded(self, now_ms: float, lane: int = DATA) -> Route | None:
         """The broker that can be asked now and has the least to do; ``None`` if one has to be connected to first."""
@@ -118,7 +120,7 @@ class Connections:
                 best, least = route, len(connection.in_flight)
         if best is None and not pending:
             for route in routes[start:] + routes[:start]:
-                if route not in self._by_route and now_ms >= self._retry_ms.get(route, 0.0):
+                if route not in self._by_route and self._retry(route).is_due(now_ms):
                     self._connect(route, now_ms)
                     break
         return best
@@ -208,10 +210,7 @@ class Connections:
                 deadline = min(deadline, connection.session_deadline_ms)
             if connection.throttled_until_ms > now_ms:
                 deadline = min(deadline, connection.throttled_until_ms)
-        for retry_ms in self._retry_ms.values():
-            if retry_ms > now_ms:
-                deadline = min(deadline, retry_ms)
-        return deadline
+        return min((deadline, *(retry.next_deadline_ms(now_ms) for retry in self._retries.values())))
 
     def metrics(self) -> dict[str, float]:
         """What was asked and answered. Handshakes are not counted."""
@@ -227,6 +226,9 @@ class Connections:
         route = self._routes.get(number)
         return None if route is None else self._by_route[route]
 
+    def _retry(self, route: Route) -> Retry:
+        return self._retries.get(route, self._first_try)
+
     def _can_send(self, connection: Connection, now_ms: float) -> bool:
         return (
             connection.state is ConnectionState.READY
@@ -241,7 +243,7 @@ class Connections:
         connection.active_ms = now_ms
         if self._config.security.security_protocol.uses_sasl:
             connection.authentication = Authentication(mechanism_for(self._config.security, self._random))
-        connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._failures.get(route, 0) + 1, self._random)
+        connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._retry(route).failures + 1)
         self._by_route[route] = connection
         self._routes[number] = route
         self._actions.append(Connect(number, connection.address.host, connection.address.port))
@@ -278,9 +280,8 @@ class Connections:
 
     def _became_ready(self, connection: Connection) -> None:
         route = self._routes[connection.number]
-        if self._failures.pop(route, 0):
+        if self._retries.pop(route, None) is not None:
             log.info("broker %s answers again", connection.address)
-        self._retry_ms.pop(route, None)
 
     def _end(
         self, connection: Connection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
@@ -291,8 +292,9 @@ class Connections:
         if tell:
             self._actions.append(Disconnect(connection.number))
         if failed:
-            failures = self._failures[route] = self._failures.get(route, 0) + 1
-            self._retry_ms[route] = now_ms + self._reconnect.delay_ms(failures, self._random)
-            log.log(logging.WARNING if failures == 1 else logging.DEBUG, "lost the connection to broker %s", reason)
+            retry = self._retries[route] = self._retry(route).failed(now_ms)
+            log.log(
+                logging.WARNING if retry.failures == 1 else logging.DEBUG, "lost the connection to broker %s", reason
+            )
         for waiting in tuple(connection.in_flight):
             waiting.call.lost(reason, now_ms)

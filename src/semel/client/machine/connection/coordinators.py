@@ -8,10 +8,10 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from semel.client.config.common import Address, ClientConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.retry import Retry
 from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, KafkaError, client_error, family_of
 from semel.wire.apis import ApiKey
@@ -47,14 +47,12 @@ class Coordinators:
     ) -> None:
         self._connections = connections
         self._metadata = metadata
-        self._random = random
         self._lane = lane
         self._refused = refused
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._first_try = Retry.of(config, random)
         self._known: dict[CoordinatorKey, int] = {}
         self._asking: set[CoordinatorKey] = set()
-        self._failures: dict[CoordinatorKey, int] = {}
-        self._retry_ms: dict[CoordinatorKey, float] = {}
+        self._retries: dict[CoordinatorKey, Retry] = {}
 
     def route(self, key: CoordinatorKey, now_ms: float, *, lane: int | None = None) -> Route | None:
         """Where to ask, once that broker can be asked. Asking for it is what looks for it."""
@@ -76,10 +74,10 @@ class Coordinators:
         self._known.pop(key, None)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return min((moment for moment in self._retry_ms.values() if moment > now_ms), default=NEVER)
+        return min((retry.next_deadline_ms(now_ms) for retry in self._retries.values()), default=NEVER)
 
     def _look_up(self, key: CoordinatorKey, now_ms: float) -> None:
-        if key in self._asking or now_ms < self._retry_ms.get(key, 0.0):
+        if key in self._asking or not self._retries.get(key, self._first_try).is_due(now_ms):
             return
         route = self._connections.least_loaded(now_ms, self._lane)
         if route is None:
@@ -102,8 +100,7 @@ class Coordinators:
         found = _found(response, version)
         if found.error_code == ErrorCode.NONE:
             self._asking.discard(key)
-            self._failures.pop(key, None)
-            self._retry_ms.pop(key, None)
+            self._retries.pop(key, None)
             self._known[key] = found.node_id
             self._metadata.broker_found(found.node_id, Address(found.host, found.port), now_ms)
         elif family_of(found.error_code) is Family.RETRIABLE:
@@ -116,8 +113,7 @@ class Coordinators:
 
     def _failed(self, key: CoordinatorKey, now_ms: float) -> None:
         self._asking.discard(key)
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._retry_ms[key] = now_ms + self._backoff.delay_ms(failures, self._random)
+        self._retries[key] = self._retries.get(key, self._first_try).failed(now_ms)
 
 
 def _found(response: FindCoordinatorResponse, version: int) -> Coordinator:

@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from semel.client.config.common import Address, ClientConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.cluster_view import ClusterView
 from semel.client.machine.connection.connections import Connections, Route
+from semel.client.machine.connection.retry import Retry
 from semel.clock import NEVER
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
@@ -44,18 +44,15 @@ class Metadata:
     ) -> None:
         self._config = config
         self._connections = connections
-        self._random = random
         self._lane = lane
         self._idle_ms = idle_ms
         self._may_create_topics = may_create_topics
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retry = Retry.of(config, random)
         self._wanted: dict[str, float] = {}
         self._wants_all = False
         self._asking = False
         self._asked: tuple[str, ...] = ()
         self._outdated = True
-        self._failures = 0
-        self._retry_ms = 0.0
         self._updated_ms = 0.0
         self._unanswered_since_ms: float | None = None
         self.updates = 0
@@ -67,7 +64,7 @@ class Metadata:
         """Keep this topic known from now on."""
         if topic not in self._wanted:
             self.outdated()
-            self._retry_ms = 0.0  # Nothing was asked about it yet, so nothing has failed.
+            self._retry = self._retry.at(0.0)  # Nothing was asked about it yet, so nothing has failed.
         self._wanted[topic] = now_ms
 
     def retain(self, topics: Iterable[str], now_ms: float) -> None:
@@ -82,7 +79,7 @@ class Metadata:
         """Whether every topic there is has to be known; those that are asked for by name are then not created."""
         if wanted and not self._wants_all:
             self.outdated()
-            self._retry_ms = 0.0
+            self._retry = self._retry.at(0.0)
         self._wants_all = wanted
 
     def forget(self, topic: str) -> None:
@@ -138,11 +135,8 @@ class Metadata:
         return due_ms if due_ms > now_ms else NEVER
 
     def _due_ms(self) -> float:
-        return (
-            self._retry_ms
-            if self._outdated
-            else max(self._retry_ms, self._updated_ms + self._config.metadata_max_age_ms)
-        )
+        due_ms = self._retry.due_ms
+        return due_ms if self._outdated else max(due_ms, self._updated_ms + self._config.metadata_max_age_ms)
 
     def _ask(self, route: Route, now_ms: float) -> None:
         topics = self._asked = tuple(self._wanted)
@@ -185,9 +179,9 @@ class Metadata:
             self._failed(now_ms)
         else:
             # What was found wrong while this was on its way may be right by now; a topic that is new must be asked for.
-            self._failures = 0
             is_new = any(name not in self._asked for name in self._wanted)
-            self._retry_ms = now_ms if is_new else now_ms + self._config.retry_backoff_ms
+            pause_ms = 0 if is_new else self._config.retry_backoff_ms
+            self._retry = self._retry.succeeded().at(now_ms + pause_ms)
 
     def _is_complete(self, topic: str) -> bool:
         view = self.view.topics.get(topic)
@@ -199,8 +193,7 @@ class Metadata:
 
     def _failed(self, now_ms: float) -> None:
         self._outdated = True
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry = self._retry.failed(now_ms)
 
     def _bootstrap(self, now_ms: float) -> None:
         """Forget the brokers and begin with the addresses that were configured, which have no numbers yet."""

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from semel.client.config.common import Address
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.consumer.fetch_session import SESSIONS_SINCE, Asked, FetchSession
 from semel.client.machine.consumer.fetched import DecodeRows, FetchedRecords, Rows
 from semel.client.machine.consumer.positions import Position, Positions
@@ -66,14 +66,12 @@ class Fetcher:
         self._positions = positions
         self._connections = connections
         self._metadata = metadata
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._retry = Retry.of(config.client, random)
         self._under_way: dict[Route, int] = {}
         """Brokers that have a fetch to answer, with how many bytes that may bring."""
         self._sessions: dict[Route, FetchSession] = {}
         self._ready: deque[FetchedRecords] = deque()
         self._rack_id = config.client_rack
-        self._failures = 0
         self.out_of_range: list[Position] = []
         self.errors: dict[TopicPartition, Exception] = {}
         self._truncation = TruncationCheck(
@@ -301,7 +299,7 @@ class Fetcher:
         if refused:
             self._later(refused, now_ms)
         else:
-            self._failures = 0
+            self._retry = self._retry.succeeded()
 
     def _partition_answered(self, one: _Asked, data: PartitionData) -> bool:
         """Whether there are records that can be read, or none; else the next copy may be sound."""
@@ -357,9 +355,8 @@ class Fetcher:
 
     def _later(self, asked: Iterable[_Asked], now_ms: float) -> None:
         """Together, or the first of them to be asked for again would make the others wait for its answer."""
-        self._failures += 1
-        retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry = self._retry.failed(now_ms)
         for one in asked:
             if one.position.generation == one.generation:
                 one.position.fetching = False
-                one.position.retry_ms = retry_ms
+                one.position.retry_ms = self._retry.due_ms

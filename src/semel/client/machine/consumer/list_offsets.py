@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from semel.client.config.common import ClientConfig
 from semel.client.config.consumer import IsolationLevel
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, Connections, Route
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
 from semel.client.values import OffsetAndTimestamp
 from semel.clock import NEVER
@@ -39,10 +39,9 @@ class Search:
     """Offsets of these times. What is found is ``None`` where no record is as late as that."""
 
     wanted: dict[TopicPartition, int]
+    retry: Retry
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     asked: set[TopicPartition] = field(default_factory=set)
-    failures: int = 0
-    retry_ms: float = 0.0
     promise: Promise[dict[TopicPartition, OffsetAndTimestamp | None]] = field(default_factory=Promise)
 
 
@@ -58,15 +57,14 @@ class OffsetLookup:
         self._isolation_level = isolation_level
         self._connections = connections
         self._metadata = metadata
-        self._random = random
         self._timeout_ms = config.request_timeout_ms
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retry = Retry.of(config, random)
         self._searches: list[Search] = []
 
     def find(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> Promise[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        search = Search(dict(timestamps))
+        search = Search(dict(timestamps), self._retry)
         if search.wanted:
             self._searches.append(search)
         else:
@@ -77,11 +75,11 @@ class OffsetLookup:
         for search in tuple(self._searches):
             if search.promise.settled:
                 self._searches.remove(search)
-            elif now_ms >= search.retry_ms:
+            elif search.retry.is_due(now_ms):
                 self._ask(search, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return min((search.retry_ms for search in self._searches if search.retry_ms > now_ms), default=NEVER)
+        return min((search.retry.next_deadline_ms(now_ms) for search in self._searches), default=NEVER)
 
     def topics(self) -> list[str]:
         """The topics that are asked about."""
@@ -125,7 +123,7 @@ class OffsetLookup:
         def lost(reason: str, now_ms: float) -> None:
             search.asked.difference_update(partitions)
             self._metadata.outdated()
-            self._later(search, now_ms)
+            search.retry = search.retry.failed(now_ms)
 
         return Call(ApiKey.LIST_OFFSETS, build=build, answered=answered, lost=lost)
 
@@ -145,13 +143,9 @@ class OffsetLookup:
                 elif family_of(code) is Family.RETRIABLE:
                     if code in OUTDATED_METADATA:
                         self._metadata.outdated()
-                    self._later(search, now_ms)
+                    search.retry = search.retry.failed(now_ms)
                 else:
                     text = f"ListOffsets of {topic_partition} was answered {named(code).name}"
                     search.promise.fail(client_error(code, text))
         if len(search.found) == len(search.wanted):
             search.promise.fulfil(search.found)
-
-    def _later(self, search: Search, now_ms: float) -> None:
-        search.failures += 1
-        search.retry_ms = now_ms + self._backoff.delay_ms(search.failures, self._random)

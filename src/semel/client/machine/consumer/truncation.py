@@ -16,10 +16,10 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from semel.client.config.consumer import ConsumerConfig, OffsetReset
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, Connections, Route
 from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.consumer.positions import Position, Positions
 from semel.client.machine.producer.produce_errors import OUTDATED_METADATA
 from semel.errors import ErrorCode, Family, client_error, family_of, named
@@ -65,11 +65,9 @@ class TruncationCheck:
         self._positions = positions
         self._connections = connections
         self._metadata = metadata
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._retry = Retry.of(config.client, random)
         self._failed = failed
         self._out_of_range = out_of_range
-        self._failures = 0
         self._asked: dict[TopicPartition, int] = {}
         """What is being asked for, with the generation of the position."""
 
@@ -127,7 +125,7 @@ class TruncationCheck:
         if unanswered:
             self._later(unanswered, now_ms)
         else:
-            self._failures = 0
+            self._retry = self._retry.succeeded()
 
     def _settled(self, asked: _Asked, answer: EpochEndOffset) -> bool:
         """Whether that was an answer: else it is asked again."""
@@ -169,8 +167,8 @@ class TruncationCheck:
         return True
 
     def _later(self, asked: Mapping[TopicPartition, _Asked], now_ms: float) -> None:
-        self._failures += 1
+        self._retry = self._retry.failed(now_ms)
         for topic_partition, one in asked.items():
             self._asked.pop(topic_partition, None)
             if one.position.generation == one.generation:
-                one.position.retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+                one.position.retry_ms = self._retry.due_ms

@@ -140,8 +140,8 @@ class ClassicMembership(Membership):
 
     def next_deadline_ms(self, now_ms: float) -> float:
         deadlines = [self._poll_liveness.next_deadline_ms(now_ms)] if self.state is not MemberState.OUT else []
-        if self._retry_ms > now_ms and not self._asking:
-            deadlines.append(self._retry_ms)
+        if not self._asking:
+            deadlines.append(self._retry.next_deadline_ms(now_ms))
         if self.state in _HEARTBEATS:
             deadlines.append(self._heartbeats.next_deadline_ms(now_ms))
         return min(deadlines, default=NEVER)
@@ -201,7 +201,7 @@ class ClassicMembership(Membership):
         if code != ErrorCode.NONE:
             self._refused(ApiKey.JOIN_GROUP, code, now_ms)
             return
-        self._failures = 0
+        self._retry = self._retry.succeeded()
         self._member_id, self._generation_id = response.member_id, response.generation_id
         self._assignor_name = response.protocol_name or ""
         self._assignments, self._leadership = [], None
@@ -254,7 +254,7 @@ class ClassicMembership(Membership):
         if response.error_code != ErrorCode.NONE:
             self._refused(ApiKey.SYNC_GROUP, response.error_code, now_ms)
             return
-        self._failures = 0
+        self._retry = self._retry.succeeded()
         self._is_prepared = False
         self.state = MemberState.STABLE
         self._heartbeats.begin(now_ms)

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any, Final
 
 from semel.client.config.common import ClientConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.values import GroupMetadata, OffsetAndMetadata
@@ -56,10 +56,9 @@ class _Commit:
 class _Fetch:
     member: GroupMetadata
     partitions: tuple[TopicPartition, ...]
+    retry: Retry
     promise: Promise[Committed] = field(default_factory=Promise)
     asking: bool = False
-    failures: int = 0
-    retry_ms: float = 0.0
 
 
 class GroupOffsets:
@@ -76,15 +75,13 @@ class GroupOffsets:
         react: Callable[[Reaction, KafkaError, float], None],
     ) -> None:
         self._coordinator = coordinator
-        self._random = random
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retry = Retry.of(config, random)
+        """Of the commit that is the next."""
         self._commit_timeout_ms = commit_timeout_ms
         self._renewed = renewed
         self._react = react
         self._commits: deque[_Commit] = deque()
         self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
         self._fetches: list[_Fetch] = []
 
     def commit(
@@ -99,7 +96,7 @@ class GroupOffsets:
 
     def fetch(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> Promise[Committed]:
         """What is committed; ``None`` where nothing is. Waits for transactions that have yet to decide it."""
-        fetch = _Fetch(member, tuple(dict.fromkeys(partitions)))
+        fetch = _Fetch(member, tuple(dict.fromkeys(partitions)), self._retry.succeeded())
         if fetch.partitions:
             self._fetches.append(fetch)
         else:
@@ -136,17 +133,17 @@ class GroupOffsets:
             elif not head.remaining:
                 self._next()
             else:
-                if now_ms >= self._retry_ms:
+                if self._retry.is_due(now_ms):
                     self._send_commit(head, now_ms)
                 break
         for fetch in tuple(self._fetches):
-            if not fetch.asking and now_ms >= fetch.retry_ms:
+            if not fetch.asking and fetch.retry.is_due(now_ms):
                 self._send_fetch(fetch, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        deadlines = [fetch.retry_ms for fetch in self._fetches if not fetch.asking]
+        deadlines = [fetch.retry.due_ms for fetch in self._fetches if not fetch.asking]
         if self._commits and not self._asking:
-            deadlines += [self._retry_ms, self._commits[0].deadline_ms]
+            deadlines += [self._retry.due_ms, self._commits[0].deadline_ms]
         return min((moment for moment in deadlines if moment > now_ms), default=NEVER)
 
     # Committing
@@ -187,7 +184,7 @@ class GroupOffsets:
         def lost(reason: str, at_ms: float) -> None:
             self._asking = False
             self._coordinator.forget()
-            self._later(at_ms)
+            self._retry = self._retry.failed(at_ms)
 
         call = Call(ApiKey.OFFSET_COMMIT, build, answered, lost, version_max=_NAMES_UNTIL)
         self._asking = self._coordinator.ask(call, now_ms)
@@ -215,11 +212,11 @@ class GroupOffsets:
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) not in (member, None):
-            self._later(now_ms)  # A rebalance was quicker, and these partitions are still ours.
+            self._retry = self._retry.failed(now_ms)  # A rebalance was quicker, and these partitions are still ours.
             return
         if _is_repeated(code):
             self._react(reaction, client_error(code, text), now_ms)
-            self._later(now_ms)
+            self._retry = self._retry.failed(now_ms)
             return
         error = client_error(code, text, Family.FATAL if reaction is Reaction.FATAL else None)
         commit.promise.fail(error)
@@ -228,11 +225,7 @@ class GroupOffsets:
 
     def _next(self) -> None:
         self._commits.popleft()
-        self._failures, self._retry_ms = 0, 0.0
-
-    def _later(self, now_ms: float) -> None:
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry = self._retry.succeeded()
 
     # Fetching
 
@@ -260,7 +253,7 @@ class GroupOffsets:
         def lost(reason: str, at_ms: float) -> None:
             fetch.asking = False
             self._coordinator.forget()
-            self._fetch_later(fetch, at_ms)
+            fetch.retry = fetch.retry.failed(at_ms)
 
         call = Call(ApiKey.OFFSET_FETCH, build, answered, lost, version_max=_NAMES_UNTIL)
         fetch.asking = self._coordinator.ask(call, now_ms)
@@ -287,10 +280,10 @@ class GroupOffsets:
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) != member:
-            self._fetch_later(fetch, now_ms)  # It is another member by now, or none: it asks again as that.
+            fetch.retry = fetch.retry.failed(now_ms)  # It is another member by now, or none: it asks again as that.
             return
         if reaction in _REPEATED:
-            self._fetch_later(fetch, now_ms)
+            fetch.retry = fetch.retry.failed(now_ms)
         else:
             self._done(fetch)
             fetch.promise.fail(error)
@@ -299,10 +292,6 @@ class GroupOffsets:
     def _done(self, fetch: _Fetch) -> None:
         if fetch in self._fetches:
             self._fetches.remove(fetch)
-
-    def _fetch_later(self, fetch: _Fetch, now_ms: float) -> None:
-        fetch.failures += 1
-        fetch.retry_ms = now_ms + self._backoff.delay_ms(fetch.failures, self._random)
 
 
 _OUTDATED: Final = frozenset({Reaction.LOSE_GENERATION, Reaction.LOSE_MEMBERSHIP})

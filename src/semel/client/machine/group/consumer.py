@@ -124,7 +124,7 @@ class ConsumerMembership(Membership):
             return NEVER
         deadlines = [self._poll_liveness.next_deadline_ms(now_ms)]
         if not self._asking:
-            deadlines += [moment for moment in (self._retry_ms, self._heartbeat_ms) if moment > now_ms]
+            deadlines += [moment for moment in (self._retry.due_ms, self._heartbeat_ms) if moment > now_ms]
         return min(deadlines)
 
     # Heartbeats
@@ -162,7 +162,7 @@ class ConsumerMembership(Membership):
         if response.error_code != ErrorCode.NONE:
             self._refused(response, now_ms)
             return
-        self._failures = 0
+        self._retry = self._retry.succeeded()
         self._member_id = response.member_id or self._member_id
         if response.member_epoch != self._generation_id:
             log.info("group %r: %s is in epoch %d", self._coordinator.group_id, self._member_id, response.member_epoch)

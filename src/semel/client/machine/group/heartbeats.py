@@ -7,8 +7,8 @@ from random import Random
 from typing import Any, Final
 
 from semel.client.config.consumer import ConsumerConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.values import GroupMetadata
 from semel.clock import NEVER
@@ -34,8 +34,7 @@ class Heartbeats:
         self._interval_ms = config.heartbeat_interval_ms
         self._version_min = None if config.group_instance_id is None else _INSTANCE_IDS_SINCE
         self._coordinator = coordinator
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._retry = Retry.of(config.client, random)
         self._refused = refused
         self._asking = False
         self._due_ms = NEVER
@@ -60,7 +59,7 @@ class Heartbeats:
         def lost(reason: str, at_ms: float) -> None:
             self._asking = False
             self._coordinator.forget()
-            self._due_ms = at_ms + self._backoff.delay_ms(1, self._random)
+            self._due_ms = self._retry.failed(at_ms).due_ms
 
         call = Call(ApiKey.HEARTBEAT, build, answered, lost, version_min=self._version_min)
         if self._coordinator.ask(call, now_ms):

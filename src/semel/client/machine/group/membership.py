@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 from semel.client.config.consumer import ConsumerConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction
@@ -45,8 +45,7 @@ class Membership(ABC):
         self._metadata = metadata
         self._reassignment = reassignment
         self._poll_liveness = poll_liveness
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._retry = Retry.of(config.client, random)
         self._subscription: TopicSubscription | None = None
         self.error: KafkaError | None = None
         """Why this consumer is not a member. The caller tells the application, then calls ``told_error``."""
@@ -56,8 +55,6 @@ class Membership(ABC):
         self._attempt = 0
         """Counts what makes earlier answers meaningless: every request remembers it."""
         self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
 
     # What the consumer calls
 
@@ -187,16 +184,15 @@ class Membership(ABC):
         self._attempt += 1
         self._generation_id = None
         self._asking = False
-        self._failures, self._retry_ms = 0, 0.0
+        self._retry = self._retry.succeeded()
 
     def _later(self, now_ms: float) -> None:
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry = self._retry.failed(now_ms)
 
     # Asking
 
     def _may_ask(self, now_ms: float) -> bool:
-        return not self._asking and now_ms >= self._retry_ms
+        return not self._asking and self._retry.is_due(now_ms)
 
     def _ask(
         self,

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, Final
 
 from semel.client.config.common import ClientConfig
-from semel.client.machine.connection.backoff import Backoff
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections
+from semel.client.machine.connection.retry import Retry
 from semel.client.machine.producer.sequences import Identity
 from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, FatalError, client_error, family_of
@@ -34,13 +34,10 @@ class ProducerId:
         self, config: ClientConfig, connections: Connections, random: Random, *, fatal: Callable[[Exception], None]
     ) -> None:
         self._connections = connections
-        self._random = random
         self._fatal = fatal
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retry = Retry.of(config, random)
         self._identity: Identity | None = None
         self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
 
     # Numbering
 
@@ -74,7 +71,7 @@ class ProducerId:
     # Asking for an id
 
     def poll(self, now_ms: float) -> None:
-        if self._identity is not None or self._asking or now_ms < self._retry_ms:
+        if self._identity is not None or self._asking or not self._retry.is_due(now_ms):
             return
         route = self._connections.least_loaded(now_ms)
         if route is not None:
@@ -83,25 +80,21 @@ class ProducerId:
             self._connections.send(route, call, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return self._retry_ms if self._identity is None and self._retry_ms > now_ms else NEVER
+        return self._retry.next_deadline_ms(now_ms) if self._identity is None else NEVER
 
     def _answered(self, response: Any, version: int, now_ms: float) -> None:
         self._asking = False
         if response.error_code == ErrorCode.NONE:
             self._identity = Identity(response.producer_id, response.producer_epoch)
-            self._failures = 0
+            self._retry = self._retry.succeeded()
         elif family_of(response.error_code) is Family.RETRIABLE:
-            self._failed(now_ms)
+            self._retry = self._retry.failed(now_ms)
         else:
             self._fatal(client_error(response.error_code, "the broker gave this producer no id", Family.FATAL))
 
     def _lost(self, reason: str, now_ms: float) -> None:
         self._asking = False
-        self._failed(now_ms)
-
-    def _failed(self, now_ms: float) -> None:
-        self._failures += 1
-        self._retry_ms = now_ms + self._backoff.delay_ms(self._failures, self._random)
+        self._retry = self._retry.failed(now_ms)
 
 
 def _request(version: int) -> InitProducerIdRequest:

@@ -13,9 +13,9 @@ from random import Random
 
 from semel.client.config.common import Address
 from semel.client.config.producer import IDEMPOTENT_IN_FLIGHT_MAX, ProducerConfig
-from semel.client.machine.connection.backoff import Backoff, while_markers_are_written
 from semel.client.machine.connection.connections import Connections, Route
 from semel.client.machine.connection.metadata import Metadata
+from semel.client.machine.connection.retry import Backoff, markers_backoff
 from semel.client.machine.producer.accumulator import Accumulator
 from semel.client.machine.producer.batch import Acknowledged, ProducerBatch, Settlement
 from semel.client.machine.producer.partition_queue import PartitionQueue
@@ -50,10 +50,9 @@ class Sender:
         self._accumulator = accumulator
         self._metadata = metadata
         self._connections = connections
-        self._random = random
         self._numbering = numbering
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
-        self._markers_backoff = while_markers_are_written(config.client.retry_backoff_ms)
+        self._backoff = Backoff.of(config.client, random)
+        self._markers_backoff = markers_backoff(config.client, random)
         self._in_flight_max = config.max_in_flight_requests_per_connection
         if numbering is not None:
             self._in_flight_max = min(self._in_flight_max, IDEMPOTENT_IN_FLIGHT_MAX)
@@ -236,7 +235,7 @@ class Sender:
             case Verdict.RETRY:
                 concurrent = answer.code == ErrorCode.CONCURRENT_TRANSACTIONS
                 backoff = self._markers_backoff if concurrent else self._backoff
-                batch.retry_ms = now_ms + backoff.delay_ms(batch.attempts, self._random)
+                batch.retry_ms = now_ms + backoff.delay_ms(batch.attempts)
             case Verdict.WAIT_FOR_PREDECESSOR:
                 batch.retry_ms = now_ms
             case Verdict.NUMBER_ANEW:

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, Final, TypeVar, assert_never
 
 from semel.client.config.producer import ProducerConfig
-from semel.client.machine.connection.backoff import Backoff, while_markers_are_written
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import Connections
 from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
+from semel.client.machine.connection.retry import Backoff, Retry, markers_backoff
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2, Identity
 from semel.client.machine.transaction.requests import (
     RequestOf,
@@ -73,19 +73,16 @@ class Coordination:
         self._transaction = transaction
         self._connections = connections
         self._coordinators = coordinators
-        self._random = random
-        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
-        self._markers_backoff = while_markers_are_written(config.client.retry_backoff_ms)
+        self._retry = Retry.of(config.client, random)
+        self._markers_backoff = markers_backoff(config.client, random)
         self._key = CoordinatorKey(CoordinatorType.TRANSACTION, transaction.transactional_id)
         self._asking = False
-        self._failures = 0
-        self._retry_ms = 0.0
         self._commit_in_doubt = False
         self.waiting_for: str | None = None
         """What keeps the transaction from going on, for the message of a timeout."""
 
     def poll(self, now_ms: float, *, is_settled: bool) -> None:
-        if self._asking or now_ms < self._retry_ms:
+        if self._asking or not self._retry.is_due(now_ms):
             return
         step = self._transaction.next_step(is_settled=is_settled)
         match step:
@@ -105,7 +102,7 @@ class Coordination:
                 assert_never(step)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        return self._retry_ms if not self._asking and self._retry_ms > now_ms else NEVER
+        return NEVER if self._asking else self._retry.next_deadline_ms(now_ms)
 
     def refused(self, key: CoordinatorKey, error: KafkaError) -> None:
         """There will be no coordinator, however long we wait."""
@@ -138,7 +135,6 @@ class Coordination:
 
         def answered(response: Any, version: int, at_ms: float) -> None:
             self._asking = False
-            self._retry_ms = 0.0
             handle(step, response, at_ms)
 
         def lost(reason: str, at_ms: float) -> None:
@@ -225,11 +221,10 @@ class Coordination:
             self._transaction.fatal(client_error(code, text, Family.FATAL))
 
     def _later(self, now_ms: float, reason: str, backoff: Backoff | None = None) -> None:
-        self._failures += 1
-        self._retry_ms = now_ms + (backoff or self._backoff).delay_ms(self._failures, self._random)
+        self._retry = self._retry.failed(now_ms, backoff)
         self.waiting_for = reason
 
     def _done(self) -> None:
-        self._failures = 0
+        self._retry = self._retry.succeeded()
         self._commit_in_doubt = False
         self.waiting_for = None
