@@ -22,7 +22,7 @@ help:
 	@echo "                    campaign-hostile, campaign-kill,"
 	@echo "                    campaign-simulation, campaign-transactions"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
-	@echo "make docs           write the generated documents and the picture, and build the site into .cache/site"
+	@echo "make docs           write the generated documents and pictures, and build the site into .cache/site"
 	@echo "make clean          remove caches; .venv and the jars stay"
 
 environment:
@@ -76,7 +76,7 @@ campaign-%: environment
 	@$(RUN) -m tools.campaign $* $(ARGS)
 
 docs: environment
-	@echo "semel: generated documents, the picture, the site"
+	@echo "semel: generated documents, pictures, the site"
 	@$(RUN) -m tools.docs
 
 clean:

@@ -1,6 +1,6 @@
-"""``make docs``: write the documents that are generated from the code, draw the picture, build the site.
+"""``make docs``: write the documents that are generated from the code, draw the pictures, build the site.
 
-Tests fail while a document or the picture is stale.
+Tests fail while a document or a picture is stale.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import first_minutes
+from tools import first_minutes, sequence_diagram
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,6 +29,7 @@ def main() -> int:
         before = document.read_text() if document.exists() else None
         document.write_text(written)
         print(f"  {path}: {'as it was' if written == before else 'written'}")
+    sequence_diagram.main()
     return first_minutes.main() or _build_site()
 
 
