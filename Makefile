@@ -6,11 +6,12 @@ RUN := .venv/bin/python
 CHECKED := src tests tools benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo demo-broker check test test-kafka kafka-jars bench spark-jars simulate campaign docs clean
+.PHONY: help environment demo demo-broker check unit test test-kafka kafka-jars bench spark-jars simulate campaign docs clean
 
 help:
 	@echo "make demo           a stateful Spark job, kill -9 of its driver, restart: are the totals right?"
 	@echo "make demo-broker    see the broker at work: produce, kill -9, restart, consume, verdict"
+	@echo "make unit           the inner loop: unit tests and quick properties, less than a minute on two cores"
 	@echo "make test           check, then every test that needs nothing but Python (and kcat, where it is)"
 	@echo "make check          ruff, mypy --strict, import layers"
 	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"
@@ -44,6 +45,10 @@ check: environment
 	@$(RUN) -m mypy --no-error-summary
 	@$(RUN) -m mypy --no-error-summary --strict -p tools -p benchmarks
 	@.venv/bin/lint-imports --no-logo >.cache/lint-imports.txt || { cat .cache/lint-imports.txt; exit 1; }
+
+unit: environment
+	@echo "semel: unit tests and quick properties"
+	@$(RUN) -m pytest -n 2 --dist loadgroup -m "not kafka and not slow" tests/unit tests/properties $(ARGS)
 
 test: check
 	@echo "semel: tests (Apache Kafka's are in make test-kafka)"

@@ -68,6 +68,7 @@ _ONLY_IN_DOCUMENTS = frozenset({"curl", "jq"})
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
+    config.addinivalue_line("markers", "slow: a property that does not fit into `make unit`; `make test` runs it")
 
 
 @pytest.hookimpl(tryfirst=True)  # Before xdist looks at the groups.
