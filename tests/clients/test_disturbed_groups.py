@@ -133,7 +133,8 @@ def test_members_without_a_common_assignor_are_told_so(join: Callable[..., Membe
         assert not member.told.assigned
 
 
-@pytest.mark.parametrize("library", [OWN, CONFLUENT, KAFKA_PYTHON], ids=str)
+# kafka-python's poll returns no records while its JoinGroup is unanswered, so it says nothing about the broker here.
+@pytest.mark.parametrize("library", [OWN, CONFLUENT], ids=str)
 def test_a_cooperative_rebalance_does_not_stop_the_partitions_that_stay(
     server: Server, join: Callable[..., MemberProcess], library: Library
 ) -> None:
