@@ -19,9 +19,9 @@ from tests.simulation.transactions_under_faults import (
     transactions_v2_with_late_ends,
 )
 
-V2 = [Run(transactions_v2, seed) for seed in seeds(140)]
-V1 = [Run(transactions_v1, seed) for seed in seeds(40)]
-LATE_ENDS = [Run(transactions_v2_with_late_ends, seed) for seed in seeds(20)]
+V2 = [Run(transactions_v2, seed) for seed in seeds(48)]
+V1 = [Run(transactions_v1, seed) for seed in seeds(16)]
+LATE_ENDS = [Run(transactions_v2_with_late_ends, seed) for seed in seeds(10)]
 
 
 @pytest.mark.parametrize("job", V2, ids=str)
