@@ -8,8 +8,8 @@ import pytest
 
 from semel.log.disk import read_file
 from tests.logs import FOLDER
+from tests.properties.log.test_cleaning_crashes import dirty_log
 from tests.unit.log.compaction.bench import Bench
-from tests.unit.log.compaction.test_cleaning_crashes import dirty_log
 from tools.dump_log_segments import examine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
