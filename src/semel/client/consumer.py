@@ -22,7 +22,6 @@ from semel.client.drivers.runtime import ClientRuntime
 from semel.client.group_session import GroupSession
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer.consumer import ConsumerMachine
-from semel.client.machine.consumer.list_offsets import EARLIEST, LATEST
 from semel.client.machine.group.reassignment import Callback
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
@@ -35,6 +34,7 @@ from semel.errors import ErrorCode, SemelError, TimedOut
 from semel.net.network import Network
 from semel.settings import SettingError
 from semel.types import TopicPartition
+from semel.wire.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa

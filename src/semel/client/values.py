@@ -89,7 +89,7 @@ class GroupMetadata:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record found by its time."""
+    """A record found by its time; ``timestamp`` is ``None`` where the offset is an end of the log and no record's."""
 
     offset: int
-    timestamp: int
+    timestamp: int | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from semel.log.durability import checkpoints
 
@@ -17,9 +17,6 @@ from semel.log.durability import checkpoints
 class EpochEndOffset(NamedTuple):
     leader_epoch: int
     end_offset: int
-
-
-UNDEFINED: Final = EpochEndOffset(-1, -1)
 
 
 class LeaderEpochs:
@@ -59,14 +56,14 @@ class LeaderEpochs:
         start_offsets[keep:] = [start_offset]
         return True
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset | None:
         """The largest known epoch at or below ``epoch``, and where it ended: Kafka's OffsetForLeaderEpoch.
 
         The latest epoch ends where the log does. Of an epoch older than all that are known only this much can be said:
-        it ended where the oldest begins. One that is newer than all is ``UNDEFINED``.
+        it ended where the oldest begins. Of one that is newer than all nothing is known.
         """
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
-            return UNDEFINED
+            return None
         if epoch == self._epochs[-1]:
             return EpochEndOffset(epoch, log_end_offset)
         following = bisect_right(self._epochs, epoch)

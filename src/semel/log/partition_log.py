@@ -634,7 +634,7 @@ class PartitionLog:
         if self.epochs.assign(epoch, self.log_end_offset):
             self._epochs_version += 1
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
         """The largest known epoch at or below ``epoch`` and where it ends. Kafka's answer to OffsetForLeaderEpoch."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 

@@ -74,7 +74,7 @@ def _produce(request: produce.ProduceRequest, version: int, code: int) -> object
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    produce.PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+                    produce.PartitionProduceResponse(index=partition.index, error_code=code)
                     for partition in topic.partition_data
                 ],
             )
@@ -95,7 +95,6 @@ def _fetch(request: fetch.FetchRequest, version: int, code: int) -> object | Non
                     fetch.PartitionData(
                         partition_index=partition.partition,
                         error_code=code,
-                        high_watermark=-1,
                         aborted_transactions=None,
                         records=b"",
                     )
@@ -155,8 +154,7 @@ def _find_coordinator(request: find_coordinator.FindCoordinatorRequest, version:
         return None
     return find_coordinator.FindCoordinatorResponse(
         coordinators=[
-            find_coordinator.Coordinator(key, -1, "", -1, error_code=code, error_message=None)
-            for key in request.coordinator_keys
+            find_coordinator.Coordinator(key, error_code=code, error_message=None) for key in request.coordinator_keys
         ]
     )
 

@@ -141,7 +141,13 @@ def field(
 ) -> T: ...
 @overload
 def field(
-    wire_type: Fixed[int], *, absent: int, since: int = 0, until: int | None = None, tag: int | None = None
+    wire_type: Fixed[int],
+    *,
+    absent: int,
+    since: int = 0,
+    until: int | None = None,
+    tag: int | None = None,
+    default: int = _UNSET,
 ) -> int | None: ...
 @overload
 def field(
@@ -178,7 +184,7 @@ def field(
     """One field: its wire type, or the struct it holds.
 
     ``nullable`` is the first version in which it may be null, ``absent`` the number that stands for no value: both are
-    ``None`` in Python, and ``None`` is the default of a field with ``absent``. ``tag`` makes it a tagged field.
+    ``None`` in Python, and a field with ``absent`` has the default ``None``. ``tag`` makes it a tagged field.
     """
     if not isinstance(wire_type, WireType):
         wire_type = Struct(wire_type)

@@ -102,7 +102,7 @@ def test_a_long_batch_that_is_bad_is_refused_and_its_records_are_named(bench: Be
             bench.step()
             response = bench.client.receive(ApiKey.PRODUCE, version, number)
             answer = response.responses[0].partition_responses[0]
-            assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, None)
             named = [(error.batch_index, bool(error.batch_index_error_message)) for error in answer.record_errors]
             assert named == ([(COUNT - 2, True), (COUNT - 1, True)] if version >= 8 else [])
             assert bool(answer.error_message) == (version >= 8)
@@ -148,7 +148,7 @@ def test_a_partition_that_is_made_anew_during_the_check_gets_nothing_of_the_old_
     bench.other.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
     bench.step()
     answer = bench.client.receive(ApiKey.PRODUCE, 9, number).responses[0].partition_responses[0]
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     bench.other.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert bench.other.produce("t", batch(b"new")).base_offset == 0
 
@@ -163,7 +163,7 @@ def test_a_topic_that_is_made_anew_under_its_name_during_the_check_gets_nothing_
     assert bench.other.produce("t", batch(b"new")).base_offset == 0
     bench.step()
     answer = bench.client.receive(ApiKey.PRODUCE, 9, number).responses[0].partition_responses[0]
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     assert bench.other.produce("t", batch(b"next")).base_offset == 1
 
 
@@ -238,7 +238,7 @@ def test_more_than_may_wait_is_answered_send_it_again(bench: Bench) -> None:
         pass
     bench.node.record_checks.waiting_bytes += WAITING_BYTES_MAX
     answer = bench.other.produce("t", long_batch())
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, None)
     assert str(WAITING_BYTES_MAX) in (answer.error_message or "")
     bench.node.record_checks.waiting_bytes -= WAITING_BYTES_MAX
     bench.step()

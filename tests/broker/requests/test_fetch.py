@@ -137,7 +137,7 @@ def test_a_position_in_an_epoch_that_ended_earlier_is_told_where(client: RawClie
     client.produce(topic, batch(b"a"))
     request = fetch_request(topic, 1)
     request.topics[0].partitions[0].last_fetched_epoch = 0
-    assert only(client, 12, request).diverging_epoch.end_offset == -1
+    assert only(client, 12, request).diverging_epoch.end_offset is None
 
     request.topics[0].partitions[0].fetch_offset = 5
     data = only(client, 12, request)

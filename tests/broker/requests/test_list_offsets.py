@@ -26,8 +26,8 @@ TIME = 1_700_000_000_000
 
 
 def ask(
-    client: RawClient, topic: str, timestamp: int, *, version: int = 11, partition: int = 0, epoch: int = -1,
-    isolation_level: int = 0, replica_id: int = -1,
+    client: RawClient, topic: str, timestamp: int, *, version: int = 11, partition: int = 0, epoch: int | None = None,
+    isolation_level: int = 0, replica_id: int | None = None,
 ) -> ListOffsetsPartitionResponse:  # fmt: skip
     asked = ListOffsetsPartition(partition, epoch, timestamp)
     request = ListOffsetsRequest(
@@ -53,17 +53,17 @@ def timed(client: RawClient, topic: str) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_knows_the_special_times_it_should(client: RawClient, timed: str, version: int) -> None:
-    epoch = 0 if version >= 4 else -1
+    epoch = 0 if version >= 4 else None
     expected = {
-        LATEST: (0, 5, -1, epoch),
-        EARLIEST: (0, 0, -1, epoch),
+        LATEST: (0, 5, None, epoch),
+        EARLIEST: (0, 0, None, epoch),
         MAX_TIMESTAMP: (0, 3, TIME + 100, epoch),
-        EARLIEST_LOCAL: (0, 0, -1, epoch),
-        LATEST_TIERED: (0, -1, -1, -1),
-        PENDING_UPLOAD: (0, -1, -1, -1),
+        EARLIEST_LOCAL: (0, 0, None, epoch),
+        LATEST_TIERED: (0, None, None, None),
+        PENDING_UPLOAD: (0, None, None, None),
     }
     for special, found in expected.items():
-        unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
+        unsupported = (ErrorCode.UNSUPPORTED_VERSION, None, None, None)
         known = found if version >= SINCE[special] else unsupported
         assert summary(ask(client, timed, special, version=version)) == known
 
@@ -76,13 +76,13 @@ def test_every_version_knows_the_special_times_it_should(client: RawClient, time
         (TIME + 1, 1, TIME + 1),
         (TIME + 3, 3, TIME + 100),
         (TIME + 100, 3, TIME + 100),
-        (TIME + 101, -1, -1),
+        (TIME + 101, None, None),
     ],
 )
 def test_the_first_record_at_or_after_a_time_is_found(
     client: RawClient, timed: str, timestamp: int, offset: int, found: int
 ) -> None:
-    assert summary(ask(client, timed, timestamp)) == (0, offset, found, 0 if offset >= 0 else -1)
+    assert summary(ask(client, timed, timestamp)) == (0, offset, found, None if offset is None else 0)
 
 
 def test_an_unknown_special_time_is_refused(client: RawClient, timed: str) -> None:
@@ -92,7 +92,7 @@ def test_an_unknown_special_time_is_refused(client: RawClient, timed: str) -> No
 def test_an_empty_log_begins_and_ends_at_0_and_has_no_largest_timestamp(client: RawClient, topic: str) -> None:
     assert ask(client, topic, EARLIEST).offset == 0
     assert ask(client, topic, LATEST).offset == 0
-    assert summary(ask(client, topic, MAX_TIMESTAMP)) == (0, -1, -1, -1)
+    assert summary(ask(client, topic, MAX_TIMESTAMP)) == (0, None, None, None)
 
 
 def test_earliest_follows_deleted_records(client: RawClient, timed: str) -> None:
@@ -104,7 +104,7 @@ def test_earliest_follows_deleted_records(client: RawClient, timed: str) -> None
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-@pytest.mark.parametrize("replica_id", [-1, -2, 3])
+@pytest.mark.parametrize("replica_id", [None, -2, 3])
 def test_whoever_asks_is_told_no_more_than_a_client(
     client: RawClient, timed: str, isolation_level: int, replica_id: int
 ) -> None:
@@ -124,8 +124,8 @@ def test_an_unknown_partition_is_an_error_of_its_own(client: RawClient, timed: s
 
 
 def test_a_partition_asked_for_twice_is_refused_both_times(client: RawClient, timed: str) -> None:
-    twice = [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(timed, twice)])
+    twice = [ListOffsetsPartition(0, None, LATEST), ListOffsetsPartition(0, None, EARLIEST)]
+    request = ListOffsetsRequest(replica_id=None, topics=[ListOffsetsTopic(timed, twice)])
 
     ((first, second),) = (found.partitions for found in client.call(ApiKey.LIST_OFFSETS, 7, request).topics)
 
@@ -139,11 +139,11 @@ def test_a_partition_asked_for_twice_is_refused_both_times(client: RawClient, ti
 @pytest.mark.parametrize(
     ("current", "asked", "expected"),
     [
-        (-1, 0, (0, 0, 5)),
+        (None, 0, (0, 0, 5)),
         (0, 0, (0, 0, 5)),
-        (-1, 1, (0, -1, -1)),
-        (7, 0, (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)),
-        (-4, 0, (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)),
+        (None, 1, (0, None, None)),
+        (7, 0, (ErrorCode.UNKNOWN_LEADER_EPOCH, None, None)),
+        (-4, 0, (ErrorCode.FENCED_LEADER_EPOCH, None, None)),
     ],
 )
 def test_where_an_epoch_ends(
@@ -151,7 +151,7 @@ def test_where_an_epoch_ends(
 ) -> None:
     topics = [OffsetForLeaderTopic(timed, [OffsetForLeaderPartition(0, current, asked)])]
     response = client.call(
-        ApiKey.OFFSET_FOR_LEADER_EPOCH, version, OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, version, OffsetForLeaderEpochRequest(replica_id=None, topics=topics)
     )
 
     ((answer,),) = (found.partitions for found in response.topics)
@@ -159,7 +159,7 @@ def test_where_an_epoch_ends(
 
 
 def test_the_epoch_of_an_unknown_partition_is_an_error(client: RawClient) -> None:
-    topics = [OffsetForLeaderTopic("absent", [OffsetForLeaderPartition(0, -1, 0)])]
+    topics = [OffsetForLeaderTopic("absent", [OffsetForLeaderPartition(0, None, 0)])]
     response = client.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, OffsetForLeaderEpochRequest(topics=topics))
 
     ((answer,),) = (found.partitions for found in response.topics)

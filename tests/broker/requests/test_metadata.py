@@ -17,7 +17,7 @@ from tests.broker.raw_client import RawClient
 VERSIONS = range(APIS[ApiKey.METADATA].min_version, APIS[ApiKey.METADATA].max_version + 1)
 ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
-NOT_ASKED = -(2**31)
+NOT_ASKED = None
 
 
 def ask(client: RawClient, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
@@ -39,7 +39,7 @@ def test_every_version_describes_a_topic_and_the_cluster(
 
     (node,) = response.brokers
     assert (node.node_id, node.host, node.port, node.rack) == (1, "127.0.0.1", broker.port, None)
-    assert response.controller_id == (1 if version >= 1 else -1)
+    assert response.controller_id == (1 if version >= 1 else None)
     assert (response.cluster_id is not None) == (version >= 2)
     (described,) = response.topics
     assert (described.error_code, described.name, described.is_internal) == (0, name, False)
@@ -48,7 +48,7 @@ def test_every_version_describes_a_topic_and_the_cluster(
         (partition.error_code, partition.partition_index, partition.leader_id, partition.replica_nodes)
         for partition in described.partitions
     ] == [(0, 0, 1, [1]), (0, 1, 1, [1])]
-    assert [partition.leader_epoch for partition in described.partitions] == [0 if version >= 7 else -1] * 2
+    assert [partition.leader_epoch for partition in described.partitions] == [0 if version >= 7 else None] * 2
     assert all(partition.isr_nodes == [1] and partition.offline_replicas == [] for partition in described.partitions)
 
 

@@ -49,8 +49,8 @@ def test_every_version_appends_and_answers_with_the_offset(
         (answered,) = response.responses
         (partition,) = answered.partition_responses
         assert (answered.name, answered.topic_id) == ((topic, UUID(int=0)) if version < 13 else ("", identity))
-        assert (partition.error_code, partition.base_offset, partition.log_append_time_ms) == (0, expected, -1)
-        assert partition.log_start_offset == (0 if version >= 5 else -1)
+        assert (partition.error_code, partition.base_offset, partition.log_append_time_ms) == (0, expected, None)
+        assert partition.log_start_offset == (0 if version >= 5 else None)
         assert partition.error_message is None
     assert values(client.fetch(topic, 0)) == [(0, b"a"), (1, b"b"), (2, b"a"), (3, b"b")]
 
@@ -79,7 +79,7 @@ def test_acks_0_with_a_batch_that_the_log_refuses_closes_the_connection(client: 
 def test_other_acks_are_refused_and_nothing_is_appended(client: RawClient, topic: str, acks: int) -> None:
     answer = client.produce(topic, batch(b"x"), acks=acks)
 
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, None)
     assert client.fetch(topic, 0).high_watermark == 0
 
 
@@ -97,8 +97,8 @@ def test_one_bad_partition_leaves_the_others_alone(client: RawClient, name: str)
     ((good, bad, nowhere),) = (topic.partition_responses for topic in client.call(ApiKey.PRODUCE, 9, request).responses)
 
     assert (good.error_code, good.base_offset) == (0, 0)
-    assert (bad.error_code, bad.base_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
-    assert (nowhere.error_code, nowhere.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert (bad.error_code, bad.base_offset) == (ErrorCode.CORRUPT_MESSAGE, None)
+    assert (nowhere.error_code, nowhere.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     assert "fails its CRC" in bad.error_message
 
 
@@ -143,7 +143,7 @@ def test_a_bad_batch_is_refused_with_kafka_s_error(
 ) -> None:
     for version in (3, 7, 9, 12):
         answer = client.produce(topic, records, version=version)
-        assert (answer.error_code, answer.base_offset) == (code, -1)
+        assert (answer.error_code, answer.base_offset) == (code, None)
         assert bool(answer.error_message) == (version >= 8)
     assert client.fetch(topic, 0).high_watermark == 0
 

@@ -240,7 +240,7 @@ def test_validate_only_adds_no_partition(client: RawClient, topic: str) -> None:
 
 
 def delete_records(
-    client: RawClient, topic: str, offset: int, *, partition: int = 0, version: int = 2
+    client: RawClient, topic: str, offset: int | None, *, partition: int = 0, version: int = 2
 ) -> DeleteRecordsPartitionResult:
     doomed = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
     response = client.call(ApiKey.DELETE_RECORDS, version, DeleteRecordsRequest(topics=[doomed], timeout_ms=1000))
@@ -258,7 +258,7 @@ def test_every_version_deletes_records_before_an_offset(client: RawClient, topic
 
     assert (result.error_code, result.low_watermark) == (0, 2)
     assert values(client.fetch(topic, 2)) == [(2, b"c")]
-    assert delete_records(client, topic, -1).low_watermark == 3
+    assert delete_records(client, topic, None).low_watermark == 3
     assert delete_records(client, topic, 1).low_watermark == 3
 
 
@@ -281,7 +281,7 @@ def test_records_that_are_not_there_cannot_be_deleted(client: RawClient, topic: 
 
     result = delete_records(client, topic, offset)
 
-    assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_records_of_a_topic_that_only_compacts_cannot_be_deleted(client: RawClient, name: str) -> None:

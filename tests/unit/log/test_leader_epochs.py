@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import DecodeError
-from semel.log.leader_epochs import UNDEFINED, LeaderEpochs
+from semel.log.leader_epochs import LeaderEpochs
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_newer_word_replaces_what_conflicts_with_it(
         pytest.param(5, (3, 50), id="one that wrote nothing: the one below it"),
         pytest.param(2, (2, 20), id="the oldest"),
         pytest.param(1, (1, 10), id="below all that is known"),
-        pytest.param(8, UNDEFINED, id="above all that is known"),
-        pytest.param(-1, UNDEFINED, id="none"),
+        pytest.param(8, None, id="above all that is known"),
+        pytest.param(-1, None, id="none"),
     ],
 )
 def test_end_offset_of_an_epoch(epochs: LeaderEpochs, epoch: int, answer: tuple[int, int]) -> None:
@@ -56,7 +56,7 @@ def test_end_offset_of_an_epoch(epochs: LeaderEpochs, epoch: int, answer: tuple[
 
 
 def test_empty_log_knows_no_epoch() -> None:
-    assert LeaderEpochs().end_offset_for(0, log_end_offset=0) == UNDEFINED
+    assert LeaderEpochs().end_offset_for(0, log_end_offset=0) is None
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(9, None), (10, 2), (19, 2), (20, 3), (50, 7), (1000, 7)])

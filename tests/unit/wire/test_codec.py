@@ -107,7 +107,7 @@ def test_a_tagged_struct_is_absent_if_it_equals_its_default_and_not_only_if_it_i
         partition = PartitionProduceResponse(0, 6, current_leader=leader)
         return ProduceResponse([TopicProduceResponse("orders", partition_responses=[partition])])
 
-    assert encode(response(LeaderIdAndEpoch(-1, -1)), 10) == encode(response(LeaderIdAndEpoch()), 10)
+    assert encode(response(LeaderIdAndEpoch(None, None)), 10) == encode(response(LeaderIdAndEpoch()), 10)
     moved = response(LeaderIdAndEpoch(2, 8))
     assert decode(ProduceResponse, encode(moved, 10), 10) == moved
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # Messages are imported with the first request that needs the
     from semel.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
 
 SESSION_PARTITIONS_MAX: Final = 10_000
@@ -52,8 +51,8 @@ class FetchTarget:
     topic: str
     topic_id: UUID
     asked: FetchPartition
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    told_high_watermark: int | None = None
+    told_log_start_offset: int | None = None
 
     @property
     def key(self) -> Key:
@@ -61,14 +60,14 @@ class FetchTarget:
 
     def news(self, data: PartitionData) -> bool:
         """Whether the client must hear of this, remembering that it was told."""
-        if data.error_code or data.diverging_epoch.end_offset >= 0:
+        if data.error_code or data.diverging_epoch.end_offset is not None:
             # Whatever comes after an error is news.
-            self.told_high_watermark = -1
+            self.told_high_watermark = None
             return True
         told = self.told_high_watermark == data.high_watermark and self.told_log_start_offset == data.log_start_offset
         self.told_high_watermark = data.high_watermark
         self.told_log_start_offset = data.log_start_offset
-        return not told or bool(data.records) or data.preferred_read_replica >= 0
+        return not told or bool(data.records) or data.preferred_read_replica is not None
 
 
 class FetchSession:

@@ -20,7 +20,6 @@ from semel.log.partition_log import Isolation
 from semel.types import ZERO_UUID
 from semel.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
-NO_EPOCH: Final = -1
 SLICE_TARGETS: Final = 500
 """How many partitions are read before the others get their turn."""
 
@@ -31,7 +30,7 @@ class FetchParameters:
     min_bytes: int
     max_bytes: int
     uses_topic_ids: bool
-    replica_id: int
+    replica_id: int | None
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ def read_targets(
             size_bytes += read_bytes
             remaining_bytes = max(0, remaining_bytes - read_bytes)
             at_least_one = False
-        if data.error_code or data.diverging_epoch.end_offset >= 0:
+        if data.error_code or data.diverging_epoch.end_offset is not None:
             urgent = True
         results.append((target, data))
     return Reading(results, size_bytes, urgent, has_withheld)
@@ -111,9 +110,9 @@ def partition_of(node: Node, target: FetchTarget, *, uses_topic_ids: bool) -> Pa
     return node.led_partition(topic, target.asked.partition)
 
 
-def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
-    """Refuse whoever knows an older or newer leader than this one (KIP-320)."""
-    if current_leader_epoch == NO_EPOCH or current_leader_epoch == partition.leader_epoch:
+def check_leader_epoch(partition: Partition, current_leader_epoch: int | None) -> None:
+    """Refuse a client that knows an older or newer leader than this one (KIP-320)."""
+    if current_leader_epoch is None or current_leader_epoch == partition.leader_epoch:
         return
     older = current_leader_epoch < partition.leader_epoch
     raise KafkaError(
@@ -130,10 +129,10 @@ def _read(
     try:
         partition = partition_of(node, target, uses_topic_ids=parameters.uses_topic_ids)
         check_leader_epoch(partition, asked.current_leader_epoch)
-        if parameters.replica_id >= 0:
+        if parameters.replica_id is not None and parameters.replica_id >= 0:
             # No broker copies from a cluster of one. A client that claims to be one moves nothing (CVE-2018-1288).
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {parameters.replica_id} is no replica")
-        if asked.last_fetched_epoch >= 0:
+        if asked.last_fetched_epoch is not None and asked.last_fetched_epoch >= 0:
             diverging = _diverging(partition, asked.last_fetched_epoch, asked.fetch_offset)
             if diverging is not None:
                 return diverging
@@ -157,26 +156,24 @@ def _read(
 
 def _diverging(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> PartitionData | None:
     log = partition.log
-    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
-    if end_offset < 0:
+    end = log.end_offset_for_epoch(last_fetched_epoch)
+    if end is None:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {last_fetched_epoch} is known here")
-    if epoch == last_fetched_epoch and end_offset >= fetch_offset:
+    if end.leader_epoch == last_fetched_epoch and end.end_offset >= fetch_offset:
         return None
     return PartitionData(
         partition_index=partition.topic_partition.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        diverging_epoch=EpochEndOffset(epoch, end_offset),
+        diverging_epoch=EpochEndOffset(end.leader_epoch, end.end_offset),
         aborted_transactions=None,
         records=b"",
     )
 
 
 def _refused(index: int, code: ErrorCode, partition: Partition | None, node: Node) -> PartitionData:
-    data = PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
-    )
+    data = PartitionData(partition_index=index, error_code=code, aborted_transactions=None, records=b"")
     if partition is not None and code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         data.current_leader = LeaderIdAndEpoch(node.config.node_id, partition.leader_epoch)
     return data

@@ -57,5 +57,5 @@ class DelayedProduce:
 
 def _refuse(answer: PartitionProduceResponse, code: ErrorCode) -> None:
     answer.error_code = code
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
+    answer.base_offset = None
+    answer.log_append_time_ms = None

@@ -67,7 +67,7 @@ _TOPICS: Final = Lists(("topics", "partitions"), ("topics", "partitions"))
 
 def _asks_for_too_many_partitions(message: CreateTopicsRequest) -> bool:
     """Kafka's limit for one request, POLICY_VIOLATION, holds for all of it."""
-    return sum(max(1, topic.num_partitions) for topic in message.topics) > PARTITIONS_PER_REQUEST_MAX
+    return sum(max(1, topic.num_partitions or 1) for topic in message.topics) > PARTITIONS_PER_REQUEST_MAX
 
 
 SPLIT: Final[dict[ApiKey, Split]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from semel.client.admin.asking import Asker, named_broker, this_broker
-from semel.client.admin.partitions import by_topic, known
+from semel.client.admin.partitions import by_topic
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, outcome
 from semel.client.offsets import PartitionLike, as_partition
@@ -116,7 +116,7 @@ def _described(response: DescribeClusterResponse) -> ClusterDescription:
     )
     return ClusterDescription(
         response.cluster_id,
-        known(response.controller_id),
+        response.controller_id,
         tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
     )
 
@@ -157,8 +157,8 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDir:
     return LogDir(
         result.log_dir,
         None if code == ErrorCode.NONE else KafkaError(code, f"the folder {result.log_dir} cannot be used"),
-        known(result.total_bytes),
-        known(result.usable_bytes),
+        result.total_bytes,
+        result.usable_bytes,
         {
             TopicPartition(topic.name, partition.partition_index): ReplicaSize(
                 partition.partition_size, partition.offset_lag, partition.is_future_key

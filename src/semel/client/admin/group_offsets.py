@@ -102,8 +102,7 @@ def commit_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMeta
 
     def partition(topic: str, index: int) -> OffsetCommitRequestPartition:
         offset = offsets[TopicPartition(topic, index)]
-        epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
-        return OffsetCommitRequestPartition(index, offset.offset, epoch, offset.metadata)
+        return OffsetCommitRequestPartition(index, offset.offset, offset.leader_epoch, offset.metadata)
 
     return Ask(
         ApiKey.OFFSET_COMMIT,

@@ -15,6 +15,7 @@ from semel.client.machine.admin.ask import Ask, Leader, outcome
 from semel.client.offsets import PartitionLike, as_partition
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
+from semel.wire.messages import list_offsets as list_offsets_message
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.describe_producers import ProducerState as WireProducerState
@@ -24,10 +25,6 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-_ABSENT: Final = -1
-_CONSUMER: Final = -1
-_HIGH_WATERMARK: Final = -1
 
 BATCHES_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -42,11 +39,11 @@ OffsetsBeforeLike: TypeAlias = (
 class OffsetSpec(IntEnum):
     """Times that are none. Numbered as on the wire."""
 
-    LATEST = -1
+    LATEST = list_offsets_message.LATEST
     """Behind the last record; behind the last stable one, for read_committed."""
-    EARLIEST = -2
+    EARLIEST = list_offsets_message.EARLIEST
     """The first record that is left."""
-    MAX_TIMESTAMP = -3
+    MAX_TIMESTAMP = list_offsets_message.MAX_TIMESTAMP
     """The record with the latest time."""
 
 
@@ -145,7 +142,7 @@ def list_offsets(
             )
             for topic, indexes in by_topic(partitions).items()
         ]
-        return ListOffsetsRequest(_CONSUMER, isolation_level, topics, timeout_ms)
+        return ListOffsetsRequest(None, isolation_level, topics, timeout_ms)
 
     return Ask(
         ApiKey.LIST_OFFSETS,
@@ -161,26 +158,17 @@ def list_offsets(
 
 
 def _listed(answer: ListOffsetsPartitionResponse) -> ListedOffset:
-    return ListedOffset(known(answer.offset), known(answer.timestamp), known(answer.leader_epoch))
-
-
-def known(number: int) -> int | None:
-    """A number from the wire, where -1 means that there is none."""
-    return None if number == _ABSENT else number
+    return ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch)
 
 
 def _delete_records(offsets: Mapping[TopicPartition, int | None], timeout_ms: int) -> Ask[TopicPartition, int]:
-    def before(partition: TopicPartition) -> int:
-        offset = offsets[partition]
-        return _HIGH_WATERMARK if offset is None else offset
-
     return Ask(
         ApiKey.DELETE_RECORDS,
         target=Leader,
         build=lambda partitions, version: DeleteRecordsRequest(
             [
                 DeleteRecordsTopic(
-                    topic, [DeleteRecordsPartition(index, before(TopicPartition(topic, index))) for index in indexes]
+                    topic, [DeleteRecordsPartition(index, offsets[TopicPartition(topic, index)]) for index in indexes]
                 )
                 for topic, indexes in by_topic(partitions).items()
             ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 from uuid import UUID
 
 from semel.client.admin.asking import Asker
@@ -26,9 +25,6 @@ from semel.wire.messages.create_topics import (
 )
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-
-_UNSET: Final = -1
-_NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +197,8 @@ def _create(topics: Mapping[str, NewTopic], timeout_ms: int, validate_only: bool
 def _creatable(topic: NewTopic) -> CreatableTopic:
     return CreatableTopic(
         topic.name,
-        _UNSET if topic.partitions is None else topic.partitions,
-        _UNSET if topic.replication_factor is None else topic.replication_factor,
+        topic.partitions,
+        topic.replication_factor,
         [CreatableReplicaAssignment(index, list(ids)) for index, ids in (topic.assignments or {}).items()],
         [
             CreatableTopicConfig(name, None if value is None else as_text(value))
@@ -286,8 +282,8 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
         tuple(
             PartitionDescription(
                 partition.partition_index,
-                None if partition.leader_id == _NOBODY else partition.leader_id,
-                None if partition.leader_epoch == _NOBODY else partition.leader_epoch,
+                partition.leader_id,
+                partition.leader_epoch,
                 tuple(partition.replica_nodes),
                 tuple(partition.isr_nodes),
                 tuple(partition.offline_replicas),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.consumer_protocol import (
@@ -55,16 +55,15 @@ class Subscription:
             tuple(read.topics),
             read.user_data,
             tuple(flattened(read.owned_partitions)),
-            None if read.generation_id < 0 else read.generation_id,
+            read.generation_id,
             read.rack_id,
             group_instance_id,
         )
 
     def to_bytes(self) -> bytes:
-        generation_id = _NO_GENERATION if self.generation_id is None else self.generation_id
         owned = grouped(self.owned_partitions)
         return encode_subscription(
-            ConsumerProtocolSubscription(sorted(self.topics), self.user_data, owned, generation_id, self.rack_id)
+            ConsumerProtocolSubscription(sorted(self.topics), self.user_data, owned, self.generation_id, self.rack_id)
         )
 
 
@@ -119,6 +118,3 @@ def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
         return (instance_id is None, instance_id or "", member_id)
 
     return sorted(subscriptions, key=rank)
-
-
-_NO_GENERATION: Final = -1

@@ -52,7 +52,7 @@ from semel.coordinator.group.records import GroupTombstone
 from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode
-from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolSubscription
 
 KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
@@ -158,13 +158,18 @@ def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
         without = [member for member in group.members.values() if not member.assignment]
         said = {member.member_id: subscription_of(member.protocols) for member in without}
         claims = [(member_id, claim) for member_id, claim in said.items() if claim is not None]
-        for member_id, claim in sorted(claims, key=lambda one: -one[1].generation_id):
+        for member_id, claim in sorted(claims, key=_latest_generation_first):
             owned[member_id] = claimed_by(claim, topics) - frozenset().union(*owned.values())
     taken: set[AssignedPartition] = set()
     for member_id, partitions in owned.items():
         owned[member_id] = partitions - taken
         taken |= partitions
     return owned
+
+
+def _latest_generation_first(claim: tuple[str, ConsumerProtocolSubscription]) -> tuple[bool, int]:
+    generation_id = claim[1].generation_id
+    return generation_id is None, -(generation_id or 0)
 
 
 def _upgraded(group: ClassicGroup, member: ClassicMember) -> ConsumerMember | None:

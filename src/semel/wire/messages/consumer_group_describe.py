@@ -51,7 +51,7 @@ class DescribedGroup:
     assignment_epoch: int = field(INT32)
     assignor_name: str = field(STRING)
     members: list[Member] = field(array(Member))
-    authorized_operations: int = field(INT32, default=-(2**31))
+    authorized_operations: int | None = field(INT32, absent=-(2**31))
 
 
 @message(versions=(0, 1), flexible_since=0)

@@ -24,7 +24,7 @@ class ConsumerGroupHeartbeatRequest:
     member_epoch: int = field(INT32)
     instance_id: str | None = field(STRING, nullable=0, default=None)
     rack_id: str | None = field(STRING, nullable=0, default=None)
-    rebalance_timeout_ms: int = field(INT32, default=-1)
+    rebalance_timeout_ms: int | None = field(INT32, absent=-1)
     subscribed_topic_names: list[str] | None = field(array(STRING), nullable=0, default=None)
     subscribed_topic_regex: str | None = field(STRING, since=1, nullable=1, default=None)
     server_assignor: str | None = field(STRING, nullable=0, default=None)

@@ -42,7 +42,7 @@ class ConsumerProtocolSubscription:
     topics: list[str] = field(array(STRING))
     user_data: bytes | None = field(BYTES, nullable=0, default=None)
     owned_partitions: list[ConsumerProtocolPartitions] = field(array(ConsumerProtocolPartitions), since=1)
-    generation_id: int = field(INT32, since=2, default=-1)
+    generation_id: int | None = field(INT32, since=2, absent=-1)
     rack_id: str | None = field(STRING, since=3, nullable=3, default=None)
 
 

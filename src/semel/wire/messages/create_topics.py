@@ -25,8 +25,8 @@ class CreatableTopicConfig:
 @struct
 class CreatableTopic:
     name: str = field(STRING)
-    num_partitions: int = field(INT32)
-    replication_factor: int = field(INT16)
+    num_partitions: int | None = field(INT32, absent=-1)
+    replication_factor: int | None = field(INT16, absent=-1)
     assignments: list[CreatableReplicaAssignment] = field(array(CreatableReplicaAssignment))
     configs: list[CreatableTopicConfig] = field(array(CreatableTopicConfig))
 

@@ -8,7 +8,7 @@ from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message
 @struct
 class DeleteRecordsPartition:
     partition_index: int = field(INT32)
-    offset: int = field(INT64)
+    offset: int | None = field(INT64, absent=-1)
 
 
 @struct
@@ -26,7 +26,7 @@ class DeleteRecordsRequest:
 @struct
 class DeleteRecordsPartitionResult:
     partition_index: int = field(INT32)
-    low_watermark: int = field(INT64)
+    low_watermark: int | None = field(INT64, absent=-1)
     error_code: int = field(INT16)
 
 

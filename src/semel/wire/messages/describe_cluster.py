@@ -28,6 +28,6 @@ class DescribeClusterResponse:
     error_message: str | None = field(STRING, nullable=0, default=None)
     endpoint_type: int = field(INT8, since=1, default=1)
     cluster_id: str = field(STRING)
-    controller_id: int = field(INT32, default=-1)
+    controller_id: int | None = field(INT32, absent=-1)
     brokers: list[DescribeClusterBroker] = field(array(DescribeClusterBroker))
-    cluster_authorized_operations: int = field(INT32, default=-(2**31))
+    cluster_authorized_operations: int | None = field(INT32, absent=-(2**31))

@@ -30,7 +30,7 @@ class DescribedGroup:
     protocol_type: str = field(STRING)
     protocol_data: str = field(STRING)
     members: list[DescribedGroupMember] = field(array(DescribedGroupMember))
-    authorized_operations: int = field(INT32, since=3, default=-(2**31))
+    authorized_operations: int | None = field(INT32, since=3, absent=-(2**31))
 
 
 @message(versions=(0, 6), flexible_since=5)

@@ -35,8 +35,8 @@ class DescribeLogDirsResult:
     error_code: int = field(INT16)
     log_dir: str = field(STRING)
     topics: list[DescribeLogDirsTopic] = field(array(DescribeLogDirsTopic))
-    total_bytes: int = field(INT64, since=4, default=-1)
-    usable_bytes: int = field(INT64, since=4, default=-1)
+    total_bytes: int | None = field(INT64, since=4, absent=-1)
+    usable_bytes: int | None = field(INT64, since=4, absent=-1)
     is_cordoned: bool = field(BOOL, since=5)
 
 

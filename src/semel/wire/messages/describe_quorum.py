@@ -28,8 +28,8 @@ class ReplicaState:
     replica_id: int = field(INT32)
     replica_directory_id: UUID = field(UUID_, since=2)
     log_end_offset: int = field(INT64)
-    last_fetch_timestamp: int = field(INT64, since=1, default=-1)
-    last_caught_up_timestamp: int = field(INT64, since=1, default=-1)
+    last_fetch_timestamp: int | None = field(INT64, since=1, absent=-1)
+    last_caught_up_timestamp: int | None = field(INT64, since=1, absent=-1)
 
 
 @struct

@@ -29,8 +29,8 @@ class DescribeTopicPartitionsRequest:
 class DescribeTopicPartitionsResponsePartition:
     error_code: int = field(INT16)
     partition_index: int = field(INT32)
-    leader_id: int = field(INT32)
-    leader_epoch: int = field(INT32, default=-1)
+    leader_id: int | None = field(INT32, absent=-1)
+    leader_epoch: int | None = field(INT32, absent=-1)
     replica_nodes: list[int] = field(array(INT32))
     isr_nodes: list[int] = field(array(INT32))
     eligible_leader_replicas: list[int] | None = field(array(INT32), nullable=0, default=None)
@@ -45,7 +45,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_id: UUID = field(UUID_)
     is_internal: bool = field(BOOL)
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(array(DescribeTopicPartitionsResponsePartition))
-    topic_authorized_operations: int = field(INT32, default=-(2**31))
+    topic_authorized_operations: int | None = field(INT32, absent=-(2**31))
 
 
 @message(versions=(0, 0), flexible_since=0)

@@ -1,7 +1,7 @@
 """Fetch: read record batches, as a consumer or as a follower.
 
 Version 7 brings incremental sessions, 12 the epoch that detects divergence, 13 topic ids in place of names, and 15
-moves the follower's identity into the tagged ``replica_state``. A consumer has replica id -1.
+moves the follower's identity into the tagged ``replica_state``. A consumer has no replica id.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from semel.wire.schema import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID_,
 
 @struct(frozen=True)
 class ReplicaState:
-    replica_id: int = field(INT32, default=-1)
+    replica_id: int | None = field(INT32, absent=-1)
     replica_epoch: int = field(INT64, default=-1)
 
 
 @struct
 class FetchPartition:
     partition: int = field(INT32)
-    current_leader_epoch: int = field(INT32, since=9, default=-1)
+    current_leader_epoch: int | None = field(INT32, since=9, absent=-1)
     fetch_offset: int = field(INT64)
-    last_fetched_epoch: int = field(INT32, since=12, default=-1)
+    last_fetched_epoch: int | None = field(INT32, since=12, absent=-1)
     log_start_offset: int = field(INT64, since=5, default=-1)
     partition_max_bytes: int = field(INT32)
     replica_directory_id: UUID = field(UUID_, since=17, tag=0)
@@ -48,14 +48,15 @@ class ForgottenTopic:
 @message(versions=(4, 18), flexible_since=12)
 class FetchRequest:
     cluster_id: str | None = field(STRING, since=12, nullable=12, tag=0, default=None)
-    replica_id: int = field(INT32, until=14, default=-1)
+    replica_id: int | None = field(INT32, until=14, absent=-1)
     replica_state: ReplicaState = field(ReplicaState, since=15, tag=1)
     max_wait_ms: int = field(INT32)
     min_bytes: int = field(INT32)
     max_bytes: int = field(INT32, default=INT32_MAX)
     isolation_level: int = field(INT8)
     session_id: int = field(INT32, since=7)
-    session_epoch: int = field(INT32, since=7, default=-1)
+    # 0 begins a session; without an epoch there is none.
+    session_epoch: int | None = field(INT32, since=7, absent=-1)
     topics: list[FetchTopic] = field(array(FetchTopic))
     forgotten_topics_data: list[ForgottenTopic] = field(array(ForgottenTopic), since=7)
     rack_id: str = field(STRING, since=11)
@@ -63,14 +64,14 @@ class FetchRequest:
 
 @struct(frozen=True)
 class EpochEndOffset:
-    epoch: int = field(INT32, default=-1)
-    end_offset: int = field(INT64, default=-1)
+    epoch: int | None = field(INT32, absent=-1)
+    end_offset: int | None = field(INT64, absent=-1)
 
 
 @struct(frozen=True)
 class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, default=-1)
-    leader_epoch: int = field(INT32, default=-1)
+    leader_id: int | None = field(INT32, absent=-1)
+    leader_epoch: int | None = field(INT32, absent=-1)
 
 
 @struct(frozen=True)
@@ -89,7 +90,7 @@ class AbortedTransaction:
 class PartitionData:
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
-    high_watermark: int = field(INT64)
+    high_watermark: int = field(INT64, default=-1)
     last_stable_offset: int = field(INT64, default=-1)
     log_start_offset: int = field(INT64, since=5, default=-1)
     diverging_epoch: EpochEndOffset = field(EpochEndOffset, since=12, tag=0)
@@ -97,7 +98,7 @@ class PartitionData:
     snapshot_id: SnapshotId = field(SnapshotId, since=12, tag=2)
     # Null for read_uncommitted; for read_committed every transaction whose records must be dropped.
     aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction), nullable=4)
-    preferred_read_replica: int = field(INT32, since=11, default=-1)
+    preferred_read_replica: int | None = field(INT32, since=11, absent=-1)
     records: Buffer | None = field(RECORDS, nullable=0)
 
 

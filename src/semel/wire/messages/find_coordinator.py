@@ -18,9 +18,9 @@ class FindCoordinatorRequest:
 @struct
 class Coordinator:
     key: str = field(STRING)
-    node_id: int = field(INT32)
+    node_id: int | None = field(INT32, absent=-1)
     host: str = field(STRING)
-    port: int = field(INT32)
+    port: int | None = field(INT32, absent=-1)
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable=4)
 
@@ -30,7 +30,7 @@ class FindCoordinatorResponse:
     throttle_time_ms: int = field(INT32, since=1)
     error_code: int = field(INT16, until=3)
     error_message: str | None = field(STRING, since=1, until=3, nullable=1)
-    node_id: int = field(INT32, until=3)
+    node_id: int | None = field(INT32, until=3, absent=-1)
     host: str = field(STRING, until=3)
-    port: int = field(INT32, until=3)
+    port: int | None = field(INT32, until=3, absent=-1)
     coordinators: list[Coordinator] = field(array(Coordinator), since=4)

@@ -34,7 +34,7 @@ class JoinGroupResponseMember:
 class JoinGroupResponse:
     throttle_time_ms: int = field(INT32, since=2)
     error_code: int = field(INT16)
-    generation_id: int = field(INT32, default=-1)
+    generation_id: int | None = field(INT32, absent=-1)
     protocol_type: str | None = field(STRING, since=7, nullable=7, default=None)
     protocol_name: str | None = field(STRING, nullable=7)
     leader: str = field(STRING)

@@ -1,18 +1,24 @@
-"""ListOffsets: the offset for a timestamp, or for one of the special timestamps.
-
-Special timestamps, with the version that brought them: -1 latest, -2 earliest, -3 the record with the largest
-timestamp (7), -4 earliest on local disk (8), -5 last in remote storage (9), -6 first not yet in remote storage (11).
-"""
+"""ListOffsets: the offset for a timestamp, or for one of the special timestamps."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from semel.wire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, struct
+
+# Special timestamps, with the version that brought them.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3  # 7: the record with the largest timestamp
+EARLIEST_LOCAL: Final = -4  # 8: the first on local disk
+LATEST_TIERED: Final = -5  # 9: the last in remote storage
+EARLIEST_PENDING_UPLOAD: Final = -6  # 11: the first that is not yet in remote storage
 
 
 @struct
 class ListOffsetsPartition:
     partition_index: int = field(INT32)
-    current_leader_epoch: int = field(INT32, since=4, default=-1)
+    current_leader_epoch: int | None = field(INT32, since=4, absent=-1)
     timestamp: int = field(INT64)
 
 
@@ -24,7 +30,7 @@ class ListOffsetsTopic:
 
 @message(versions=(1, 11), flexible_since=6)
 class ListOffsetsRequest:
-    replica_id: int = field(INT32)
+    replica_id: int | None = field(INT32, absent=-1)
     isolation_level: int = field(INT8, since=2)
     topics: list[ListOffsetsTopic] = field(array(ListOffsetsTopic))
     timeout_ms: int = field(INT32, since=10)
@@ -34,9 +40,9 @@ class ListOffsetsRequest:
 class ListOffsetsPartitionResponse:
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
-    timestamp: int = field(INT64, default=-1)
-    offset: int = field(INT64, default=-1)
-    leader_epoch: int = field(INT32, since=4, default=-1)
+    timestamp: int | None = field(INT64, absent=-1)
+    offset: int | None = field(INT64, absent=-1)
+    leader_epoch: int | None = field(INT32, since=4, absent=-1)
 
 
 @struct

@@ -37,8 +37,8 @@ class MetadataResponseBroker:
 class MetadataResponsePartition:
     error_code: int = field(INT16)
     partition_index: int = field(INT32)
-    leader_id: int = field(INT32)
-    leader_epoch: int = field(INT32, since=7, default=-1)
+    leader_id: int | None = field(INT32, absent=-1)
+    leader_epoch: int | None = field(INT32, since=7, absent=-1)
     replica_nodes: list[int] = field(array(INT32))
     isr_nodes: list[int] = field(array(INT32))
     offline_replicas: list[int] = field(array(INT32), since=5)
@@ -52,7 +52,7 @@ class MetadataResponseTopic:
     is_internal: bool = field(BOOL, since=1)
     partitions: list[MetadataResponsePartition] = field(array(MetadataResponsePartition))
     # A bit for each operation; the lowest integer means that it was not asked for.
-    topic_authorized_operations: int = field(INT32, since=8, default=-(2**31))
+    topic_authorized_operations: int | None = field(INT32, since=8, absent=-(2**31))
 
 
 @message(versions=(0, 13), flexible_since=9)
@@ -60,7 +60,7 @@ class MetadataResponse:
     throttle_time_ms: int = field(INT32, since=3)
     brokers: list[MetadataResponseBroker] = field(array(MetadataResponseBroker))
     cluster_id: str | None = field(STRING, since=2, nullable=2, default=None)
-    controller_id: int = field(INT32, since=1, default=-1)
+    controller_id: int | None = field(INT32, since=1, absent=-1)
     topics: list[MetadataResponseTopic] = field(array(MetadataResponseTopic))
-    cluster_authorized_operations: int = field(INT32, since=8, until=10, default=-(2**31))
+    cluster_authorized_operations: int | None = field(INT32, since=8, until=10, absent=-(2**31))
     error_code: int = field(INT16, since=13)

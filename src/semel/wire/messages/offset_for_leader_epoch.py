@@ -12,7 +12,7 @@ from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message
 @struct
 class OffsetForLeaderPartition:
     partition: int = field(INT32)
-    current_leader_epoch: int = field(INT32, default=-1)
+    current_leader_epoch: int | None = field(INT32, absent=-1)
     leader_epoch: int = field(INT32)
 
 
@@ -24,7 +24,7 @@ class OffsetForLeaderTopic:
 
 @message(versions=(2, 4), flexible_since=4)
 class OffsetForLeaderEpochRequest:
-    replica_id: int = field(INT32, since=3, default=-2)
+    replica_id: int | None = field(INT32, since=3, absent=-1, default=-2)
     topics: list[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
 
 
@@ -32,8 +32,8 @@ class OffsetForLeaderEpochRequest:
 class EpochEndOffset:
     error_code: int = field(INT16)
     partition: int = field(INT32)
-    leader_epoch: int = field(INT32, default=-1)
-    end_offset: int = field(INT64, default=-1)
+    leader_epoch: int | None = field(INT32, absent=-1)
+    end_offset: int | None = field(INT64, absent=-1)
 
 
 @struct

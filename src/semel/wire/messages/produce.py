@@ -41,17 +41,17 @@ class BatchIndexAndErrorMessage:
 
 @struct(frozen=True)
 class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, default=-1)
-    leader_epoch: int = field(INT32, default=-1)
+    leader_id: int | None = field(INT32, absent=-1)
+    leader_epoch: int | None = field(INT32, absent=-1)
 
 
 @struct
 class PartitionProduceResponse:
     index: int = field(INT32)
     error_code: int = field(INT16)
-    base_offset: int = field(INT64)
-    log_append_time_ms: int = field(INT64, default=-1)
-    log_start_offset: int = field(INT64, since=5, default=-1)
+    base_offset: int | None = field(INT64, absent=-1)
+    log_append_time_ms: int | None = field(INT64, absent=-1)
+    log_start_offset: int | None = field(INT64, since=5, absent=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field(array(BatchIndexAndErrorMessage), since=8)
     error_message: str | None = field(STRING, since=8, nullable=8, default=None)
     # Where to go instead, with NOT_LEADER_OR_FOLLOWER.

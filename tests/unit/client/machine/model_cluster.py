@@ -275,18 +275,18 @@ class ModelCluster:
     def _appended(self, request: Any, topic_partition: TopicPartition, records: Any) -> PartitionProduceResponse:
         index = topic_partition.partition
         if topic_partition not in self.logs:
-            return PartitionProduceResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            return PartitionProduceResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.leaders[topic_partition] != request.node_id:
-            return PartitionProduceResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return PartitionProduceResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         name = request.message.transactional_id
         if name is not None:
             header = parse_header(records)
             if self.transactions.identities.get(name) != (header.producer_id, header.producer_epoch):
-                return PartitionProduceResponse(index, ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+                return PartitionProduceResponse(index, ErrorCode.INVALID_PRODUCER_EPOCH)
             added = self.transactions.partitions.setdefault(name, set())
             if topic_partition not in added:
                 if request.version < 12:
-                    return PartitionProduceResponse(index, ErrorCode.INVALID_TXN_STATE, -1)
+                    return PartitionProduceResponse(index, ErrorCode.INVALID_TXN_STATE)
                 added.add(topic_partition)
         log = self.logs[topic_partition]
         before = len(log.values)
@@ -400,7 +400,7 @@ class ModelCluster:
             return PartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.leaders[topic_partition] != request.node_id:
             return PartitionData(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != self.leader_epochs[topic_partition]:
+        if asked.current_leader_epoch is not None and asked.current_leader_epoch != self.leader_epochs[topic_partition]:
             is_older = asked.current_leader_epoch < self.leader_epochs[topic_partition]
             return PartitionData(index, ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
         if request.message.rack_id and self.replica_nearby is not None:
@@ -438,8 +438,8 @@ class ModelCluster:
                     EpochEndOffset(
                         ErrorCode.NONE,
                         asked.partition,
-                        older[-1].partition_leader_epoch if older else -1,
-                        older[-1].next_offset if older else -1,
+                        older[-1].partition_leader_epoch if older else None,
+                        older[-1].next_offset if older else None,
                     )
                 )
             topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
@@ -461,6 +461,6 @@ class ModelCluster:
                 if request.message.isolation_level == 1 and log.last_stable_offset is not None:
                     end = log.last_stable_offset
                 offset = log.start_offset if asked.timestamp == -2 else end
-                answers.append(ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, -1, offset))
+                answers.append(ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, None, offset))
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
         return ListOffsetsResponse(topics=topics)

@@ -124,7 +124,7 @@ def with_kio(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment,
                 else entry
                 for entry in value
             )
-        values[field] = value
+        values[field] = -1 if field == "generation_id" and value is None else value
     out = io.BytesIO()
     entity_writer(getattr(module, name))(out, getattr(module, name)(**values))
     return out.getvalue()

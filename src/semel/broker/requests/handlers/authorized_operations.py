@@ -11,8 +11,6 @@ def _bits(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-NOT_ASKED: Final = -(2**31)
-
 TOPIC_OPERATIONS: Final = _bits(
     AclOperation.READ,
     AclOperation.WRITE,

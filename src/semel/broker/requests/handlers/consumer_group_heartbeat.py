@@ -21,8 +21,6 @@ from semel.wire.messages.consumer_group_heartbeat import (
 
 MEMBER_ID_CHOSEN_BY_MEMBER_SINCE: Final = 1
 
-_ABSENT: Final = -1
-
 
 def consumer_group_heartbeat(
     node: Node, request: Request, message: ConsumerGroupHeartbeatRequest
@@ -35,7 +33,7 @@ def consumer_group_heartbeat(
         message.member_epoch,
         message.instance_id,
         message.rack_id,
-        None if message.rebalance_timeout_ms == _ABSENT else message.rebalance_timeout_ms,
+        message.rebalance_timeout_ms,
         None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
         message.subscribed_topic_regex,
         message.server_assignor,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from semel.broker.config.config_entries import topic_entries
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -19,8 +17,6 @@ from semel.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-_DEFAULT: Final = -1
-
 
 async def create_topics(node: Node, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = [_wanted(topic) for topic in message.topics]
@@ -35,8 +31,8 @@ async def create_topics(node: Node, request: Request, message: CreateTopicsReque
 def _wanted(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
-        num_partitions=None if topic.num_partitions == _DEFAULT else topic.num_partitions,
-        replication_factor=None if topic.replication_factor == _DEFAULT else topic.replication_factor,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
         assignments=tuple((given.partition_index, tuple(given.broker_ids)) for given in topic.assignments),
         configs={config.name: config.value for config in topic.configs},
     )

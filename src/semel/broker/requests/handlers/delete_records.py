@@ -1,11 +1,9 @@
-"""DeleteRecords (versions 0-2): raise the log start offset. Offset -1 means the high watermark.
+"""DeleteRecords (versions 0-2): raise the log start offset, up to the high watermark if no offset is named.
 
 The law: the new log start is on disk before anybody is told, so records that were called deleted do not come back.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -19,10 +17,6 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-HIGH_WATERMARK: Final = -1
-
-_UNKNOWN: Final = -1
-
 
 def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
     topics = [
@@ -35,7 +29,7 @@ def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) 
             node.logs.persist_log_starts()
         except OSError:
             for result in deleted:
-                result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, _UNKNOWN
+                result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, None
     return DeleteRecordsResponse(topics=topics)
 
 
@@ -47,10 +41,10 @@ def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
         log = partition.log
         if not log.config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the cleanup.policy of {topic} does not include delete")
-        offset = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        offset = log.high_watermark if asked.offset is None else asked.offset
         low_watermark = log.delete_records_before(offset)
     except KafkaError as error:
-        return DeleteRecordsPartitionResult(asked.partition_index, _UNKNOWN, error.code)
+        return DeleteRecordsPartitionResult(asked.partition_index, error_code=error.code)
     except StorageError:
-        return DeleteRecordsPartitionResult(asked.partition_index, _UNKNOWN, ErrorCode.KAFKA_STORAGE_ERROR)
+        return DeleteRecordsPartitionResult(asked.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     return DeleteRecordsPartitionResult(asked.partition_index, low_watermark)

@@ -6,7 +6,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from semel.broker.requests.handlers.authorized_operations import CLUSTER_OPERATIONS
 from semel.errors import ErrorCode
 from semel.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -31,7 +31,5 @@ def describe_cluster(node: Node, request: Request, message: DescribeClusterReque
             DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in image.brokers.values()
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if message.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else None,
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.descriptions import ClassicDescription
 from semel.errors import ErrorCode
@@ -26,7 +26,7 @@ NOT_FOUND_SINCE: Final = 6
 def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest) -> None:
     asked = list(dict.fromkeys(message.groups))
     found: dict[str, DescribedGroup] = {}
-    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
+    operations = GROUP_OPERATIONS if message.include_authorized_operations else None
 
     def answer_if_complete() -> None:
         if len(found) == len(asked):
@@ -50,7 +50,7 @@ def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest
     request.hold_until_answered()
 
 
-def _described(group: ClassicDescription, version: int, operations: int) -> DescribedGroup:
+def _described(group: ClassicDescription, version: int, operations: int | None) -> DescribedGroup:
     error, text = group.error, group.error_message
     if error is ErrorCode.GROUP_ID_NOT_FOUND and version < NOT_FOUND_SINCE:
         error, text = ErrorCode.NONE, None

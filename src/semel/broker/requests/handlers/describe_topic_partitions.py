@@ -24,8 +24,6 @@ from semel.wire.messages.describe_topic_partitions import (
 
 PAGE_PARTITIONS_MAX: Final = 2000
 
-_NO_LEADER: Final = -1
-
 
 def describe_topic_partitions(
     node: Node, request: Request, message: DescribeTopicPartitionsRequest
@@ -61,7 +59,7 @@ def _described(image: ClusterImage, topic: Topic, start: int, stop: int) -> Desc
         DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.NONE if state.leader is not None else ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=start + number,
-            leader_id=_NO_LEADER if state.leader is None else state.leader,
+            leader_id=state.leader,
             leader_epoch=state.leader_epoch,
             replica_nodes=list(state.replicas),
             isr_nodes=list(state.isr),

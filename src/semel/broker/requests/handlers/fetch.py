@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from semel.broker.fetch.delayed_fetch import DelayedFetch
 from semel.broker.fetch.fetch_sessions import (
-    FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     SESSION_PARTITIONS_MAX,
@@ -47,7 +46,7 @@ def fetch(
     parameters = _parameters(node, request, message)
     session: FetchSession | None = None
     new_session = False
-    if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+    if message.session_epoch is None or message.session_epoch == INITIAL_EPOCH:
         if message.session_id != NO_SESSION:
             node.sessions.close(message.session_id)
         targets = targets_of(message)

@@ -24,8 +24,6 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 
-_NOBODY: Final = -1
-
 
 def find_coordinator(
     node: Node, request: Request, message: FindCoordinatorRequest
@@ -88,4 +86,4 @@ def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
 
 
 def _nobody(key: str, code: ErrorCode, text: str) -> Coordinator:
-    return Coordinator(key, _NOBODY, "", _NOBODY, code, error_message=text)
+    return Coordinator(key, error_code=code, error_message=text)

@@ -26,8 +26,6 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 NULL_PROTOCOL_SINCE: Final = 7
 SKIP_ASSIGNMENT_SINCE: Final = 9
 
-_NO_GENERATION: Final = -1
-
 
 def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
     if message.reason:
@@ -65,7 +63,7 @@ def _response(result: JoinResult, version: int) -> JoinGroupResponse:
     protocol = result.protocol
     return JoinGroupResponse(
         error_code=result.error,
-        generation_id=_NO_GENERATION if result.generation is None else result.generation,
+        generation_id=result.generation,
         protocol_type=result.protocol_type,
         protocol_name="" if protocol is None and version < NULL_PROTOCOL_SINCE else protocol,
         leader=result.leader,

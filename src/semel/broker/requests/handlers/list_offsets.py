@@ -15,19 +15,18 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
 
 SPECIAL_TIMES_SINCE: Final = {
     LATEST: 1,
@@ -39,7 +38,6 @@ SPECIAL_TIMES_SINCE: Final = {
 }
 
 _READ_COMMITTED: Final = 1
-_NO_EPOCH: Final = -1
 
 
 def list_offsets(node: Node, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -90,14 +88,10 @@ def _look_up(partition: Partition, timestamp: int, committed_only: bool, answer:
         answer.offset, answer.leader_epoch = end_offset, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
-        answer.leader_epoch = _number(log.epochs.epoch_for(log.log_start_offset))
+        answer.leader_epoch = log.epochs.epoch_for(log.log_start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         found = log.largest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end_offset:
             answer.timestamp, answer.offset = found.timestamp, found.offset
-            answer.leader_epoch = _number(found.leader_epoch)
+            answer.leader_epoch = found.leader_epoch
     # What is left asks for tiered offsets. Nothing is tiered here: no offset, and that is no error.
-
-
-def _number(epoch: int | None) -> int:
-    return _NO_EPOCH if epoch is None else epoch

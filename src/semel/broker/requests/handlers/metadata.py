@@ -13,7 +13,7 @@ from uuid import UUID
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from semel.broker.requests.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from semel.errors import ErrorCode
 from semel.metadata.controller import NewTopic, Refusal, TopicResult, create_topics
 from semel.metadata.image import ClusterImage, PartitionState, Topic
@@ -33,8 +33,6 @@ SLICE_PARTITIONS: Final = 1000
 CREATED_AT_ONCE: Final = 100
 NULL_IS_ALL_SINCE: Final = 1
 TOPIC_IDS_SINCE: Final = 12
-
-_NOBODY: Final = -1
 
 
 def metadata(
@@ -97,7 +95,7 @@ def _answer(
 ) -> Generator[None, None, MetadataResponse]:
     """The response, with a pause after every slice."""
     image = node.image
-    operations = TOPIC_OPERATIONS if message.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if message.include_topic_authorized_operations else None
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(broker.node_id, broker.host, broker.port, broker.rack)
@@ -105,9 +103,7 @@ def _answer(
         ],
         cluster_id=image.cluster_id,
         controller_id=node.controller_id,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if message.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else None,
     )
     if message.topics is None or (version < NULL_IS_ALL_SINCE and not message.topics):
         topics = image.topics.values()
@@ -146,7 +142,7 @@ def _distinct(topics: Iterable[MetadataRequestTopic]) -> Iterable[MetadataReques
 
 
 def _asked(
-    image: ClusterImage, asked: MetadataRequestTopic, operations: int, errors: dict[str, ErrorCode]
+    image: ClusterImage, asked: MetadataRequestTopic, operations: int | None, errors: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         topic = image.topics_by_id.get(asked.topic_id)
@@ -162,7 +158,7 @@ def _asked(
     return MetadataResponseTopic(errors.get(name, missing), name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _described(image: ClusterImage, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _described(image: ClusterImage, topic: Topic, operations: int | None) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name,
@@ -177,7 +173,7 @@ def _partition(image: ClusterImage, index: int, state: PartitionState) -> Metada
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if state.leader is not None else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=_NOBODY if state.leader is None else state.leader,
+        leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),

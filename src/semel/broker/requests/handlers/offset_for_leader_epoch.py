@@ -32,5 +32,7 @@ def _ended(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndO
         check_leader_epoch(partition, asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
-    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
-    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+    end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    if end is None:
+        return EpochEndOffset(partition=asked.partition)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.end_offset)

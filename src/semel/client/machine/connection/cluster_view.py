@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 from uuid import UUID
 
 from semel.client.config.common import Address
 from semel.errors import ErrorCode, named
 from semel.types import ZERO_UUID, TopicPartition
 from semel.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-
-_NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class ClusterView:
         for answer in response.topics:
             if answer.name is not None:
                 topics[answer.name] = _topic(answer, topics.get(answer.name))
-        return _view(brokers, topics, None if response.controller_id == _NOBODY else response.controller_id)
+        return _view(brokers, topics, response.controller_id)
 
     def with_leader(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, brokers: Mapping[int, Address]
@@ -115,8 +112,8 @@ def _topic(answer: MetadataResponseTopic, known: TopicView | None) -> TopicView:
 def _partition(answer: MetadataResponsePartition | None, known: PartitionView | None) -> PartitionView:
     if answer is None:
         return known or PartitionView(None, None)
-    epoch = None if answer.leader_epoch == _NOBODY else answer.leader_epoch
+    epoch = answer.leader_epoch
     # A broker that lags behind must not undo what a newer answer said.
     if known is not None and known.leader_epoch is not None and epoch is not None and epoch < known.leader_epoch:
         return known
-    return PartitionView(None if answer.leader_id == _NOBODY else answer.leader_id, epoch)
+    return PartitionView(answer.leader_id, epoch)

@@ -98,12 +98,12 @@ class Coordinators:
 
     def _answered(self, key: CoordinatorKey, response: Any, version: int, now_ms: float) -> None:
         found = _found(response, version)
-        if found.error_code == ErrorCode.NONE:
+        if found.error_code == ErrorCode.NONE and found.node_id is not None and found.port is not None:
             self._asking.discard(key)
             self._retries.pop(key, None)
             self._known[key] = found.node_id
             self._metadata.broker_found(found.node_id, Address(found.host, found.port), now_ms)
-        elif family_of(found.error_code) is Family.RETRIABLE:
+        elif found.error_code == ErrorCode.NONE or family_of(found.error_code) is Family.RETRIABLE:
             self._failed(key, now_ms)
         else:
             self._asking.discard(key)

@@ -24,7 +24,6 @@ from semel.wire.messages.fetch import FetchPartition, FetchResponse, FetchTopic,
 SESSIONS_SINCE: Final = 7
 
 _NO_SESSION: Final = 0
-_WITHOUT_SESSION: Final = -1
 _FIRST_EPOCH: Final = 0
 
 
@@ -40,7 +39,7 @@ class Contents(NamedTuple):
     """The part of a request that a session decides on."""
 
     session_id: int
-    session_epoch: int
+    session_epoch: int | None
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic]
 
@@ -59,7 +58,7 @@ class FetchSession:
         """
         if version < SESSIONS_SINCE:
             self._restart(_NO_SESSION)
-            return Contents(_NO_SESSION, _WITHOUT_SESSION, _topics(wanted), [])
+            return Contents(_NO_SESSION, None, _topics(wanted), [])
         if uses_topic_ids != self._uses_topic_ids:
             self._restart(self._id)
         self._uses_topic_ids = uses_topic_ids

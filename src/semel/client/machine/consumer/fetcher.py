@@ -36,8 +36,6 @@ from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespons
 TOPIC_IDS_SINCE: Final = 13
 
 _AHEAD_MAX: Final = 2
-_NO_EPOCH: Final = -1
-_NOBODY: Final = -1
 _SESSION_ENDED: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -220,7 +218,7 @@ class Fetcher:
                 version=version,
                 uses_topic_ids=version >= TOPIC_IDS_SINCE,
             )
-            is_full = contents.session_epoch <= 0
+            is_full = not contents.session_epoch
             return FetchRequest(
                 max_wait_ms=self._config.fetch_max_wait_ms,
                 min_bytes=self._config.fetch_min_bytes,
@@ -255,7 +253,7 @@ class Fetcher:
             topic_id,
             FetchPartition(
                 one.position.topic_partition.partition,
-                current_leader_epoch=_NO_EPOCH if one.leader_epoch is None else one.leader_epoch,
+                current_leader_epoch=one.leader_epoch,
                 fetch_offset=one.fetch_offset,
                 partition_max_bytes=self._config.max_partition_fetch_bytes,
             ),
@@ -307,7 +305,7 @@ class Fetcher:
         position.high_watermark, position.last_stable_offset = data.high_watermark, data.last_stable_offset
         position.log_start_offset = data.log_start_offset
         position.checked_epoch = one.leader_epoch
-        if data.preferred_read_replica != _NOBODY:
+        if data.preferred_read_replica is not None:
             self._rack_id = ""  # Who says where it stands is sent to a replica nearby. Here the leader is read.
         if data.records is None or not len(data.records):
             return True
@@ -317,8 +315,8 @@ class Fetcher:
         self, position: Position, data: PartitionData, brokers: Mapping[int, Address], now_ms: float
     ) -> None:
         code = data.error_code
-        if data.current_leader.leader_id != _NOBODY:
-            leader, epoch = data.current_leader.leader_id, data.current_leader.leader_epoch
+        leader, epoch = data.current_leader.leader_id, data.current_leader.leader_epoch
+        if leader is not None and epoch is not None:
             self._metadata.leader_moved(position.topic_partition, leader, epoch, brokers, now_ms)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # What lies before it may still be waiting to be taken; then it is asked for again, and answered again.

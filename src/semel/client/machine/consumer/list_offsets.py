@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from semel.client.config.common import ClientConfig
 from semel.client.config.consumer import IsolationLevel
@@ -26,12 +26,6 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-
-_ABSENT: Final = -1
-_CONSUMER: Final = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -113,9 +107,9 @@ class OffsetLookup:
                 topic_partition = TopicPartition(topic, index)
                 partition = self._metadata.view.partition(topic_partition)
                 epoch = None if partition is None else partition.leader_epoch
-                asked = ListOffsetsPartition(index, _ABSENT if epoch is None else epoch, search.wanted[topic_partition])
+                asked = ListOffsetsPartition(index, epoch, search.wanted[topic_partition])
                 topics.setdefault(topic, ListOffsetsTopic(topic, [])).partitions.append(asked)
-            return ListOffsetsRequest(_CONSUMER, self._isolation_level, list(topics.values()), self._timeout_ms)
+            return ListOffsetsRequest(None, self._isolation_level, list(topics.values()), self._timeout_ms)
 
         def answered(response: Any, version: int, now_ms: float) -> None:
             self._answered(search, partitions, response, now_ms)
@@ -136,9 +130,9 @@ class OffsetLookup:
                 topic_partition = TopicPartition(topic.name, answer.partition_index)
                 code = answer.error_code
                 if code == ErrorCode.NONE:
-                    known = answer.offset != _ABSENT
+                    offset = answer.offset
                     search.found[topic_partition] = (
-                        OffsetAndTimestamp(answer.offset, answer.timestamp) if known else None
+                        None if offset is None else OffsetAndTimestamp(offset, answer.timestamp)
                     )
                 elif family_of(code) is Family.RETRIABLE:
                     if code in OUTDATED_METADATA:

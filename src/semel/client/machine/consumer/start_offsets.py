@@ -12,13 +12,14 @@ from typing import Final
 
 from semel.client.config.consumer import ConsumerConfig, OffsetReset
 from semel.client.machine.connection.promise import Promise
-from semel.client.machine.consumer.list_offsets import EARLIEST, LATEST, OffsetLookup
+from semel.client.machine.consumer.list_offsets import OffsetLookup
 from semel.client.machine.consumer.positions import Position, Positions
 from semel.client.machine.group.commits import Committed
 from semel.client.machine.group.group import Group
 from semel.client.values import OffsetAndMetadata, OffsetAndTimestamp
 from semel.errors import ErrorCode, KafkaError, client_error
 from semel.types import TopicPartition
+from semel.wire.messages.list_offsets import EARLIEST, LATEST
 
 _RESETS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST, OffsetReset.NONE: None}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from semel.client.config.consumer import ConsumerConfig, OffsetReset
 from semel.client.machine.connection.calls import Call
@@ -34,9 +34,6 @@ from semel.wire.messages.offset_for_leader_epoch import (
 )
 
 log = logging.getLogger(__name__)
-
-_CONSUMER: Final = -1
-_UNKNOWN: Final = -1
 
 
 class _Asked(NamedTuple):
@@ -99,7 +96,7 @@ class TruncationCheck:
                 topics.setdefault(topic, OffsetForLeaderTopic(topic, [])).partitions.append(
                     OffsetForLeaderPartition(index, one.leader_epoch, one.fetch_epoch)
                 )
-            return OffsetForLeaderEpochRequest(_CONSUMER, list(topics.values()))
+            return OffsetForLeaderEpochRequest(None, list(topics.values()))
 
         def answered(response: Any, version: int, at_ms: float) -> None:
             self._answered(asked, response, at_ms)
@@ -140,30 +137,30 @@ class TruncationCheck:
                 text = f"{position.topic_partition} cannot be read: the broker answered {named(code).name}"
                 self._failed(position.topic_partition, client_error(code, text))
             return False
-        if _UNKNOWN in (answer.leader_epoch, answer.end_offset):
+        if answer.leader_epoch is None or answer.end_offset is None:
             self._out_of_range(position)  # The leader knows nothing as old as that.
             return self._resets
         if answer.end_offset >= asked.fetch_offset:
             position.checked_epoch = asked.leader_epoch
             return True
-        return self._parted(asked, answer)
+        return self._parted(asked, answer.leader_epoch, answer.end_offset)
 
-    def _parted(self, asked: _Asked, answer: EpochEndOffset) -> bool:
+    def _parted(self, asked: _Asked, leader_epoch: int, end_offset: int) -> bool:
         position = asked.position
         assert position.offset is not None
-        if answer.end_offset >= position.offset:
+        if end_offset >= position.offset:
             position.seek(position.offset, position.offset_epoch)
             return True
         text = (
             f"{position.topic_partition}: records were read up to offset {position.offset}; of those, the new leader "
-            f"(epoch {asked.leader_epoch}) has none from offset {answer.end_offset} on"
+            f"(epoch {asked.leader_epoch}) has none from offset {end_offset} on"
         )
         if not self._resets:
-            text += f", and auto.offset.reset is none: seek to {answer.end_offset}, or where you want to read on"
+            text += f", and auto.offset.reset is none: seek to {end_offset}, or where you want to read on"
             self._failed(position.topic_partition, client_error(ErrorCode.OFFSET_OUT_OF_RANGE, text))
             return False
-        log.warning("%s; reading on at %s", text, answer.end_offset)
-        position.seek(answer.end_offset, answer.leader_epoch)
+        log.warning("%s; reading on at %s", text, end_offset)
+        position.seek(end_offset, leader_epoch)
         return True
 
     def _later(self, asked: Mapping[TopicPartition, _Asked], now_ms: float) -> None:

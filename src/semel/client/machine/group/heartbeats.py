@@ -17,7 +17,6 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.heartbeat import HeartbeatRequest
 
 _INSTANCE_IDS_SINCE: Final = 3
-_ABSENT: Final = -1
 
 
 class Heartbeats:
@@ -48,8 +47,8 @@ class Heartbeats:
             return
 
         def build(version: int) -> HeartbeatRequest:
-            generation_id = _ABSENT if member.generation_id is None else member.generation_id
-            return HeartbeatRequest(member.group_id, generation_id, member.member_id, member.group_instance_id)
+            assert member.generation_id is not None, "a member without a generation sends no heartbeats"
+            return HeartbeatRequest(member.group_id, member.generation_id, member.member_id, member.group_instance_id)
 
         def answered(response: Any, version: int, at_ms: float) -> None:
             self._asking = False

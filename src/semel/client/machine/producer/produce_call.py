@@ -27,24 +27,20 @@ TOPIC_IDS_SINCE: Final = 13
 IMPLICIT_ADDING_SINCE: Final = 12
 """From here on a batch of a transaction adds its partition to it: transactions V2."""
 
-_ABSENT: Final = -1
-
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
     """What a broker said about one batch."""
 
     code: int
-    base_offset: int = _ABSENT
-    log_append_time_ms: int = _ABSENT
+    base_offset: int | None = None
+    log_append_time_ms: int | None = None
     message: str | None = None
     leader: tuple[int, int] | None = None
     """Who leads the partition instead, and since which epoch."""
 
     def acknowledged(self) -> Acknowledged:
-        known = self.code == ErrorCode.NONE and self.base_offset != _ABSENT
-        timed = self.log_append_time_ms != _ABSENT
-        return Acknowledged(self.base_offset if known else None, self.log_append_time_ms if timed else None)
+        return Acknowledged(self.base_offset if self.code == ErrorCode.NONE else None, self.log_append_time_ms)
 
 
 Answers: TypeAlias = Sequence[tuple[ProducerBatch, BatchAnswer]]
@@ -111,12 +107,12 @@ def _by_partition(response: ProduceResponse, view: ClusterView, version: int) ->
 
 
 def _answer(partition: PartitionProduceResponse) -> BatchAnswer:
-    leader = partition.current_leader
+    leader, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
     errors = [error.batch_index_error_message for error in partition.record_errors if error.batch_index_error_message]
     return BatchAnswer(
         partition.error_code,
         partition.base_offset,
         partition.log_append_time_ms,
         "; ".join(filter(None, [partition.error_message, *errors])) or None,
-        None if leader.leader_id == _ABSENT else (leader.leader_id, leader.leader_epoch),
+        None if leader is None or epoch is None else (leader, epoch),
     )

@@ -76,7 +76,7 @@ def test_a_broker_that_names_the_new_leader_is_believed_without_asking() -> None
     producer.cluster.move_leader("orders", 0, 2)
     producer.send(b"b")
     moved = PartitionProduceResponse(
-        0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, current_leader=LeaderIdAndEpoch(2, leader_epoch=1)
+        0, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=LeaderIdAndEpoch(2, leader_epoch=1)
     )
     request = producer.bench.waiting(ApiKey.PRODUCE)[0]
     topic = TopicProduceResponse("orders", producer.cluster.topic_id("orders"), [moved])
@@ -111,7 +111,7 @@ def test_when_nobody_has_answered_for_long_the_bootstrap_servers_are_asked_again
     assert producer.offsets == {b"a": 0, b"b": 1}
 
 
-def answer(leader: int, epoch: int, partitions: int = 1) -> MetadataResponse:
+def answer(leader: int | None, epoch: int, partitions: int = 1) -> MetadataResponse:
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node, f"node-{node}", 9092) for node in (1, 2)],
         topics=[
@@ -138,6 +138,6 @@ def test_a_newer_answer_replaces_the_leader_and_adds_partitions() -> None:
 
 
 def test_a_partition_without_a_leader_is_known_and_not_available() -> None:
-    view = ClusterView().updated(answer(leader=-1, epoch=5, partitions=2))
+    view = ClusterView().updated(answer(leader=None, epoch=5, partitions=2))
     assert view.leader(ORDERS_0) is None
     assert view.topics["orders"].available == (0, 1), "with no leader anywhere, all count"

@@ -9,13 +9,13 @@ import pytest
 
 from semel.client.config.consumer import ConsumerConfig
 from semel.client.machine.consumer.consumer import ConsumerMachine
-from semel.client.machine.consumer.list_offsets import EARLIEST, LATEST
 from semel.client.values import OffsetAndTimestamp
 from semel.errors import AbortableError, DecodeError, ErrorCode, StateError
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.control import EndTransactionMarker, build_marker_batch
 from semel.wire.messages.fetch import AbortedTransaction
+from semel.wire.messages.list_offsets import EARLIEST, LATEST
 from semel.wire.records import Record, build_batch
 from tests.unit.client.machine.machine_bench import Bench, Request
 from tests.unit.client.machine.model_cluster import ModelCluster, ModelLog
@@ -301,7 +301,7 @@ def test_offsets_are_found_by_time() -> None:
     consumer.fill(0, b"a", b"b").start_offset = 1
     promise = consumer.machine.find_offsets({ORDERS_0: EARLIEST, ORDERS_1: LATEST}, 0.0)
     consumer.bench.advance(1_000)
-    assert promise.value == {ORDERS_0: OffsetAndTimestamp(1, -1), ORDERS_1: OffsetAndTimestamp(0, -1)}
+    assert promise.value == {ORDERS_0: OffsetAndTimestamp(1, None), ORDERS_1: OffsetAndTimestamp(0, None)}
 
 
 def test_a_leader_that_does_not_answer_is_asked_again() -> None:

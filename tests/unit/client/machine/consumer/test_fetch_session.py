@@ -52,7 +52,7 @@ class Broker:
 
     def answer(self, request: FetchRequest, version: int = 18) -> tuple[FetchResponse, dict[tuple[Any, int], int]]:
         """The answer, and what was read for it: offsets by topic and partition."""
-        if request.session_epoch <= 0:
+        if not request.session_epoch:
             self.sessions.close(request.session_id)
             targets = targets_of(request)
             session = None
@@ -130,7 +130,7 @@ def test_a_broker_without_room_is_asked_for_everything_every_time() -> None:
 def test_versions_without_sessions_have_none() -> None:
     session = FetchSession()
     contents = session.request(wanting(a0=0), version=6, uses_topic_ids=False)
-    assert (contents.session_id, contents.session_epoch, contents.forgotten_topics_data) == (0, -1, [])
+    assert (contents.session_id, contents.session_epoch, contents.forgotten_topics_data) == (0, None, [])
 
 
 def test_a_topic_that_was_created_again_takes_the_place_of_the_old_one() -> None:

@@ -276,7 +276,7 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read_before_more_is_fetch
     assert consumer.take() == [(0, 2, b"c")]
     (request,) = consumer.bench.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)
     (question,) = request.message.topics[0].partitions
-    assert (request.node_id, request.message.replica_id) == (2, -1)
+    assert (request.node_id, request.message.replica_id) == (2, None)
     assert (question.leader_epoch, question.current_leader_epoch) == (0, 1)
     first_to_the_new_one = next(fetch for fetch in consumer.bench.requests(ApiKey.FETCH) if fetch.node_id == 2)
     assert consumer.bench.seen.index(request) < consumer.bench.seen.index(first_to_the_new_one)

@@ -48,7 +48,7 @@ def test_the_first_heartbeat_says_everything_and_the_next_only_what_is_new() -> 
     assert (first.rebalance_timeout_ms, first.server_assignor, first.rack_id) == (300_000, "range", "a")
     assert len(first.member_id) == 22
     assert (acknowledged.member_epoch, acknowledged.subscribed_topic_names) == (1, None)
-    assert acknowledged.rebalance_timeout_ms == -1
+    assert acknowledged.rebalance_timeout_ms is None
     assert said(member)[:2] == [[], [0, 1, 2, 3]]
     assert rest == []
     member.away(16_000)
