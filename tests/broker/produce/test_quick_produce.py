@@ -356,4 +356,4 @@ def test_records_that_the_disk_does_not_take_in_time_are_answered_unknown(
     answer = response.responses[0].partition_responses[0]
     assert (correlation_id, answer.error_code) == (7, code)
     assert answer.base_offset == (0 if code is ErrorCode.NONE else None)
-    assert answer.log_start_offset == (0 if version >= 5 else -1)
+    assert answer.log_start_offset == (0 if version >= 5 else None)
