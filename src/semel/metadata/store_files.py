@@ -6,21 +6,17 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
-from typing import Final
 
 from semel.errors import StorageError
-from semel.log.disk import Disk, File, replace_file
+from semel.log.disk import NO_ROOM, Disk, File, replace_file
 from semel.log.durability.checkpoints import MetaProperties
 from semel.log.recovery.identity import trace_of_logs
 from semel.metadata import change_file, copies, paths
 from semel.metadata.change_file import Contents
 
 logger = logging.getLogger(__name__)
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class NoRoom(Exception):

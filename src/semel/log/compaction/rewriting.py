@@ -16,7 +16,7 @@ from semel.log.compaction.pace import STEP_BYTES, Pace
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.disk import Disk, write_file
 from semel.log.recovery.interrupted import CLEANED, SWAP
-from semel.log.segments import segment_checksums
+from semel.log.segments import index_file, segment_checksums
 from semel.log.segments.segment import INDEX_SUFFIXES, Segment
 from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
 from semel.log.segments.transaction_index import AbortedTransaction
@@ -130,7 +130,7 @@ class Rewriting:
         new.finish()
         for suffix, index in zip(INDEX_SUFFIXES, new.indexes, strict=True):
             file = self._disk.open(new.path(suffix).removesuffix(CLEANED) + SWAP, create=True)
-            index.flush(file)
+            index_file.flush(index, file)
             yield from self._background(file.sync)
             file.close()
             yield

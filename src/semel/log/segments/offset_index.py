@@ -18,25 +18,20 @@ from operator import ge
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log.disk import File
-from semel.log.segments.index_tail import IndexTail
-from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.log.segments.index_file import IndexFile
 from semel.types import INT32_MAX, Buffer
 
 ENTRY_SIZE: Final = 8
 
 
 class OffsetIndex:
-    __slots__ = ("_checksum", "_cuts", "_offsets", "_positions", "_stale", "_written", "base_offset")
+    __slots__ = ("_offsets", "_positions", "base_offset", "file")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self._offsets = array("I")  # relative to the base offset
         self._positions = array("I")
-        self._written = 0  # how many of the entries are in the file
-        self._stale = False  # whether the file may hold others behind them
-        self._cuts = 0
-        self._checksum = RunningChecksum(ENTRY_SIZE)
+        self.file = IndexFile(ENTRY_SIZE)
 
     @classmethod
     def load(
@@ -56,8 +51,7 @@ class OffsetIndex:
         for name, values in (("offsets", index._offsets), ("positions", index._positions)):
             if any(map(ge, values, islice(values, 1, None))) or (values and values[-1] > INT32_MAX):
                 raise DecodeError(f"the {name} of an offset index (base {base_offset}) do not ascend within 31 bits")
-        index._written = index.entries
-        index._checksum.loaded(index.entries, data)
+        index.file.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         if end_position is not None:
@@ -68,18 +62,11 @@ class OffsetIndex:
     def entries(self) -> int:
         return len(self._offsets)
 
-    @property
-    def has_unwritten(self) -> bool:
-        return self._stale or self._written < len(self._offsets)
-
     def __iter__(self) -> Iterator[tuple[int, int]]:
         base_offset = self.base_offset
         return (
             (base_offset + offset, position) for offset, position in zip(self._offsets, self._positions, strict=True)
         )
-
-    def is_full(self, size_bytes_max: int) -> bool:
-        return (len(self._offsets) + 1) * ENTRY_SIZE > size_bytes_max
 
     def append(self, offset: int, position: int) -> None:
         relative = offset - self.base_offset
@@ -101,29 +88,7 @@ class OffsetIndex:
         """Drop the entries at or beyond ``offset``."""
         self._keep(bisect_left(self._offsets, offset - self.base_offset))
 
-    def tail(self) -> IndexTail:
-        """What the file lacks."""
-        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
-
-    def checksum(self) -> IndexChecksum:
-        """Of the file once it holds all entries."""
-        return self._checksum.over(self.entries, self._packed)
-
-    def written(self, tail: IndexTail) -> None:
-        """The tail is in the file."""
-        if tail.cuts == self._cuts:
-            self._written = tail.end // ENTRY_SIZE
-            self._stale = False
-        else:
-            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
-
-    def flush(self, file: File) -> None:
-        """Make the file hold these entries and no others. To sync it is the caller's."""
-        tail = self.tail()
-        tail.write(file)
-        self.written(tail)
-
-    def _packed(self, first: int, end: int) -> bytes:
+    def packed(self, first: int, end: int) -> bytes:
         words = array("I", bytes((end - first) * ENTRY_SIZE))
         words[0::2], words[1::2] = self._offsets[first:end], self._positions[first:end]
         if sys.byteorder == "little":
@@ -131,10 +96,6 @@ class OffsetIndex:
         return words.tobytes()
 
     def _keep(self, entries: int) -> None:
-        self._cuts += 1
-        self._checksum.cut(entries)
-        if entries < self._written:
-            self._written = entries
-            self._stale = True
+        self.file.cut(entries)
         del self._offsets[entries:]
         del self._positions[entries:]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from semel.errors import DecodeError
 from semel.log.config import LogConfig
 from semel.log.disk import Disk, File
-from semel.log.segments.index_tail import IndexTail
+from semel.log.segments.index_file import Index, IndexTail
 from semel.log.segments.offset_index import OffsetIndex
 from semel.log.segments.on_demand_file import OnDemandFile
 from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
@@ -54,7 +54,7 @@ class IndexWrite(NamedTuple):
     """One index file, and what it lacks. Made on the loop, carried out by a worker."""
 
     segment: Segment
-    source: OffsetIndex | TimeIndex | TransactionIndex
+    index: Index
     path: str
     tail: IndexTail
     create: bool  # else only a file that is there is brought up to date: it may hold what is not true
@@ -181,16 +181,16 @@ class Segment:
         writes: list[IndexWrite] = []
         for suffix, index in zip(INDEX_SUFFIXES, self.indexes, strict=True):
             # A finished segment has an offset and a time index even if they are empty: operators look for them.
-            wanted = index.has_unwritten or (self._finished and index is not self.transaction_index)
+            wanted = index.file.is_behind(index) or (self._finished and index is not self.transaction_index)
             if wanted or self.index_files_are_stale:
-                writes.append(IndexWrite(self, index, self.path(suffix), index.tail(), create=wanted))
+                writes.append(IndexWrite(self, index, self.path(suffix), index.file.tail(index), create=wanted))
         return writes
 
     def indexes_written(self, writes: Sequence[IndexWrite]) -> None:
         """Those of ``writes`` that are this segment's are in their files, and synced."""
         for write in writes:
             if write.segment is self:
-                write.source.written(write.tail)
+                write.index.file.written(write.tail)
         self.index_files_are_stale = False
 
     def open_on_demand(self) -> None:
@@ -212,7 +212,9 @@ class Segment:
 
     def checksums(self, end_offset: int) -> SegmentChecksums:
         """Of the files once their indexes are written, with the log file ending at ``end_offset`` as it does now."""
-        return SegmentChecksums(end_offset, self.size_bytes, tuple(index.checksum() for index in self.indexes))
+        return SegmentChecksums(
+            end_offset, self.size_bytes, tuple(index.file.checksum(index) for index in self.indexes)
+        )
 
     @property
     def indexes(self) -> tuple[OffsetIndex | TimeIndex | TransactionIndex, ...]:

@@ -19,9 +19,7 @@ from operator import ge, gt
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log.disk import File
-from semel.log.segments.index_tail import IndexTail
-from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.log.segments.index_file import IndexFile
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import NO_TIMESTAMP
 
@@ -29,16 +27,13 @@ ENTRY_SIZE: Final = 12
 
 
 class TimeIndex:
-    __slots__ = ("_checksum", "_cuts", "_offsets", "_stale", "_timestamps", "_written", "base_offset")
+    __slots__ = ("_offsets", "_timestamps", "base_offset", "file")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self._timestamps = array("q")
         self._offsets = array("I")  # relative to the base offset
-        self._written = 0  # how many of the entries are in the file
-        self._stale = False  # whether the file may hold others behind them
-        self._cuts = 0
-        self._checksum = RunningChecksum(ENTRY_SIZE)
+        self.file = IndexFile(ENTRY_SIZE)
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
@@ -55,8 +50,7 @@ class TimeIndex:
             raise DecodeError(f"the timestamps of a time index (base {base_offset}) do not ascend from 0 or later")
         if any(map(gt, offsets, islice(offsets, 1, None))) or (offsets and offsets[-1] > INT32_MAX):
             raise DecodeError(f"the offsets of a time index (base {base_offset}) descend or exceed 31 bits")
-        index._written = index.entries
-        index._checksum.loaded(index.entries, data)
+        index.file.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         return index
@@ -64,10 +58,6 @@ class TimeIndex:
     @property
     def entries(self) -> int:
         return len(self._timestamps)
-
-    @property
-    def has_unwritten(self) -> bool:
-        return self._stale or self._written < len(self._timestamps)
 
     @property
     def last(self) -> tuple[int, int] | None:
@@ -80,10 +70,6 @@ class TimeIndex:
         return (
             (timestamp, base_offset + offset) for timestamp, offset in zip(self._timestamps, self._offsets, strict=True)
         )
-
-    def is_full(self, size_bytes_max: int) -> bool:
-        """Whether the next entry must be the last: one place is kept for the entry that closes the segment."""
-        return (len(self._timestamps) + 2) * ENTRY_SIZE > size_bytes_max
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add the segment's largest timestamp so far, unless the last entry says as much already."""
@@ -106,37 +92,11 @@ class TimeIndex:
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or beyond ``offset``."""
         entries = bisect_left(self._offsets, offset - self.base_offset)
-        self._cuts += 1
-        self._checksum.cut(entries)
-        if entries < self._written:
-            self._written = entries
-            self._stale = True
+        self.file.cut(entries)
         del self._timestamps[entries:]
         del self._offsets[entries:]
 
-    def tail(self) -> IndexTail:
-        """What the file lacks."""
-        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
-
-    def checksum(self) -> IndexChecksum:
-        """Of the file once it holds all entries."""
-        return self._checksum.over(self.entries, self._packed)
-
-    def written(self, tail: IndexTail) -> None:
-        """The tail is in the file."""
-        if tail.cuts == self._cuts:
-            self._written = tail.end // ENTRY_SIZE
-            self._stale = False
-        else:
-            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
-
-    def flush(self, file: File) -> None:
-        """Make the file hold these entries and no others. To sync it is the caller's."""
-        tail = self.tail()
-        tail.write(file)
-        self.written(tail)
-
-    def _packed(self, first: int, end: int) -> bytes:
+    def packed(self, first: int, end: int) -> bytes:
         return _encode(self._timestamps[first:end], self._offsets[first:end])
 
 

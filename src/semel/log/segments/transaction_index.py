@@ -18,9 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
-from semel.log.disk import File
-from semel.log.segments.index_tail import IndexTail
-from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
+from semel.log.segments.index_file import IndexFile
 from semel.types import Buffer
 
 VERSION: Final = 0
@@ -37,26 +35,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    __slots__ = (
-        "_checksum",
-        "_cuts",
-        "_first_offsets",
-        "_last_offsets",
-        "_last_stable_offsets",
-        "_producer_ids",
-        "_stale",
-        "_written",
-    )
+    __slots__ = ("_first_offsets", "_last_offsets", "_last_stable_offsets", "_producer_ids", "file")
 
     def __init__(self) -> None:
         self._producer_ids = array("q")
         self._first_offsets = array("q")
         self._last_offsets = array("q")
         self._last_stable_offsets = array("q")
-        self._written = 0  # how many of the entries are in the file
-        self._stale = False  # whether the file may hold others behind them
-        self._cuts = 0
-        self._checksum = RunningChecksum(ENTRY_SIZE)
+        self.file = IndexFile(ENTRY_SIZE)
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
@@ -76,8 +62,7 @@ class TransactionIndex:
                 raise DecodeError(f"{entry} after {last} in a transaction index (base {base_offset})")
             index._add(entry)
             last = entry
-        index._written = index.entries
-        index._checksum.loaded(index.entries, data)
+        index.file.loaded(index.entries, data)
         if end_offset is not None:
             index.truncate_to(end_offset)
         return index
@@ -85,10 +70,6 @@ class TransactionIndex:
     @property
     def entries(self) -> int:
         return len(self._producer_ids)
-
-    @property
-    def has_unwritten(self) -> bool:
-        return self._stale or self._written < len(self._producer_ids)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return map(self._entry, range(self.entries))
@@ -116,37 +97,11 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or beyond ``offset``."""
         entries = bisect_left(self._last_offsets, offset)
-        self._cuts += 1
-        self._checksum.cut(entries)
-        if entries < self._written:
-            self._written = entries
-            self._stale = True
+        self.file.cut(entries)
         for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._last_stable_offsets):
             del column[entries:]
 
-    def tail(self) -> IndexTail:
-        """What the file lacks."""
-        return IndexTail(self._written * ENTRY_SIZE, self._packed(self._written, self.entries), self._cuts)
-
-    def checksum(self) -> IndexChecksum:
-        """Of the file once it holds all entries."""
-        return self._checksum.over(self.entries, self._packed)
-
-    def written(self, tail: IndexTail) -> None:
-        """The tail is in the file."""
-        if tail.cuts == self._cuts:
-            self._written = tail.end // ENTRY_SIZE
-            self._stale = False
-        else:
-            self._stale = True  # Of what the file holds now, a part was cut off while it was written.
-
-    def flush(self, file: File) -> None:
-        """Make the file hold these entries and no others. To sync it is the caller's."""
-        tail = self.tail()
-        tail.write(file)
-        self.written(tail)
-
-    def _packed(self, first: int, end: int) -> bytes:
+    def packed(self, first: int, end: int) -> bytes:
         return b"".join(_ENTRY.pack(VERSION, *self._entry(slot)) for slot in range(first, end))
 
     def _add(self, aborted: AbortedTransaction) -> None:

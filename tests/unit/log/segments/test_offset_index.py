@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from semel.errors import DecodeError
-from semel.log.disk import File, SystemDisk
+from semel.log.disk import File
+from semel.log.segments.index_file import flush
 from semel.log.segments.offset_index import OffsetIndex
+from tests.unit.log.segments.index_content import content
 
 ENTRIES = [(104, 4096), (109, 8200), (150, 12400)]
 
@@ -18,17 +17,6 @@ def index() -> OffsetIndex:
     for offset, position in ENTRIES:
         index.append(offset, position)
     return index
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[File]:
-    file = SystemDisk().open(str(tmp_path / "00000000000000000100.index"), create=True)
-    yield file
-    file.close()
-
-
-def content(file: File) -> bytes:
-    return file.read(0, file.size())
 
 
 @pytest.mark.parametrize(
@@ -65,61 +53,56 @@ def test_truncation_drops_entries_at_or_beyond(index: OffsetIndex, offset: int, 
     assert index.entries == kept
 
 
-@pytest.mark.parametrize(("size_bytes_max", "full"), [(24, True), (31, True), (32, False)])
-def test_index_is_full_when_no_entry_fits(index: OffsetIndex, size_bytes_max: int, full: bool) -> None:
-    assert index.is_full(size_bytes_max) == full
-
-
 def test_layout_is_kafkas(index: OffsetIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     assert content(file).hex(" ", 4) == "00000004 00001000 00000009 00002008 00000032 00003070"
 
 
 def test_flush_writes_what_is_new_and_only_that(index: OffsetIndex, file: File) -> None:
-    assert index.has_unwritten
-    index.flush(file)
-    assert not index.has_unwritten
+    assert index.file.is_behind(index)
+    flush(index, file)
+    assert not index.file.is_behind(index)
     file.write(0, b"\xff")
     index.append(160, 20000)
-    assert index.has_unwritten
-    index.flush(file)
+    assert index.file.is_behind(index)
+    flush(index, file)
     assert content(file)[:1] == b"\xff"
     assert list(OffsetIndex.load(content(file)[8:], 100)) == [*ENTRIES[1:], (160, 20000)]
 
 
 def test_truncation_reaches_the_file_with_the_next_flush(index: OffsetIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     index.truncate_to(109)
-    assert index.has_unwritten
-    index.flush(file)
-    assert not index.has_unwritten
+    assert index.file.is_behind(index)
+    flush(index, file)
+    assert not index.file.is_behind(index)
     assert list(OffsetIndex.load(content(file), 100)) == ENTRIES[:1]
 
 
 def test_entries_after_a_truncation_replace_those_in_the_file(index: OffsetIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     index.truncate_to(109)
     index.append(112, 9000)
-    index.flush(file)
+    flush(index, file)
     assert list(OffsetIndex.load(content(file), 100)) == [(104, 4096), (112, 9000)]
 
 
 def test_truncation_of_what_was_never_written_leaves_the_file_alone(index: OffsetIndex) -> None:
     index.truncate_to(0)
-    assert not index.has_unwritten
+    assert not index.file.is_behind(index)
 
 
 def test_rebuilt_index_replaces_the_file(index: OffsetIndex, file: File) -> None:
     file.write(0, b"\xff" * 100)
-    index.flush(file)
+    flush(index, file)
     assert list(OffsetIndex.load(content(file), 100)) == ENTRIES
 
 
 def test_loaded_index_is_what_was_flushed(index: OffsetIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     loaded = OffsetIndex.load(content(file), 100)
     assert list(loaded) == ENTRIES
-    assert not loaded.has_unwritten
+    assert not loaded.file.is_behind(loaded)
 
 
 @pytest.mark.parametrize(
@@ -135,10 +118,10 @@ def test_loaded_index_is_what_was_flushed(index: OffsetIndex, file: File) -> Non
 def test_loading_drops_what_the_log_does_not_reach(
     index: OffsetIndex, file: File, ends: dict[str, int], kept: int
 ) -> None:
-    index.flush(file)
+    flush(index, file)
     loaded = OffsetIndex.load(content(file), 100, **ends)
     assert list(loaded) == ENTRIES[:kept]
-    loaded.flush(file)
+    flush(loaded, file)
     assert file.size() == kept * 8
 
 

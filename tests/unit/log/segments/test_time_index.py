@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from semel.errors import DecodeError
-from semel.log.disk import File, SystemDisk
+from semel.log.disk import File
+from semel.log.segments.index_file import flush
 from semel.log.segments.time_index import TimeIndex
+from tests.unit.log.segments.index_content import content
 
 ENTRIES = [(1_700_000_000_000, 104), (1_700_000_000_005, 109), (1_700_000_000_050, 150)]
 
@@ -18,17 +17,6 @@ def index() -> TimeIndex:
     for timestamp, offset in ENTRIES:
         index.append(timestamp, offset)
     return index
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[File]:
-    file = SystemDisk().open(str(tmp_path / "00000000000000000100.timeindex"), create=True)
-    yield file
-    file.close()
-
-
-def content(file: File) -> bytes:
-    return file.read(0, file.size())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +49,7 @@ def test_segment_without_timestamps_has_no_entries() -> None:
     index = TimeIndex(100)
     index.append(-1, 120)
     assert list(index) == []
-    assert not index.has_unwritten
+    assert not index.file.is_behind(index)
 
 
 @pytest.mark.parametrize("offset", [99, 149, 100 + 2**31])
@@ -78,54 +66,49 @@ def test_truncation_drops_entries_at_or_beyond(index: TimeIndex, offset: int, ke
     assert index.entries == kept
 
 
-@pytest.mark.parametrize(("size_bytes_max", "full"), [(48, True), (59, True), (60, False)])
-def test_place_for_the_closing_entry_is_kept(index: TimeIndex, size_bytes_max: int, full: bool) -> None:
-    assert index.is_full(size_bytes_max) == full
-
-
 def test_layout_is_kafkas(index: TimeIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     assert content(file).hex(" ", 4) == (
         "0000018b cfe56800 00000004 0000018b cfe56805 00000009 0000018b cfe56832 00000032"
     )
 
 
 def test_flush_writes_what_is_new_and_only_that(index: TimeIndex, file: File) -> None:
-    index.flush(file)
-    assert not index.has_unwritten
+    flush(index, file)
+    assert not index.file.is_behind(index)
     file.write(0, b"\xff")
     index.append(1_700_000_000_060, 160)
-    assert index.has_unwritten
-    index.flush(file)
+    assert index.file.is_behind(index)
+    flush(index, file)
     assert content(file)[:1] == b"\xff"
     assert list(TimeIndex.load(content(file)[12:], 100)) == [*ENTRIES[1:], (1_700_000_000_060, 160)]
     assert list(index) == [*ENTRIES, (1_700_000_000_060, 160)]
 
 
 def test_entries_after_a_truncation_replace_those_in_the_file(index: TimeIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     index.truncate_to(109)
-    assert index.has_unwritten
-    index.flush(file)
+    assert index.file.is_behind(index)
+    flush(index, file)
     assert list(TimeIndex.load(content(file), 100)) == ENTRIES[:1]
     index.append(1_700_000_000_001, 112)
-    index.flush(file)
+    flush(index, file)
     assert list(TimeIndex.load(content(file), 100)) == [ENTRIES[0], (1_700_000_000_001, 112)]
 
 
 def test_rebuilt_index_replaces_the_file(index: TimeIndex, file: File) -> None:
     file.write(0, b"\xff" * 100)
-    index.flush(file)
+    flush(index, file)
     assert list(TimeIndex.load(content(file), 100)) == ENTRIES
 
 
 @pytest.mark.parametrize(("end_offset", "kept"), [(151, 3), (150, 2), (100, 0)])
 def test_loading_drops_what_the_log_does_not_reach(index: TimeIndex, file: File, end_offset: int, kept: int) -> None:
-    index.flush(file)
+    flush(index, file)
     loaded = TimeIndex.load(content(file), 100, end_offset=end_offset)
     assert list(loaded) == ENTRIES[:kept]
-    assert loaded.has_unwritten == (kept < 3)
-    loaded.flush(file)
+    assert loaded.file.is_behind(loaded) == (kept < 3)
+    flush(loaded, file)
     assert file.size() == kept * 12
 
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from semel.errors import DecodeError
-from semel.log.disk import File, SystemDisk
+from semel.log.disk import File
+from semel.log.segments.index_file import flush
 from semel.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from tests.unit.log.segments.index_content import content
 
 # Producer 1 begins at 90, in the segment before; 4 begins at 108 and stays open until 140, so it holds the last stable
 # offset while 2 and 3 are aborted.
@@ -25,17 +24,6 @@ def index() -> TransactionIndex:
     for aborted in ABORTED:
         index.append(aborted)
     return index
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[File]:
-    file = SystemDisk().open(str(tmp_path / "00000000000000000100.txnindex"), create=True)
-    yield file
-    file.close()
-
-
-def content(file: File) -> bytes:
-    return file.read(0, file.size())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +75,7 @@ def test_truncation_drops_transactions_whose_marker_goes(index: TransactionIndex
 
 def test_layout_is_kafkas(index: TransactionIndex, file: File) -> None:
     index.truncate_to(106)
-    index.flush(file)
+    flush(index, file)
     assert content(file).hex(" ") == (
         "00 00 "  # version
         "00 00 00 00 00 00 00 01 "  # producer id
@@ -98,22 +86,22 @@ def test_layout_is_kafkas(index: TransactionIndex, file: File) -> None:
 
 
 def test_loaded_index_is_what_was_flushed(index: TransactionIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     loaded = TransactionIndex.load(content(file), 100)
     assert list(loaded) == ABORTED
-    assert not loaded.has_unwritten
+    assert not loaded.file.is_behind(loaded)
 
 
 def test_entries_after_a_truncation_replace_those_in_the_file(index: TransactionIndex, file: File) -> None:
-    index.flush(file)
-    assert not index.has_unwritten
+    flush(index, file)
+    assert not index.file.is_behind(index)
     index.truncate_to(121)
-    assert index.has_unwritten
-    index.flush(file)
+    assert index.file.is_behind(index)
+    flush(index, file)
     assert list(TransactionIndex.load(content(file), 100)) == ABORTED[:2]
     after = AbortedTransaction(9, 121, 123, 108)
     index.append(after)
-    index.flush(file)
+    flush(index, file)
     assert list(TransactionIndex.load(content(file), 100)) == [*ABORTED[:2], after]
 
 
@@ -121,15 +109,15 @@ def test_entries_after_a_truncation_replace_those_in_the_file(index: Transaction
 def test_loading_drops_what_the_log_does_not_reach(
     index: TransactionIndex, file: File, end_offset: int, kept: int
 ) -> None:
-    index.flush(file)
+    flush(index, file)
     loaded = TransactionIndex.load(content(file), 100, end_offset=end_offset)
     assert list(loaded) == ABORTED[:kept]
-    loaded.flush(file)
+    flush(loaded, file)
     assert file.size() == kept * 34
 
 
 def test_file_that_breaks_the_law_is_refused(index: TransactionIndex, file: File) -> None:
-    index.flush(file)
+    flush(index, file)
     data = content(file)
     with pytest.raises(DecodeError, match="of 135 bytes"):
         TransactionIndex.load(data[:-1], 100)
