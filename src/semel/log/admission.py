@@ -1,8 +1,8 @@
-"""What a client's batch must be before it may enter a log.
+"""The checks of a client's batch before it is appended.
 
-The header is held against its ranges and the topic's settings, the checksum is computed, and ``BatchCheck`` looks into
-the records: a batch that no reader could get past would stop every reader of the partition for good. Each refusal
-carries the error code that Kafka gives for exactly that, and names the records it is about (KIP-467).
+The header is checked against its ranges and the topic's settings, then the checksum, then ``BatchCheck`` checks the
+records: a batch that a consumer cannot parse would stop every consumer of the partition. Each error has the code that
+Kafka gives for this case, and names the records at fault (KIP-467).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A look into a client's batch, before it may enter a log: are these the records that its header promises?
+"""The check of the records in a client's batch: they must be the records that the batch header describes.
 
-It also finds what some topics ask for: the records without a key, the oldest timestamp, and the same records under the
-topic's own codec. For most batches that is done within microseconds, but a compressed batch of 1 MB can hold a hundred
-times as much, and millions of records. So the look is begun on the event loop, with a limited effort, and finished on a
-worker if more is needed. What is found does not depend on where.
+The check also finds what some topics require: records without a key, the oldest timestamp, and the same records
+compressed with the topic's codec. Most batches take microseconds. But a compressed batch of 1 MB can hold a hundred
+times as many bytes, and millions of records. So the check begins on the event loop, with a limited effort, and is
+finished on a worker if it needs more. The result does not depend on where it runs.
 
-The law: at most ``unpacked_size_max`` bytes are unpacked, a check that is over holds none of them, and nothing that is
-found is believed for other bytes.
+The law: at most ``unpacked_size_max`` bytes are decompressed, a finished check holds none of them, and a result is
+used only for the bytes it was computed from.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Small text files of our own that end with a checksum: one ``key: value`` per line.
+"""Text files with a checksum in the last line, one ``key: value`` per line. The format is our own.
 
     version: 1
     recovery_point: 120
     ...
     crc32c: 1a2b3c4d          of every byte before this line
 
-The law: what ``decode`` returns is exactly what was encoded, or it raises ``DecodeError``. A flipped bit, a cut and a
-missing line all show.
+The law: ``decode`` returns exactly what was encoded, or raises ``DecodeError``. It detects a changed bit, a truncated
+file and a missing line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The settings of a topic, which are the settings of each of its logs.
+"""The settings of a topic, which are the settings of each of its logs (Kafka's LogConfig).
 
-Names, types, defaults and ranges are Apache Kafka's (4.3). A topic holds only what was set on it; everything else comes
-from the broker's settings named as synonyms, so ``LogConfig.from_settings`` takes the overrides and the defaults.
-Settings of tiered storage do not exist here.
+Names, types, defaults and ranges are Apache Kafka's (4.3). A topic stores only the settings that were set on it; the
+others come from the broker's settings named as synonyms. So ``LogConfig.from_settings`` takes the overrides and the
+defaults. Settings of tiered storage do not exist here.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LogConfig:
         "file.delete.delay.ms",
         SettingType.LONG,
         MINUTE_MS,
-        "Accepted as in Kafka, and of no effect: deleted segments are removed at once, since nobody reads them.",
+        "Accepted as in Kafka, and of no effect: deleted segments are removed at once, since no reader holds them.",
         rule=AtLeast(0),
         synonyms=_from("log.segment.delete.delay.ms"),
     )

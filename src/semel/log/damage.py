@@ -1,4 +1,4 @@
-"""What a start does with a partition whose files are not what they were: the errors that say so, and the remedy."""
+"""The errors of a damaged partition: what was lost, and what an operator can do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""All logs of one broker: opening them after whatever happened, making them durable, moving their recovery points.
+"""The data directory: all logs of one broker (Kafka's LogManager). It opens them after any crash, commits what is
+appended to them, and checkpoints them.
 
-Two workers serve the directory. One does group commits and nothing else, since clients wait for it. The other does
-checkpoints: it syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only after
-that may the journal file which those partitions wrote into be used again.
+Two workers serve the directory. One does group commits only, because clients wait for them. The other does checkpoints:
+it syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only then may the journal
+file that holds the same records be used again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from semel.errors import DecodeError, StorageError
 from semel.log.disk import Disk, Lock
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
+from semel.log.durability.checkpointing import persist_log_start
 from semel.log.durability.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -246,7 +248,7 @@ class LogDirectory:
         if self._has_unsettled_names:
             self.names_settled()
         if self._lock is not None and not self._disk.exists(f"{self.path}/{LOCK_FILE}"):
-            # Or a directory that was moved away would be begun anew, and could not be put back.
+            # Otherwise a directory that was moved away would be created again, and could not be moved back.
             raise FileNotFoundError(errno.ENOENT, "the data directory is gone", self.path)
         self._clear_away(self._folder(topic_partition))
         log = self.logs[topic_partition] = make_log(
@@ -319,14 +321,14 @@ class LogDirectory:
         """Cut a log back to ``offset``, and see to it that no crash brings the rest back."""
         self._require_committer().void(log, offset)
         log.recovery_point = min(log.recovery_point, offset)
-        log.persist_log_start()  # And with it the recovery point: what is cut is not to be missed.
+        persist_log_start(log)  # And with it the recovery point: what is cut is not to be missed.
         truncate_to(self._disk, log, offset)
 
     def persist_log_starts(self) -> None:
         """Before anybody is told that records are deleted."""
         for log in self.logs.values():
-            if log.log_start_offset > log.persisted_log_start and log.offline is None:
-                log.persist_log_start()
+            if log.log_start_offset > log.checkpoints.log_start_offset and log.offline is None:
+                persist_log_start(log)
         self._checkpointer.write_log_starts()
 
     # Checkpoints
@@ -365,7 +367,7 @@ class LogDirectory:
         return clean
 
     def kill(self) -> None:
-        """Drop everything where it stands, as the end of the process would. Files close when nobody holds them."""
+        """Stop at once, as the end of the process would. Files close with their last reference."""
         self._checkpointer.killed = True
         self._commit_worker.kill()
         self._checkpoint_worker.kill()

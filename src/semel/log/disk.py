@@ -1,13 +1,13 @@
-"""The disk, as something that is handed in.
+"""The disk: the only way to files for the log, the journal and the metadata store.
 
-The log, the journal and the metadata store reach files only through a ``Disk``. The real one is below; the one in
-``semel.testing`` forgets what was not synced, tears the last write and fails on demand: so recovery is proven.
+A ``Disk`` is passed in. ``SystemDisk`` is the real one. The disk in ``semel.testing`` loses what was not synced, writes
+the last bytes in part and fails on demand: recovery is tested with it.
 
-The contract both keep:
+The contract of both:
 
 - ``write`` hands bytes to the operating system. They survive the death of the process, not of the machine.
 - ``sync`` returns once they survive a power cut. If it raises, nothing is known about any byte since the last sync that
-  returned, and asking again proves nothing: the kernel may have dropped the dirty pages.
+  returned. A second sync proves nothing: the kernel may have dropped the dirty pages.
 - A created, renamed or removed name survives a power cut only after ``sync_directory`` of its folder.
 """
 

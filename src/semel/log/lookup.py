@@ -1,7 +1,7 @@
-"""From time to offset.
+"""Lookup of offsets by timestamp (ListOffsets).
 
-Batch headers carry the largest timestamp of a batch, the time index the largest of a stretch of batches. So the search
-narrows from segment to stretch to batch by numbers, and only one batch is ever opened.
+A batch header has the largest timestamp of its batch, a time index entry the largest of many batches. So the search
+goes from segment to index entry to batch by comparing numbers, and decodes one batch only.
 """
 
 from __future__ import annotations

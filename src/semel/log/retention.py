@@ -1,19 +1,57 @@
-"""Which segments are due to go. A decision only: ``PartitionLog.remove_segments`` carries it out.
+"""Retention: the oldest segments of a log are removed by age (``retention.ms``) or size (``retention.bytes``).
 
-Segments go whole and from the oldest on, so the first that must stay ends the search. Nothing goes that a reader could
-not have seen yet: a segment must lie below the high watermark.
+Segments are removed whole and from the oldest on, so the search ends at the first that must stay. A segment is removed
+only if it lies below the high watermark, because readers may not have seen what lies above.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from semel.log.durability.checkpointing import persist_log_start, remove_partition_checkpoint
 
 if TYPE_CHECKING:
     from semel.log.partition_log import PartitionLog
     from semel.log.segments.segment import Segment
 
 
+def apply_retention(log: PartitionLog, now_ms: int) -> int:
+    """Remove the segments that the topic's settings say are too old or too much. Returns how many were removed."""
+    expired = expired_segments(log, now_ms)
+    if expired:
+        remove_segments(log, expired, now_ms)
+    return len(expired)
+
+
+def remove_segments(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> None:
+    """Remove the oldest segments. At least one segment stays, and the log end stays on disk in its name."""
+    if segments[-1] is log.segments.active:
+        log.roll(now_ms)
+        # The new segment carries the log end in its name: that must survive before the old one is removed.
+        log.disk.sync_directory(log.folder)
+    following = log.segments[log.segments.number_for(segments[-1].base_offset) + 1]
+    log.advance_log_start(following.base_offset)
+    try:
+        persist_log_start(log)
+    except OSError:
+        # The disk may be full, and removing segments makes room.
+        remove_partition_checkpoint(log)
+    log.segments.replace(segments, ())
+    aborted = any(segment.transaction_index.entries for segment in segments)
+    for segment in segments:
+        log.disk.remove(segment.path(".log"))
+        if aborted:
+            # A power cut may undo any removal: it must not bring back records without the index of aborted ones.
+            log.disk.sync_directory(log.folder)
+    for segment in segments:
+        segment.remove()
+        if segment.base_offset != log.recovery_point:
+            log.snapshots.remove(segment.base_offset)
+
+
 def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
+    """The segments that are due to be removed, oldest first. Decides only."""
     excess_bytes = 0
     if log.config.delete and log.config.retention_bytes is not None:
         excess_bytes = log.size_bytes - log.config.retention_bytes
@@ -29,7 +67,7 @@ def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
         if not (_is_too_old(log, segment, now_ms) or too_much or end_offset <= log.log_start_offset):
             break
         if is_active and end_offset <= log.log_start_offset and not _is_too_old(log, segment, now_ms):
-            break  # Everything was deleted by hand; the segment may go on where it is.
+            break  # All its records were deleted by DeleteRecords: the active segment can stay in use.
         excess_bytes -= segment.size_bytes
         expired.append(segment)
     return expired

@@ -1,4 +1,4 @@
-"""What the metadata says about a topic's logs."""
+"""The settings and partitions of one topic, as the metadata has them."""
 
 from __future__ import annotations
 

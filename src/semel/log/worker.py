@@ -1,13 +1,12 @@
-"""Where blocking work goes, so that the event loop never waits for a slow disk.
+"""The worker: executes blocking work outside the event loop, so that a slow disk does not block the loop.
 
-``run(work, done)`` executes ``work`` off the loop and calls ``done`` on it, in the order submitted. The real worker is
-one thread; the simulated one (``semel.testing``) runs ``work`` at a later moment of virtual time, so that a crash can
-fall between the two.
+``run(work, done)`` executes ``work`` on the worker and then calls ``done`` on the loop, in the order submitted. The
+real worker is one thread. The simulated one (``semel.testing``) runs ``work`` at a later point of virtual time, so that
+a crash can come between the two.
 
-There is one interpreter for both threads, and it changes hands several times for every piece of work. Where a disk
-syncs in a tenth of a millisecond, that takes as much time as the sync, and costs more. So a piece of ``brief`` work is
-done by the loop itself as long as such work has been quick on the whole; a disk that is slow, or becomes so, gets the
-thread again.
+Both threads share one interpreter, and switching between them costs time for every piece of work. If a disk syncs in a
+tenth of a millisecond, the switch takes as long as the sync. So ``brief`` work is done on the loop itself while such
+work has been fast on average; if the disk becomes slow, the thread does it again.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 QUICK_S: Final = 0.00025
-"""Brief work that takes less on the whole is not worth the way to a thread and back."""
+"""Brief work that takes less than this on average is done on the loop."""
 
 KILL_WAIT_S: Final = 0.25
-"""How long ``kill`` waits for what is running. A disk may hang for ever."""
+"""How long ``kill`` waits for the running work. A disk may hang for ever."""
 
 # How much one piece of work moves the average: a stall of 50 ms sends the next hundred to the thread.
 _WEIGHT: Final = 1 / 64
@@ -35,18 +34,19 @@ _UNKNOWN_S: Final = 0.001
 
 class Worker(Protocol):
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
-        """Execute ``work`` elsewhere, then call ``done`` on the loop with its result or the exception it raised.
+        """Execute ``work``, then call ``done`` on the loop with its result or the exception it raised.
 
-        ``brief``: it is one small write, which may be done here and now. ``done`` is called on a later turn even so.
+        ``brief``: the work is one small write, and may be done on the loop at once. ``done`` is still called on a later
+        turn of the loop.
         """
 
     def stop(self) -> None:
         """Finish what was submitted and end. Nothing may be submitted afterwards."""
 
     def kill(self) -> None:
-        """Begin nothing more and report nothing more; return once what was running is over, or hangs.
+        """Start no more work and report no more results. Returns when the running work is over, or after a short wait.
 
-        What hangs is left to a thread that does not keep the process alive.
+        Work that hangs is left to a daemon thread, which does not keep the process alive.
         """
 
 
@@ -74,15 +74,15 @@ class ThreadWorker:
     ) -> None:
         self._loop = loop
         self._monotonic_s = monotonic_s
-        self._brief_work_s = _UNKNOWN_S  # How long it has taken on the whole.
-        self._untold = 0
+        self._brief_work_s = _UNKNOWN_S  # the average time of brief work
+        self._unreported = 0
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._killed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
-        if brief and self._brief_work_s < QUICK_S and not self._untold and not self._killed:
+        if brief and self._brief_work_s < QUICK_S and not self._unreported and not self._killed:
             self._loop.call_soon(done, self._result_of(work, brief))
             return
         if self._thread is None:
@@ -94,15 +94,15 @@ class ThreadWorker:
                 return
             result = self._result_of(work, brief)
             if not self._killed:
-                # A loop that is gone raises: nobody is left to be told.
+                # A closed loop raises: there is nothing left to report to.
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(tell, result)
 
         def tell(result: T | BaseException) -> None:
-            self._untold -= 1
+            self._unreported -= 1
             done(result)
 
-        self._untold += 1
+        self._unreported += 1
         self._jobs.put(job)
 
     def _result_of(self, work: Callable[[], T], brief: bool) -> T | BaseException:

@@ -14,6 +14,7 @@ import pytest
 from semel.broker.network.descriptors import RESERVE, Descriptors
 from semel.errors import ErrorCode, StorageError
 from semel.log.config import LogConfig
+from semel.log.durability.checkpointing import prepare_checkpoint
 from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -54,7 +55,7 @@ def test_closed_segments_hold_no_descriptor_and_can_be_read() -> None:
     for number in range(50):
         append(log, batch(f"value {number}" + "x" * 50))
     assert len(log.segments) > 20
-    carry_out(disk, log.prepare_checkpoint())
+    carry_out(disk, prepare_checkpoint(log))
     assert disk.statistics.open_files == 1
     assert [offset for offset, _ in values(log)] == list(range(50))
     assert disk.statistics.open_files == 1
@@ -69,7 +70,7 @@ def test_without_descriptors_a_closed_segment_is_refused_and_served_again_later(
     log = open_log(disk, config=LogConfig(segment_bytes=200))
     for number in range(10):
         append(log, batch(f"value {number}" + "x" * 50))
-    carry_out(disk, log.prepare_checkpoint())
+    carry_out(disk, prepare_checkpoint(log))
     disk.descriptors_max = 0
     with pytest.raises(Exception, match="Too many open files"):
         values(log)
@@ -83,7 +84,7 @@ def test_a_log_that_is_cut_back_to_a_closed_segment_goes_on_there() -> None:
     log = open_log(disk, config=LogConfig(segment_bytes=200))
     for number in range(10):
         append(log, batch(f"value {number}" + "x" * 50))
-    carry_out(disk, log.prepare_checkpoint())
+    carry_out(disk, prepare_checkpoint(log))
     from semel.log.recovery.truncation import truncate_to
 
     truncate_to(disk, log, 3)

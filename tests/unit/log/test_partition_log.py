@@ -10,6 +10,7 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy, LogConfig
 from semel.log.partition_log import Appended, Isolation, PartitionLog
+from semel.log.retention import apply_retention
 from semel.log.segments.transaction_index import AbortedTransaction
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -362,7 +363,7 @@ def test_retention_by_size_removes_whole_segments_from_the_start() -> None:
     log = open_log(VirtualDisk(), config=config)
     for number in range(40):
         append(log, batch(f"value {number}"))
-    log.apply_retention(NOW_MS)
+    apply_retention(log, NOW_MS)
     assert log.size_bytes >= 700 > log.size_bytes - log.segments.first.size_bytes
     assert log.log_start_offset == log.segments.first.base_offset > 0
     assert values(log)[0][0] == log.log_start_offset
@@ -372,9 +373,9 @@ def test_retention_by_time_removes_the_active_segment_too_and_keeps_the_log_end(
     log = open_log(VirtualDisk(), config=replace(SMALL_SEGMENTS, retention_ms=1_000))
     for number in range(10):
         append(log, batch("a", timestamp=NOW_MS + number))
-    assert log.apply_retention(NOW_MS + 1_009) > 0
+    assert apply_retention(log, NOW_MS + 1_009) > 0
     assert values(log) == [(9, b"a")] or log.log_start_offset > 0
-    log.apply_retention(NOW_MS + 1_010)
+    apply_retention(log, NOW_MS + 1_010)
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (10, 10, 1)
     assert append(log, batch("next")).base_offset == 10
 
@@ -386,7 +387,7 @@ def test_retention_leaves_compacted_topics_alone() -> None:
     )
     for _ in range(10):
         append(log, batch("a"))
-    assert log.apply_retention(NOW_MS + 10_000) == 0
+    assert apply_retention(log, NOW_MS + 10_000) == 0
 
 
 def test_retention_removes_what_lies_before_the_log_start_whatever_the_policy() -> None:
@@ -395,7 +396,7 @@ def test_retention_removes_what_lies_before_the_log_start_whatever_the_policy() 
     for _ in range(20):
         append(log, batch("a"))
     log.delete_records_before(10)
-    assert log.apply_retention(NOW_MS) > 0
+    assert apply_retention(log, NOW_MS) > 0
     assert log.segments.first.base_offset <= 10 < log.segments[1].base_offset
 
 

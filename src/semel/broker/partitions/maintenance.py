@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import KafkaError
+from semel.log.retention import apply_retention
 from semel.log.worker import Worker
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Maintenance:
 
     def _retention(self) -> None:
         def one(partition: Partition) -> None:
-            removed = partition.log.apply_retention(self._node.clock.now_ms())
+            removed = apply_retention(partition.log, self._node.clock.now_ms())
             if removed:
                 logger.info("%s: %d segments are past their retention and gone", partition.topic_partition, removed)
 

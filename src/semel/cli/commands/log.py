@@ -36,7 +36,7 @@ def add_parser(commands: Subcommands) -> None:
         "verify",
         "say what is damaged in a data directory, what would be lost, and what the next start would do",
         "  semel log verify /var/lib/semel\n"
-        "  semel log verify /var/lib/semel --deep || echo 'somebody must look'\n"
+        "  semel log verify /var/lib/semel --deep || echo 'damaged'\n"
         "  semel log verify /var/lib/semel --json | jq '.findings[].path'\n\n"
         "Nothing is changed. The broker may run: then what it has synced is verified. Without --deep the\n"
         "headers of batches are read; with it every byte, and what follows from the log is compared with it.",

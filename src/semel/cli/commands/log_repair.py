@@ -15,13 +15,12 @@ from typing import Final
 from semel.errors import DecodeError, StorageError
 from semel.log.disk import Disk, replace_file
 from semel.log.durability import checkpoints, partition_checkpoint
-from semel.log.durability.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
+from semel.log.durability.checkpoints import LEADER_EPOCH_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from semel.log.recovery.accepted_loss import accept_loss, lower_recovery_point, sound_part
 from semel.log.recovery.identity import METADATA_FILES
 from semel.log.verification.directory import CLEANER_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import ExpectedTopic
-from semel.log.verification.producers import LEADER_EPOCH_FILE
 from semel.metadata.verification import restore_metadata
 from semel.types import TopicPartition
 

@@ -1,6 +1,6 @@
-"""Compaction: a log forgets the records that a later one of the same key has replaced, and nothing else.
+"""Compaction: of all records with the same key a log keeps the last one (``cleanup.policy=compact``).
 
-``cleanable`` decides what and when, ``cleaning`` is one pass over one log, ``batch_filter`` judges a batch, ``swap``
-puts the result in the place of the old segments. ``semel.log.compaction.cleaner`` is what a broker talks to. The
-design, and what a crash leaves behind: docs/design/compaction.md.
+Open ``cleaner.py`` first: it is what the broker calls. ``cleanable.py`` decides what is compacted and when,
+``cleaning.py`` is one pass over one log, ``batch_filter.py`` filters one batch, ``swap.py`` replaces the old segments.
+The design, and what a crash leaves behind: docs/design/compaction.md.
 """

@@ -1,4 +1,4 @@
-"""Syncs of a pass: they block, so they go to a worker if there is one, and the pass waits in slices that do nothing."""
+"""Syncs of a compaction pass. They block, so a worker does them if there is one, while the pass yields empty slices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Background: TypeAlias = Callable[[Callable[[], None]], Iterator[None]]
 
 
 def at_once(work: Callable[[], None]) -> Iterator[None]:
-    """Where waiting harms nobody."""
+    """Without a worker: the sync blocks the caller."""
     work()
     return iter(())
 

@@ -1,12 +1,12 @@
-"""What becomes of one batch: it stays as it is, stays with fewer records, or goes.
+"""The filter of a compaction pass: a batch is kept as it is, kept with fewer records, or dropped.
 
-The filter is shown the batches of a log in order, from the first segment to the last of the pass. The laws:
+The filter gets the batches of a log in order, from the first segment to the last of the pass. The laws:
 
-- What it gives back covers the same offsets and sequences as what it was given, or is nothing.
-- A batch that keeps all its records is given back itself, the same object: the caller can tell that nothing changed.
-- A marker goes only if no record of its transaction was shown before it. So no record outlives its marker, not even
-  if the pass ends in between.
-- A control batch is known by its bit. Its key is never looked up: a user may have chosen the same one.
+- The returned batch has the same offsets and sequences as the given one, or there is none.
+- If all records are kept, the same object is returned, so that the caller sees that nothing changed.
+- A marker is dropped only if no record of its transaction came before it. So no record is left without its marker,
+  even if the pass ends in between.
+- A control batch is recognised by its attribute bit. Its key is never looked up: a user's record may have the same key.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class BatchFilter:
         if header.producer_id in self._with_records:
             self._with_records.remove(header.producer_id)
             return batch
-        # Nothing of the transaction is left. Whoever has read some of it gets time to meet the marker.
+        # No record of the transaction is left. A consumer that has read some of them gets time to read the marker.
         if header.record_count and header.delete_horizon_ms is None:
             return _rebuilt(header, list(iterate_records(batch)), self._delete_horizon_ms)
         if header.delete_horizon_ms is not None and self._now_ms < header.delete_horizon_ms:

@@ -1,7 +1,8 @@
-"""What of a log may be compacted, whether that is worth it, and which log comes first. Decisions only.
+"""The decisions of compaction: which part of a log may be compacted, whether it is worth it, and which log is next.
 
-The law: a range ends at the beginning of a segment, and all in it is decided, visible, and synced in the partition's
-own files. So a crash brings back nothing that was compacted, and "not aborted" means committed.
+The law: a range ends at the beginning of a segment. All of it is below the last stable offset, visible, and synced in
+the partition's own files. So a crash does not bring back records that were compacted, and in a range every transaction
+that was not aborted is committed.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def dirtiest(candidates: Iterable[tuple[PartitionLog, CleanableRange]]) -> Parti
 def is_due_to_roll(log: PartitionLog, now_ms: int) -> bool:
     """Whether the active segment has waited so long that it must be closed, since only closed ones are compacted.
 
-    An append closes it by the records' own times. This is for a log that nobody appends to; there the time since the
-    segment was begun counts too, or a log that is filled with old records would be cut into one segment per look.
+    An append closes it by the records' own times. This is for a log that is not appended to. Here the time since
+    the segment was created counts too: otherwise a log filled with old records would get a new segment at each check.
     """
     active = log.segments.active
     first_timestamp = active.first_timestamp()

@@ -1,12 +1,12 @@
-"""Compaction, as the broker sees it: which log is next, and a pass over it in small slices.
+"""The log cleaner (Kafka's LogCleaner): chooses the log to compact next, and compacts it in small slices.
 
     log = cleaner.choose(now_ms)
     for _ in cleaner.clean(log, now_ms):        # each step a few milliseconds; serve requests in between
         ...
 
-The law: between two slices the log is sound and complete, so a pass may be dropped at any of them, by a crash, by
-``abort``, or by nobody asking for the next slice. How far each log is compacted stands in
-``cleaner-offset-checkpoint``; too low a number there costs a pass, never a record.
+The law: between two slices the log is sound and complete. So a pass may end at any of them: by a crash, by ``abort``,
+or because the caller asks for no more slices. ``cleaner-offset-checkpoint`` says how far each log is compacted; a
+number that is too low costs another pass and loses no record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.disk import Disk
 from semel.log.durability import checkpoints
 from semel.log.partition_log import PartitionLog
-from semel.log.recovery.interrupted import remove_unfinished
+from semel.log.recovery.swap_recovery import remove_unfinished
 from semel.log.worker import Worker
 from semel.types import INT64_MAX, TopicPartition
 
@@ -53,7 +53,7 @@ class Logs(Protocol):
 
 
 class LogCleaner:
-    """``worker``: where syncs go. Without one they hold up the caller of a slice, for a few milliseconds each."""
+    """``worker`` does the syncs. Without a worker each sync blocks the caller of a slice for a few milliseconds."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class LogCleaner:
     # How far each log is compacted
 
     def _offsets(self) -> dict[PartitionLog, int]:
-        """Kept by log, not by name: a topic that is deleted and made again under its name begins anew."""
+        """By log, not by name: a topic that is deleted and created again starts without an offset."""
         if self._first_dirty is None:
             stored = self._read()
             self._first_dirty = {
@@ -194,7 +194,7 @@ class LogCleaner:
         try:
             return checkpoints.read_offsets(self._directory.disk, path)
         except DecodeError as error:
-            logger.warning("compaction begins anew for all logs: %s", error)
+            logger.warning("compaction begins at the start of all logs: %s", error)
             return {}
 
     def _writing(self) -> Callable[[], None]:

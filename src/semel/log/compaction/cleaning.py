@@ -1,7 +1,8 @@
-"""One pass over one log: the keys of its dirty part are mapped, and the segments up to there are written anew.
+"""One compaction pass over one log: map the keys of the dirty part to their last offsets, then rewrite the segments.
 
-A pass is a generator. At every ``yield`` the broker may serve requests, remove segments, or die; the pass itself is
-simply dropped then. What it left in the folder has an ending that says so, and is removed by the next pass or start.
+A pass is a generator. At every ``yield`` the broker may serve requests, remove segments, or crash; a pass that is not
+continued needs no cleanup. Files of an unfinished pass end in ``.cleaned`` or ``.swap``; the next pass or the next
+start removes them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from semel.log.compaction.cleanable import CleanableRange
 from semel.log.compaction.grouping import group_segments
 from semel.log.compaction.offset_map import OffsetMap
 from semel.log.compaction.pace import STEP_BYTES, Pace
-from semel.log.compaction.rewriting import Outgrown, Rewriting
+from semel.log.compaction.rewriting import Rewriting, SegmentTooLarge
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.compaction.swap import swap_segments
 from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
 from semel.log.disk import Disk
 from semel.log.partition_log import PartitionLog
-from semel.log.recovery.interrupted import remove_unfinished
+from semel.log.recovery.swap_recovery import remove_unfinished
 from semel.log.segments.segment import Segment
 from semel.wire.records import BatchHeader, iterate_records, verify_crc
 
@@ -145,7 +146,7 @@ class CleaningPass:
     # The segments
 
     def _segments_below(self, covered_to: int) -> tuple[list[Segment], int]:
-        """The segments to write anew, and where the last of them ends."""
+        """The segments to rewrite, and where the last of them ends."""
         segments = [segment for segment in self.log.segments if segment.base_offset < covered_to]
         end_offset = self.log.segments.end_of(len(segments) - 1)
         assert end_offset is not None, "the active segment is never compacted"
@@ -155,11 +156,11 @@ class CleaningPass:
         rewriting = self.rewriting(group)
         try:
             new = yield from rewriting.run(batch_filter)
-        except Outgrown:
+        except SegmentTooLarge:
             logger.warning("%s: %r stays as it is: compacted, it would exceed 2 GB", self.log.topic_partition, group)
             remove_unfinished(self._disk, self.log.folder)
             return
-        while self.log.checkpoint_runs:
+        while self.log.checkpoints.is_running:
             yield  # A worker writes the indexes of segments under the names that the new one is about to take.
         if new is None:
             self._statistics.segments_left_alone += 1
@@ -167,5 +168,5 @@ class CleaningPass:
             self._statistics.segments_replaced += len(group)
             self._statistics.bytes_freed += sum(segment.size_bytes for segment in group) - new.size_bytes
         else:
-            # Retention was faster, and what it removed must not come back.
+            # Retention has removed some of the segments meanwhile: they must not come back.
             remove_unfinished(self._disk, self.log.folder)

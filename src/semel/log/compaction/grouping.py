@@ -1,8 +1,8 @@
-"""Which segments become one: a pass shrinks segments, and without this a log would end up as thousands of small ones.
+"""The groups of segments that a compaction pass merges: without this a log would become thousands of small segments.
 
-Consecutive segments go together as long as their sizes *before* the pass fit into one, in bytes, in index entries, and
-in what an offset relative to the first can express. So a group never needs more than one new segment, and a segment
-that is still full is a group of its own.
+Consecutive segments form a group while their sizes *before* the pass fit into one segment: in bytes, in index entries,
+and in the range of a relative offset. So a group never needs more than one new segment, and a segment that is full
+already is a group of its own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""From a record's key to the last offset at which it was seen, for millions of keys in little memory.
+"""The offset map of a compaction pass (Kafka's SkimpyOffsetMap): the last offset of each key, for millions of keys.
 
-An open hash table in one block: 24 bytes a slot, sixteen of BLAKE2b of the key and the offset plus one (zero is an
-empty slot). A dictionary would take seven times as much. The keys themselves are not kept: two that share their hash
-would be taken for one, and the earlier record would be lost. Among n keys the chance of that is n * n / 2**129, and
-unlike with MD5, which Kafka uses here, nobody knows how to make such keys on purpose.
+An open-addressing hash table in one block of memory. A slot is 24 bytes: 16 bytes of the key's BLAKE2b hash, and the
+offset plus one (zero is an empty slot). A dictionary would take seven times as much. The keys are not kept: if two keys
+had the same hash, the earlier record would be lost. Among n keys the chance of that is n * n / 2**129. Kafka uses MD5
+here, for which such keys can be made on purpose; for BLAKE2b no way is known.
 
-The law: at most three quarters of the slots are taken, so every search ends, and soon.
+The law: at most three quarters of the slots are used, so every search ends, and soon.
 """
 
 from __future__ import annotations

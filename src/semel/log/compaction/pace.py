@@ -1,8 +1,8 @@
-"""How much is done in one go, before the broker gets to serve requests again.
+"""The size of one slice of compaction work, after which the broker serves requests again.
 
 Work is counted, not timed, so that a simulation takes the same steps on every machine. One unit is about two
-microseconds: a record decoded and looked up, or a kilobyte read, checked and written. The smallest piece that is never
-divided is the writing of one batch.
+microseconds: one record decoded and looked up, or one kilobyte read, checked and written. The smallest step that is
+never divided is the write of one batch.
 """
 
 from __future__ import annotations

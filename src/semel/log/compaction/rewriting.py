@@ -1,7 +1,7 @@
-"""A group of segments becomes one new segment, batch by batch.
+"""The rewrite of a group of segments into one new segment, batch by batch.
 
-The law: an entry of a transaction index lives exactly as long as the marker it was made from. Without its entry an
-aborted record would be read; without its marker the entry would hide what the producer wrote afterwards.
+The law: an entry of the transaction index is kept exactly as long as the marker it was made from. Without the entry,
+consumers would read aborted records; without the marker, the entry would hide what the producer wrote later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.log.compaction.batch_filter import BatchFilter
 from semel.log.compaction.pace import STEP_BYTES, Pace
 from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.disk import Disk, write_file
-from semel.log.recovery.interrupted import CLEANED, SWAP
+from semel.log.recovery.swap_recovery import CLEANED, SWAP
 from semel.log.segments import index_file, segment_checksums
 from semel.log.segments.segment import INDEX_SUFFIXES, Segment
 from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
@@ -23,16 +23,16 @@ from semel.log.segments.transaction_index import AbortedTransaction
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import parse_header
 
-# What is written between two syncs: a sync of a whole segment at its end would keep the disk from everybody else.
+# The bytes written between two syncs: one sync of a whole segment would delay all other syncs.
 _SYNC_BYTES: Final = 1024 * 1024
 
 
 class UnsoundSegment(StorageError):
-    """Something in a closed segment is not a batch. What follows it cannot be found, so nothing may be rewritten."""
+    """A closed segment holds something that is not a batch. What follows cannot be found, so nothing is rewritten."""
 
 
-class Outgrown(Exception):
-    """The new segment would be larger than positions in a file can express. The old ones may stay as they are."""
+class SegmentTooLarge(Exception):
+    """The new segment would be larger than an index position can express. The old segments stay as they are."""
 
 
 class Rewriting:
@@ -61,7 +61,7 @@ class Rewriting:
     def run(self, batch_filter: BatchFilter) -> Generator[None, None, Segment | None]:
         """The new segment, its files complete and synced; ``None`` if it would be the same as the old one.
 
-        Raises ``Outgrown``, but only at the end: the filter must be shown every batch, whatever becomes of it, or it
+        Raises ``SegmentTooLarge``, but only at the end: the filter must be shown every batch of the group, or it
         would drop the marker of a transaction whose records it has not seen (KAFKA-20036).
         """
         new = self._begin() if len(self._group) > 1 else None
@@ -85,7 +85,7 @@ class Rewriting:
                 raise UnsoundSegment(f"{segment!r}: there is no batch at position {end}")
             self._statistics.bytes_read += end
         if self._outgrown:
-            raise Outgrown
+            raise SegmentTooLarge
         if new is not None:
             yield from self._finish(new)
         return new
@@ -124,7 +124,7 @@ class Rewriting:
             yield from self._background(new.file.sync)
 
     def _finish(self, new: Segment) -> Generator[None, None, None]:
-        """The indexes get the names that they have from the commit point on; the log file gets its own there."""
+        """Write the indexes under their names with ``.swap``; the log file is renamed at the commit point."""
         self._statistics.bytes_written += new.size_bytes
         yield from self._background(new.file.sync)
         new.finish()

@@ -1,4 +1,4 @@
-"""What compaction has done so far, for metrics and for people."""
+"""Counters of compaction, for metrics and log lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A new segment takes the place of old ones, on disk and in memory.
+"""The swap at the end of a compaction pass: a new segment replaces old ones, on disk and in memory.
 
-The order of the steps is in ``semel.log.recovery.interrupted``, which finishes them after a crash. All of them happen
-in one slice: nobody reads, removes or closes segments of the log in between.
+The order of the steps is in ``semel.log.recovery.swap_recovery``, which finishes them after a crash. All steps happen
+in one slice: between them nothing else reads, removes or closes segments of the log.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from semel.log.disk import Disk
 from semel.log.partition_log import PartitionLog
-from semel.log.recovery.interrupted import SWAP, finish_swap
-from semel.log.segments.segment import Segment, file_name
+from semel.log.recovery.swap_recovery import SWAP, finish_swap
+from semel.log.segments.segment import Segment
 
 
 def swap_segments(disk: Disk, log: PartitionLog, old: Sequence[Segment], new: Segment) -> bool:
-    """Put ``new``, whose files are complete and synced, in the place of ``old``. ``False`` if they are gone meanwhile.
+    """Replace ``old`` by ``new``, whose files are complete and synced. ``False`` if ``old`` was removed meanwhile.
 
-    A disk that refuses in the middle leaves the log offline: the next start finds out which of the two is there.
+    If the disk fails in the middle, the log goes offline: the next start finishes or undoes the swap.
     """
     if not set(map(id, old)) <= set(map(id, log.segments)):
         return False
@@ -33,7 +33,7 @@ def swap_segments(disk: Disk, log: PartitionLog, old: Sequence[Segment], new: Se
         new.open_on_demand()
         for base_offset in covered:
             if base_offset != log.recovery_point:
-                disk.remove(f"{log.folder}/{file_name(base_offset, '.snapshot')}")
+                log.snapshots.remove(base_offset)
     except OSError as error:
         log.go_offline(f"compaction could not replace {old[0]!r}: {error}")
         raise

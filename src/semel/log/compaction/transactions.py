@@ -1,7 +1,7 @@
-"""What a pass must know of transactions and producers before it may drop anything.
+"""The transactions and producers that a compaction pass must know before it drops a batch.
 
-Both are taken once, when the pass begins. That is enough: everything in its range is decided by then, and a producer
-that moves on afterwards only makes a batch superfluous that was kept for it.
+Both are collected once, when the pass begins. That is enough: all transactions in its range are complete by then. If a
+producer writes more afterwards, the pass has only kept one batch more than needed.
 """
 
 from __future__ import annotations

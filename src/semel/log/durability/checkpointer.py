@@ -1,4 +1,5 @@
-"""When checkpoints run, and what becomes of them: the state machine between the logs and the worker that syncs.
+"""The checkpointer: when checkpoints run, and what happens when one fails. A state machine between the logs and a
+worker.
 
     idle ── start ──> running ── finished ──> idle            all recovery points moved
                          │  ^                  │
@@ -6,15 +7,15 @@
                          v  │                  v
                       running, wanted       failed ── after a back-off ──> running
 
-- ``running``: at most one checkpoint is on the worker. Nothing waits for it but ``close`` and the journal.
-- ``wanted``: it was asked for again meanwhile; another one follows, since the running one does not cover what was
+- ``running``: one checkpoint, never two, is on the worker. Only ``close`` and the journal wait for it.
+- ``wanted``: another checkpoint was asked for meanwhile. It follows, because the running one does not cover what was
   written after it was prepared.
-- ``failed``: some recovery points stay where they were. The disk may have room again later: it is tried again after
-  ``RETRY_MS_MIN``, then twice as long, up to ``RETRY_MS_MAX``, for as long as it takes.
+- ``failed``: some recovery points did not move. The disk may have room again later, so it is tried again after
+  ``RETRY_MS_MIN``, then after twice as long, up to ``RETRY_MS_MAX``, without end.
 
-The laws: whatever is raised at whatever step, the machine leaves ``running``. A recovery point moves in memory only
-after it is in the file. A journal file is released only after a checkpoint that was *prepared after* the switch to the
-other file has moved every log, and while no log is offline whose records may be in that file only.
+The laws: the machine leaves ``running`` whatever exception is raised. A recovery point moves in memory only after it is
+in the file. A journal file is released only after a checkpoint that was *prepared after* the switch to the other file
+has moved every log, and only while no log is offline whose records may be in that file only.
 """
 
 from __future__ import annotations
@@ -28,10 +29,17 @@ from typing import Final
 from semel.clock import Clock
 from semel.log.disk import Disk
 from semel.log.durability import checkpoints
-from semel.log.durability.checkpointing import Outcome, carry_out
+from semel.log.durability.checkpointing import (
+    Checkpoint,
+    Outcome,
+    carry_out,
+    checkpoint_failed,
+    checkpointed,
+    prepare_checkpoint,
+)
 from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.durability.journal import Journal
-from semel.log.partition_log import Checkpoint, PartitionLog
+from semel.log.partition_log import PartitionLog
 from semel.log.worker import Worker
 from semel.types import TopicPartition
 
@@ -57,15 +65,14 @@ class Checkpointer:
         logs: Mapping[TopicPartition, PartitionLog],
         interval_ms: int = CHECKPOINT_INTERVAL_MS,
     ) -> None:
-        self.named: set[TopicPartition] = set()  # those that the checkpoint files may name
-        # What the files said of partitions that could not be opened, by file. They go on saying it: it is the evidence
-        # that records are missing.
+        self.named: set[TopicPartition] = set()  # the partitions that the checkpoint files may have lines of
+        # By file, the offsets of partitions that could not be opened. They stay in the files as evidence that records
+        # are missing.
         self.kept: dict[str, dict[TopicPartition, int]] = {}
         self.journal: Journal | None = None
         self.killed = False
-        self._write_lock = (
-            threading.Lock()
-        )  # The loop writes them too, before it makes a topic of a deleted one's name.
+        # The loop writes the files too, before a topic is created under the name of a deleted one.
+        self._write_lock = threading.Lock()
         self._path = path
         self._disk = disk
         self._clock = clock
@@ -85,16 +92,16 @@ class Checkpointer:
         self._not_held: frozenset[PartitionLog] = frozenset()
 
     def begin(self, journal: Journal) -> None:
-        """The logs are loaded, and this journal is written from now on."""
+        """The logs are loaded, and commits go to this journal from now on."""
         self.journal = journal
         self._bytes_before = self._appended_bytes()
-        # What these lack, the journal of an earlier process lacks too.
+        # The journal holds nothing for these that it did not hold before this process.
         self._not_held = frozenset(log for log in self._logs.values() if log.offline is not None)
 
     # Asking for one
 
     def start_if_due(self) -> None:
-        """Called now and then: keeps the part of the log that a start would read again short."""
+        """Called periodically. Bounds the part of the log that the next start has to read."""
         now = self._clock.monotonic_ms()
         if self._failures:
             if now >= self._retry_ms:
@@ -105,7 +112,7 @@ class Checkpointer:
             self.start()
 
     def journal_is_full(self) -> None:
-        """Called after every group while it is: go on in the other file, and see to it that this one gets free."""
+        """Called after every group while the journal is full: use the other file, and checkpoint to free this one."""
         if self.journal is not None and self.journal.is_full and self.journal.can_switch:
             self.journal.switch()
         if self._running is not None or not self._failures or self._clock.monotonic_ms() >= self._retry_ms:
@@ -128,7 +135,7 @@ class Checkpointer:
             self._finished(error)
 
     def close(self, done: Callable[[], None]) -> None:
-        """One more, which closes the active segments' indexes too; ``done`` is called when none runs any more."""
+        """Run a last checkpoint, which also closes the active segments' indexes. ``done`` is called when none runs."""
         self._closing = True
         self._waiting.append(done)
         self.start()
@@ -145,9 +152,9 @@ class Checkpointer:
         self._unprepared = 0
         for log in logs:
             try:
-                job = log.prepare_checkpoint(closing=self._closing)
+                job = prepare_checkpoint(log, closing=self._closing)
             except Exception:
-                # A bug, since nothing here touches the disk. The other logs do not pay for it.
+                # A bug, since this does no I/O. The other logs are checkpointed.
                 logger.exception("%s: a checkpoint could not be prepared", log.topic_partition)
                 self._unprepared += 1
                 continue
@@ -156,8 +163,8 @@ class Checkpointer:
         return jobs
 
     def _carry_out(self, jobs: list[Checkpoint], offsets: _Offsets) -> Outcome:
-        """On the worker. A log that fails keeps its old recovery point; the others move."""
-        # Of a topic that was deleted meanwhile, neither files nor offsets may reach one that is made under its name.
+        """Runs on the worker. A log that fails keeps its old recovery point; the others move."""
+        # A topic deleted meanwhile must not write files or offsets of a new topic with the same name.
         outcome = carry_out(self._disk, self._path, [job for job in jobs if self._is_here(job.log)])
         for job in outcome.moved:
             offsets.recovery_points[job.log] = job.offset
@@ -173,7 +180,7 @@ class Checkpointer:
             write(self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
 
     def carry_out_at_once(self, logs: Iterable[PartitionLog]) -> Outcome:
-        """While nobody is served: for a start."""
+        """At a start, before requests are served: runs on the caller."""
         jobs = self._prepare(logs)
         if not jobs:
             return Outcome()
@@ -196,8 +203,8 @@ class Checkpointer:
             logger.exception("a checkpoint could not be applied")
             failure = str(error)
         for job in jobs:
-            if job.log.checkpoint_runs:
-                job.log.checkpoint_failed()
+            if job.log.checkpoints.is_running:
+                checkpoint_failed(job.log)
         if failure:
             self._failed(failure)
         else:
@@ -212,12 +219,12 @@ class Checkpointer:
             done()
 
     def _apply(self, outcome: Outcome) -> str:
-        """Returns why some recovery points stay, or nothing if none does."""
+        """Apply the outcome. Returns why some recovery points did not move, or an empty string."""
         for job in outcome.moved:
-            job.log.checkpointed(job)
+            checkpointed(job)
             self.named.add(job.log.topic_partition)
         for job, error in outcome.failed:
-            job.log.checkpoint_failed()
+            checkpoint_failed(job.log)
             if self._is_here(job.log):
                 job.log.go_offline(f"sync failed: {error}")
         skipped = [(job.log, error) for job, error in outcome.skipped if self._is_here(job.log)]
@@ -267,7 +274,7 @@ class Checkpointer:
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """What the three files say, as of one moment."""
+    """The content of the three files at one moment."""
 
     recovery_points: dict[PartitionLog, int]
     log_starts: dict[PartitionLog, int]

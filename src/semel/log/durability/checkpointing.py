@@ -1,15 +1,19 @@
-"""Carrying out checkpoints: everything a log has written so far, onto the disk, before its recovery point moves.
+"""A checkpoint of one log: all that was written so far is synced, and then its recovery point moves to the log end.
+
+It has three steps. ``prepare_checkpoint`` runs on the loop and does no I/O: it says what is to be written.
+``carry_out`` runs on a worker and only touches files. ``checkpointed`` or ``checkpoint_failed`` runs on the loop again.
+Nothing counts as written before ``checkpointed`` is called: after a failure the next checkpoint writes it again.
 
 For a few logs each file is synced. For many, the file system is synced as a whole, twice: once for what was written,
 once for the names it then gets. So the time does not grow with the number of partitions. If that fails, it is not known
-whose write it was, and each file is asked.
+which write it was, and each file is synced on its own.
 
 Each log has one of three outcomes:
 
     moved      everything is synced
     skipped    something could not be written or opened: no room, no descriptors, no folder. All of it is derived from
                the log, or is written again, so the next checkpoint tries again; the recovery point stays
-    failed     a sync of the log's own records or names failed. It proves nothing to ask again: the log goes offline
+    failed     a sync of the log's own records or names failed. A second sync would prove nothing: the log goes offline
 
 A file is open only while it is written, so a checkpoint needs two descriptors, however many logs it has.
 """
@@ -17,13 +21,57 @@ A file is open only while it is written, so a checkpoint needs two descriptors, 
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from semel.log.disk import NOT_OPENED, Disk, replace_file, write_file
-from semel.log.partition_log import Checkpoint
+from semel.log.durability import partition_checkpoint
+from semel.log.durability.checkpoints import LEADER_EPOCH_FILE, encode_leader_epochs
+from semel.log.durability.commit import NewNames
+from semel.log.durability.partition_checkpoint import PARTITION_CHECKPOINT_FILE, PartitionCheckpoint
+from semel.log.durability.snapshot_files import Snapshot
+from semel.log.segments import segment_checksums
+from semel.log.segments.segment import IndexWrite, Segment
+from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX
+
+if TYPE_CHECKING:
+    from semel.log.partition_log import PartitionLog
 
 ONE_BY_ONE_MAX: Final = 8
+
+_Epochs = tuple[tuple[int, int], ...]  # leader epoch, start offset
+
+
+@dataclass(slots=True)
+class CheckpointState:
+    """What a log remembers from one checkpoint to the next."""
+
+    log_start_offset: int  # the one in ``partition.checkpoint``
+    epochs: _Epochs | None = None  # those in ``leader-epoch-checkpoint``, once this process has written it
+    is_running: bool = False  # whether a worker writes files of this log
+    # Held to write ``partition.checkpoint``: at checkpoints on a worker, and before segments are removed on the loop.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What must be written and synced before the recovery point may move to ``offset``."""
+
+    log: PartitionLog
+    offset: int
+    segments: list[Segment]
+    index_writes: list[IndexWrite]
+    snapshots: list[Snapshot]
+    epochs: _Epochs
+    epochs_changed: bool
+    checksums: list[tuple[str, bytes]]  # path and content, per segment
+    new_names: NewNames | None
+    truncations: int  # how often the log had been truncated when this was made
+
+    def partition_checkpoint(self) -> bytes:
+        """The content as of now: the log start may have moved since the checkpoint was prepared."""
+        return _encode(self.log, min(self.offset, self.log.log_end_offset), self.epochs)
 
 
 @dataclass(slots=True)
@@ -33,8 +81,87 @@ class Outcome:
     failed: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
 
 
+# On the loop
+
+
+def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoint | None:
+    """A checkpoint at the log end. ``None`` if the recovery point is there already, or the log is offline.
+
+    Until ``checkpointed`` or ``checkpoint_failed`` is called, compaction does not rename segments.
+    """
+    if log.offline is not None or log.recovery_point == log.log_end_offset:
+        # The epochs may have changed all the same. They are not written for that alone: a start assigns them again.
+        return None
+    # With the segment that ends at the recovery point: it may have been closed since then, and its indexes with it.
+    segments = log.segments.reaching(log.recovery_point - 1)
+    if closing:
+        for segment in segments:
+            segment.finish()
+    log.checkpoints.is_running = True
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    epochs = tuple(log.epochs.entries)
+    return Checkpoint(
+        log=log,
+        offset=log.log_end_offset,
+        segments=segments,
+        index_writes=[write for segment in segments for write in segment.index_writes()],
+        snapshots=log.snapshots.for_checkpoint(log.log_end_offset, log.producers),
+        epochs=epochs,
+        epochs_changed=epochs != log.checkpoints.epochs,
+        checksums=[
+            (segment.path(CHECKSUMS_SUFFIX), segment_checksums.encode(segment.checksums(end)))
+            for segment, end in zip(segments, ends, strict=True)
+        ],
+        new_names=log.sync_progress.new_names(),
+        truncations=log.truncations,
+    )
+
+
+def checkpointed(checkpoint: Checkpoint) -> None:
+    """The checkpoint was carried out: move the recovery point, and remove the snapshot that it no longer needs."""
+    log = checkpoint.log
+    log.checkpoints.is_running = False
+    for segment in checkpoint.segments:
+        segment.indexes_written(checkpoint.index_writes)
+    log.checkpoints.epochs = checkpoint.epochs
+    log.snapshots.written(checkpoint.snapshots)
+    if checkpoint.truncations != log.truncations:
+        return  # Records that were written since the truncation have offsets that this checkpoint has not seen.
+    previous = log.recovery_point
+    log.recovery_point = max(previous, checkpoint.offset)
+    log.own_files_synced(log.recovery_point, checkpoint.new_names)
+    for segment in checkpoint.segments:
+        if segment is not log.segments.active:
+            segment.open_on_demand()
+    if previous < log.recovery_point and all(segment.base_offset != previous for segment in log.segments):
+        # A snapshot that could not be removed does no harm, and the next start removes it.
+        with contextlib.suppress(OSError):
+            log.snapshots.remove(previous)
+
+
+def checkpoint_failed(log: PartitionLog) -> None:
+    """The recovery point stays, and the next checkpoint writes everything again."""
+    log.checkpoints.is_running = False
+
+
+def persist_log_start(log: PartitionLog) -> None:
+    """Write the log start offset, before records below it are removed or a client is told that they are deleted."""
+    with log.checkpoints.lock:
+        replace_file(log.disk, _path(log), _encode(log, log.recovery_point, tuple(log.epochs.entries)))
+    log.checkpoints.log_start_offset = log.log_start_offset
+
+
+def remove_partition_checkpoint(log: PartitionLog) -> None:
+    """Remove the file: the next start then reads the whole log, and requires no record to be there."""
+    log.disk.remove(_path(log))
+    log.disk.sync_directory(log.folder)
+
+
+# On a worker
+
+
 def carry_out(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
-    """On a worker: touches files only. ``folder`` is any on the file system that holds the logs."""
+    """Write and sync. ``folder`` is any folder on the file system that holds the logs."""
     if len(jobs) > ONE_BY_ONE_MAX:
         with contextlib.suppress(OSError):
             return _all_at_once(disk, folder, jobs)
@@ -102,27 +229,35 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
 
 def _write_checkpoint(disk: Disk, job: Checkpoint, *, sync: bool = False) -> bytes:
     content = job.partition_checkpoint()
-    write_file(disk, _checkpoint_beside(job), content, sync=sync)
+    write_file(disk, _temporary_path(job.log), content, sync=sync)
     return content
 
 
 def _rename_checkpoint(disk: Disk, job: Checkpoint, content: bytes) -> None:
-    """Unless the log start has moved meanwhile: then the segments before it are gone, and the file says so."""
+    """Unless the log start has moved meanwhile: then segments were removed, and the file must say so."""
     log = job.log
-    with log.checkpoint_lock:
+    with log.checkpoints.lock:
         if job.partition_checkpoint() == content:
-            disk.rename(_checkpoint_beside(job), log.checkpoint_path)
+            disk.rename(_temporary_path(log), _path(log))
         else:
-            replace_file(disk, log.checkpoint_path, job.partition_checkpoint())
-
-
-def _checkpoint_beside(job: Checkpoint) -> str:
-    # Not the name that ``replace_file`` uses: the loop may be writing that one at the same time.
-    return job.log.checkpoint_path + ".next.tmp"
+            replace_file(disk, _path(log), job.partition_checkpoint())
 
 
 def _small_files(job: Checkpoint) -> list[tuple[str, bytes]]:
     files = [(path, frozen.encode()) for path, frozen in job.snapshots] + job.checksums
-    if job.epochs is not None:
-        files.append((job.epochs_path, job.epochs))
+    if job.epochs_changed:
+        files.append((f"{job.log.folder}/{LEADER_EPOCH_FILE}", encode_leader_epochs(job.epochs)))
     return files
+
+
+def _encode(log: PartitionLog, recovery_point: int, epochs: _Epochs) -> bytes:
+    return partition_checkpoint.encode(PartitionCheckpoint(log.topic_id, recovery_point, log.log_start_offset, epochs))
+
+
+def _path(log: PartitionLog) -> str:
+    return f"{log.folder}/{PARTITION_CHECKPOINT_FILE}"
+
+
+def _temporary_path(log: PartitionLog) -> str:
+    # Not the name that ``replace_file`` uses: the loop may be writing that one at the same time.
+    return _path(log) + ".next.tmp"

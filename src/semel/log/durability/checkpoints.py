@@ -1,11 +1,11 @@
-"""The small text files beside the logs, in Kafka's formats.
+"""The small text files of the data directory and of a partition's folder, in Kafka's formats.
 
     <name>-checkpoint         "0", the number of entries, then "topic partition offset" or "epoch offset" per line
     partition.metadata        "version: 0", "topic_id: <22 characters>", and a checksum that Kafka does not read
     meta.properties           cluster.id, node.id, version
 
-The law: a file is replaced as a whole or not at all, a file that is missing says nothing, and one that is not exactly
-what it should be raises ``DecodeError``: a number read from half a file would be worse than none.
+The law: a file is replaced as a whole or not at all. A missing file has no entries. A file that does not have exactly
+its format raises ``DecodeError``: a number from half a file would be worse than none.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
+LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 META_PROPERTIES_FILE: Final = "meta.properties"
 
 CHECKPOINT_VERSION: Final = 0

@@ -1,23 +1,23 @@
-"""Group commit: everything written while the disk was busy shares the next sync.
+"""Group commit: all partitions written while the disk was busy share the next sync.
 
-The committer never decides what is acknowledged. It moves ``durable_offset`` of the partitions it was told about, and
+The committer does not decide what is acknowledged. It moves ``durable_offset`` of the partitions that were written:
 only forward, and only to an offset that was written before the sync began.
 
-A group goes one of two ways:
+A group is synced in one of two ways:
 
-- through the journal: the new bytes of all its partitions are copied there, one sync covers them all;
-- directly, when at most two files are behind, and by much: copying would cost more than a second sync. *All* files of
-  the partition that are behind are synced then, not only the one written last: a start cuts a log at its first hole, so
-  a durable segment behind one would be lost.
+- through the journal: the new bytes of all its partitions are copied there, and one sync covers them all;
+- directly, if at most two files have unsynced bytes, and many: copying would cost more than a second sync. Then *all*
+  unsynced files of the partition are synced, not only the last one: recovery truncates a log at its first hole, so a
+  durable segment after a hole would be lost.
 
-A sync that failed is not repeated on the same file: the kernel may already have dropped the pages it could not write.
-If the journal fails, it is given up for good, and the partitions' own files, whose pages it has not touched, are synced
-instead. If a partition's own file fails, the partition goes offline. A journal that has no room, or has outgrown its
-bound because checkpoints fail, is only passed over: the next group asks it again.
+A failed sync is not repeated on the same file: the kernel may have dropped the pages it could not write. If the journal
+fails, it is not used again, and the partitions' own files are synced instead. If a partition's own file fails, the
+partition goes offline. If the journal has no room, or is over its size limit because checkpoints fail, only this group
+is synced without it.
 
-The committer is idle, or busy with one group; whatever is raised while it is busy, by the disk, by the worker or by
-those who are told, the group is settled and the next one begins. A group whose outcome is not known fails: its
-partitions go offline with the reason.
+The committer is idle, or busy with one group. Whatever exception is raised while it is busy, by the disk, the worker or
+a callback, the group is completed and the next one begins. A group with an unknown outcome fails: its partitions go
+offline with the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewNames:
-    """What must be synced for a partition to be found again: small files first, then folders from the inside out."""
+    """New files and folders of a partition whose names are not durable. Files are synced first, then inner folders."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -73,7 +73,7 @@ class NewNames:
 
 
 class Unsynced(NamedTuple):
-    """What one partition wrote since it was last asked."""
+    """What one partition wrote since the last call of ``take_unsynced``."""
 
     log: CommittedLog
     end_offset: int
@@ -136,7 +136,7 @@ class Committer:
         self.statistics = CommitStatistics()
 
     def wrote(self, log: CommittedLog) -> None:
-        """The log has new bytes that somebody waits for. They become durable with the next group."""
+        """The log has new bytes that a request waits for. They become durable with the next group."""
         self._written[log] = None
         if not self._busy:
             self._busy = True
@@ -144,14 +144,14 @@ class Committer:
             self._call_soon(self._start)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back once nothing is waiting for a sync."""
+        """Call back when nothing waits for a sync."""
         if self._busy:
             self._idle.append(callback)
         else:
             callback()
 
     def void(self, log: CommittedLog, offset: int) -> None:
-        """Before the log is cut to ``offset``: what the journal holds at or above it must not come back."""
+        """Before a truncation to ``offset``: journal entries at or above it must not be replayed."""
         if self._journal is not None:
             try:
                 self._journal.append([Entry(Kind.VOID, log.topic_id, log.partition, offset, b"")])
@@ -191,7 +191,7 @@ class Committer:
         return journal if size_bytes < self._direct_bytes_min * len(group) else None
 
     def _make_durable(self, group: list[Unsynced], journal: Journal | None, entries: list[Entry] | None) -> _Outcome:
-        """On the worker. Touches files only; what it found out is acted on by ``_finished``, on the loop."""
+        """Runs on the worker and only touches files. ``_finished`` applies the outcome on the loop."""
         outcome = _Outcome()
         if journal is not None:
             try:
@@ -205,7 +205,7 @@ class Committer:
                 outcome.syncs += self._sync_own_files(unsynced)
                 outcome.direct.add(unsynced.log)
             except OSError as error:
-                # Where nothing could be opened, nothing was synced, and the journal is open already.
+                # If a file could not be opened, no sync has failed; the journal is open already.
                 if error.errno not in NOT_OPENED or journal is not None or not self._copied([unsynced]):
                     outcome.failed[unsynced.log] = error
         return outcome
@@ -217,7 +217,7 @@ class Committer:
         return syncs + len(unsynced.own_files)
 
     def _copied(self, group: list[Unsynced]) -> bool:
-        """Whether the journal took what its own files did not."""
+        """Whether the group is in the journal, after its own files could not be opened."""
         if self._journal is None or self._journal.is_overgrown:
             return False
         try:
@@ -242,10 +242,10 @@ class Committer:
             self._journal_failed(outcome.journal_error)
         for unsynced in group:
             try:
-                self._settle(unsynced, outcome)
+                self._complete(unsynced, outcome)
             except Exception:
-                # Of those who are told, one has failed. The others are told all the same, and the next group begins.
-                logger.exception("a partition that was committed could not be served")
+                # A callback of one partition failed. The other partitions are notified, and the next group begins.
+                logger.exception("a callback of a committed partition failed")
         if self._journal is not None and self._journal.is_full:
             self._journal_is_full()
         if self._written:
@@ -253,7 +253,7 @@ class Committer:
         else:
             self._rest()
 
-    def _settle(self, unsynced: Unsynced, outcome: _Outcome) -> None:
+    def _complete(self, unsynced: Unsynced, outcome: _Outcome) -> None:
         if (error := outcome.failed.get(unsynced.log)) is not None:
             unsynced.log.go_offline(f"sync failed: {error}")
             return
@@ -294,7 +294,7 @@ def _read_at_once(group: list[Unsynced]) -> list[Entry] | None:
     try:
         return _entries(group)
     except OSError:
-        return None  # The worker will find the same, and knows what to do about it.
+        return None  # The worker meets the same error and handles it.
 
 
 def _entries(group: list[Unsynced]) -> list[Entry]:

@@ -1,14 +1,14 @@
-"""A second copy of the newest writes, in one file, so that one sync makes a whole group of partitions durable.
+"""The journal: a second copy of the newest batches of all partitions in one file, so that one sync covers them all.
 
-Two files take turns. The active one is filled from its start with entries of one *generation*; what an earlier use left
-behind it has a lower generation, so reading stops there. A file may be overwritten only after every partition that
-wrote into it has synced its own files (see ``directory``).
+Two files are used in turn. The active one is filled from its start with entries of one *generation*. Bytes of an
+earlier use that follow have a lower generation, so reading stops there. A file is overwritten only after every
+partition that wrote into it has synced its own files (see ``checkpointer.py``).
 
-A third file, ``journal.kept``, holds the entries of partitions that a start could not open: they may be all that is
-left of acknowledged records, and the other two are about to be overwritten. It is replaced as a whole.
+A third file, ``journal.kept``, holds the entries of partitions that could not be opened at the start: they may be the
+only copy of acknowledged records, and the other two files are about to be overwritten. It is replaced as a whole.
 
-The file is zeroed ahead of the writes: a sync then moves data only, not the file system's own bookkeeping, which halves
-its time.
+A file is filled with zeros before it is used: a sync then writes data only, no file system metadata, which halves its
+time.
 
     entry = magic u32, crc32c u32, generation u64, kind u8, topic id 16 bytes, partition i32, base offset i64,
             length u32, payload                         (the CRC covers everything behind it)

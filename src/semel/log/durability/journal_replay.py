@@ -1,8 +1,9 @@
-"""After a crash: append what the journal holds and the partitions' own files have lost.
+"""Journal replay: after a crash, append the batches that are in the journal and not in the partitions' own files.
 
-Per partition the entries are in the order written. A VOID takes back what earlier entries hold at or above its offset.
-An entry that begins below the log end is already there; one that begins above it follows a hole, which a sound disk
-cannot have made: then nothing is guessed, and the partition stays offline until it is repaired.
+The entries of a partition are in the order they were written. A VOID entry cancels what earlier entries hold at or
+above its offset. An entry that begins below the log end is in the log already. An entry that begins above the log end
+follows a hole, which a sound disk cannot have made: nothing is appended, and the partition stays offline until it is
+repaired.
 """
 
 from __future__ import annotations

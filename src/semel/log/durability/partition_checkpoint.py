@@ -1,11 +1,11 @@
-"""One partition's ``partition.checkpoint``: whose log this is, from where to where it must be there, and its epochs.
+"""One partition's ``partition.checkpoint``: its topic id, recovery point, log start offset and leader epochs.
 
-It holds what ``partition.metadata``, ``leader-epoch-checkpoint`` and the partition's lines in the data directory's
-checkpoint files say too. Those are in Kafka's formats, for Kafka's tools, and carry no checksum. This one does, so it
-is the copy that counts; the others stand in for it where it is missing or damaged.
+The same values are in ``partition.metadata``, ``leader-epoch-checkpoint`` and the checkpoint files of the data
+directory. Those have Kafka's formats, for Kafka's tools, and no checksum. This file has one, so it is used first; the
+others are used if it is missing or damaged.
 
 The law: it is written after everything below its recovery point is synced, and before the first segment below its log
-start is removed. So a start that does not find every record between the two knows that the disk has lost some.
+start is removed. So if a record between the two offsets is missing, the disk has lost it.
 """
 
 from __future__ import annotations

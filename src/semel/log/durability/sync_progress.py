@@ -1,8 +1,8 @@
-"""How far a partition's bytes and names have been handed to the disk for good.
+"""The sync progress of one partition: which bytes and file names are not durable yet.
 
-Three marks, each moved by somebody else: what was handed to the committer (which may copy it to the journal), up to
-where the segments' own files are synced (a checkpoint, or a group that went directly), and which names of new files and
-folders nobody has synced. The law: a mark moves only over what was written before its sync began.
+Three positions: up to where bytes were passed to the committer (which may copy them to the journal); up to where the
+segments' own files are synced (by a checkpoint, or by a group without the journal); and the names of new files and
+folders that are not synced. The law: a position moves only over what was written before its sync began.
 """
 
 from __future__ import annotations

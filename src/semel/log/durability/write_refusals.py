@@ -1,6 +1,6 @@
-"""Writes that a disk refused, in the log: the first at once, then one line a minute that counts them.
+"""Log lines about refused writes: the first at once, then one line a minute with their number.
 
-A full disk refuses every write of every client. An operator has to hear of it, and not ten thousand times a second.
+A full disk refuses every write of every client. An operator needs one line about it, not ten thousand a second.
 """
 
 from __future__ import annotations

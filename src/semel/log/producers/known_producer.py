@@ -1,8 +1,8 @@
-"""What one partition knows of one producer: its epoch, its last batches, and what their sequences prove.
+"""One producer, as one partition knows it: its epoch, its last batches, and which sequences are known to be in the log.
 
-The law: the batches are all of the current epoch, in the order of the log; a new epoch forgets those of the old one.
-``sequences_known`` counts the sequences, up to the last one, that were seen without a gap: of those, and of no others,
-it may be said that they are in the log although their batches are no longer remembered.
+The law: the batches are all of the current epoch, in the order of the log; a new epoch drops those of the old one.
+``sequences_known`` is the number of sequences, up to the last one, that were seen without a gap. Only these are known
+to be in the log although their batches are not remembered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``.snapshot`` file: what a partition remembers of its producers, as of the offset in the file's name.
+"""The ``.snapshot`` file: the producer state of a partition at the offset in the file's name.
 
     version   int16   1
     crc       uint32  CRC32C of all that follows
@@ -6,9 +6,9 @@
     entries           46 bytes each: producer id, producer epoch, last sequence, last offset, offset delta,
                       timestamp, coordinator epoch, first offset of the open transaction
 
-The layout is Kafka's. It holds one batch per producer, the last one; where a value is absent the file says -1 (and 0
-for the offset delta). The law: what ``decode`` returns is exactly what was encoded, or it raises. A snapshot is derived
-from the log, so there is never a reason to believe half of one.
+The layout is Kafka's. It holds the last batch of each producer; an absent value is -1 (0 for the offset delta). The
+law: ``decode`` returns exactly what was encoded, or raises. A snapshot is derived from the log, so a damaged one is not
+used in part.
 """
 
 from __future__ import annotations

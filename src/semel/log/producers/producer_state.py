@@ -1,23 +1,24 @@
-"""What one partition knows of its producers: who may append next, what is a repetition, which transactions are open.
+"""The producer state of one partition (Kafka's ProducerStateManager): sequences, epochs, and open transactions.
 
-The law: ``check`` and ``check_marker`` decide and change nothing; ``replay`` remembers and refuses nothing. The log
-calls the first before it writes and the second once the bytes are written, so a write that failed leaves no trace here
-(KAFKA-6683), and the state is always the replay of the log. A follower only replays. So does a start, over a snapshot.
+The law: ``check`` and ``check_marker`` decide and change nothing; ``replay`` changes the state and refuses nothing. The
+log calls ``check`` before it writes and ``replay`` after the bytes are written. So a failed write leaves the state as
+it was (KAFKA-6683), and the state is always the replay of the log. Followers and recovery only replay.
 
-What ``check`` says to a producer's next batch:
+The result of ``check`` for a producer's next batch:
 
     epoch older than known                     INVALID_PRODUCER_EPOCH
     epoch newer than known                     accepted at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER
     the next sequence                          accepted
     exactly one of the last five batches       Duplicate: the offsets that the first one got
-    older than those, yet known to be there    DUPLICATE_SEQUENCE_NUMBER: clients take it as the success it was
+    older than those, known to be in the log   DUPLICATE_SEQUENCE_NUMBER: clients treat it as success
     anything else (gap, partial overlap)       OUT_OF_ORDER_SEQUENCE_NUMBER
     producer not known                         accepted at any sequence: it may have expired
 
-"Known to be there" is meant: DUPLICATE_SEQUENCE_NUMBER for a batch that never arrived would lose it. A producer that
-came back after expiry, and whose second batch overtook its first, must not be told that the first is here.
+DUPLICATE_SEQUENCE_NUMBER for a batch that never arrived would lose it. So it is returned only if the batch is known to
+be in the log. Example: a producer's state expired, and then its second batch arrives before its first. The first must
+not be answered with DUPLICATE_SEQUENCE_NUMBER.
 
-Deleting records does not touch this state (a live producer's next sequence would look like a gap); time does
+DeleteRecords does not change this state: the next sequence of a live producer would look like a gap. Time does
 (``expire``).
 """
 
@@ -130,8 +131,8 @@ class ProducerStates:
     ) -> Duplicate | None:
         """Whether the batch may be appended: ``None``, or the ``Duplicate`` it is. Raises ``KafkaError`` if it may not.
 
-        ``require_zero_first`` is for transactions V2, whose clients start every epoch anew: a producer that is not
-        known here must start at sequence 0 (KAFKA-18202).
+        ``require_zero_first`` is for transactions V2, whose clients begin every epoch at sequence 0: the first batch of
+        a producer that is not known here must have sequence 0 (KAFKA-18202).
 
         ``pending`` is for a request of several batches: an accepted one is noted in it. DUPLICATE_SEQUENCE_NUMBER is
         then never raised, because the client would take it for the success of the whole request.

@@ -1,8 +1,8 @@
-"""A damaged partition, cut to what is sound, because an operator accepts the loss of the rest.
+"""``semel log repair --accept-loss``: a damaged partition is truncated to its sound part.
 
-The law: everything before the first unsound batch stays, byte for byte, and nothing is left that promises more. The log
-is cut there and the cut is synced before the recovery point is lowered, so an interrupted repair is repeated and finds
-no less. Only for a directory whose broker is stopped and whose lock is held.
+The law: everything before the first unsound batch stays, byte for byte, and no other file refers to more than that. The
+log is truncated and synced before the recovery point is lowered, so a repair that was interrupted can be repeated and
+keeps as much. It is only for a directory whose broker is stopped and whose lock is held.
 """
 
 from __future__ import annotations

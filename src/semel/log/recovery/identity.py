@@ -1,7 +1,7 @@
-"""Whose data directory a folder is: Semel's, Apache Kafka's, or still free.
+"""The owner of a data directory: Semel, Apache Kafka, or none yet.
 
-The law: over data that is there, nothing is founded anew. A directory with logs and without the files that say what
-they are is refused, and so is one that Kafka wrote: its topics are in a metadata log that Semel does not read.
+The law: existing data is never overwritten by a new cluster. A directory that has logs but no metadata is refused, and
+so is one that Kafka wrote: its topics are in a metadata log that Semel does not read.
 """
 
 from __future__ import annotations

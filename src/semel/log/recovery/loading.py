@@ -1,12 +1,13 @@
-"""From a folder to a ``PartitionLog``, whatever the last process left there.
+"""Loading one partition: from the files in its folder to a ``PartitionLog``, after any crash.
 
-Below the recovery point everything is on disk, indexes and a producer snapshot included, and is taken as it is. From it
-on nothing is believed: every batch is checked, the log is cut at the first that is not sound, and what follows from
-batches (indexes, producer state, leader epochs) is made again by the same code that made it when they were appended.
-Loading twice gives the same log: the second time there is nothing left to cut.
+Below the recovery point everything is synced, indexes and a producer snapshot included, and is used as it is. From the
+recovery point on, every batch is checked, and the log is truncated at the first unsound one. Indexes, producer state
+and leader epochs of these batches are built again by the code that built them at the append. Loading a log twice gives
+the same log: the second time there is nothing to truncate.
 
-What is missing below the recovery point was synced, and no crash can have taken it. Then the log is cut only if the
-journal holds all that is missing; else nothing is touched and ``LostRecords`` is raised. See docs/design/damage.md.
+If something below the recovery point is missing, the disk has lost it: it was synced, so no crash can have taken it.
+Then the log is truncated only if the journal holds all that is missing; otherwise nothing is changed and
+``LostRecords`` is raised. See docs/design/damage.md.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from semel.log.disk import Disk, read_file
 from semel.log.durability import checkpoints
 from semel.log.durability.partition_checkpoint import PartitionCheckpoint
 from semel.log.leader_epochs import LeaderEpochs
-from semel.log.partition_log import LEADER_EPOCH_FILE, PartitionLog, note_producer
+from semel.log.partition_log import PartitionLog
 from semel.log.producers import producer_snapshot
 from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStates
-from semel.log.recovery.interrupted import finish_interrupted, remove_leftovers
+from semel.log.recovery.swap_recovery import finish_swaps, remove_leftovers
 from semel.log.segments import segment_checksums
+from semel.log.segments.batch_replay import replay_batch
 from semel.log.segments.offset_index import OffsetIndex
 from semel.log.segments.segment import INDEX_SUFFIXES, Segment, file_name
 from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
@@ -78,7 +80,7 @@ def load_log(
         recovery_point = checkpoint.recovery_point
     required_end = recovery_point if required_end is None else max(required_end, recovery_point)
     required = Required(required_end, journal_end)
-    names = finish_interrupted(disk, folder)
+    names = finish_swaps(disk, folder)
     segments = _open_segments(disk, folder, names, log_start_offset, now_ms, required, is_known=checkpoint is not None)
     try:
         if checkpoint is not None and recovery_point > segments.first.base_offset:
@@ -95,7 +97,7 @@ def load_log(
         for segment in segments:
             segment.close()
         raise
-    # What the journal still holds may bring the end back; where it does not, ``LogDirectory`` starts the log anew.
+    # What the journal still holds may bring the end back; if not, ``LogDirectory`` empties the log.
     log_start_offset = min(max(log_start_offset, segments.first.base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
@@ -242,7 +244,7 @@ class _Recovery:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.has_producer_id:
             marker = _marker(batch) if header.is_control else None
-            note_producer(self._producers, segment, header, marker, now_ms=None)
+            replay_batch(self._producers, segment, header, marker, now_ms=None)
 
     def _cut_before(self, number: int, end_offset: int) -> int:
         lost = list(self._segments)[number:]
@@ -309,7 +311,7 @@ def _open_segments(
 def _load_indexes(disk: Disk, segments: Segments, recovery_point: int, *, is_checked: bool) -> int:
     """Read the index files up to the recovery point. A bad one moves the point back to its segment.
 
-    Those behind it are not looked at, and are written anew before the recovery point passes them: they may speak of
+    Later ones are not read, and are written again before the recovery point passes them: they may be of
     batches that are not there.
     """
     for number, segment in enumerate(segments):
@@ -423,7 +425,7 @@ def _refill_windows(segments: Segments, producers: ProducerStates, offset: int) 
 
 def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: int) -> tuple[LeaderEpochs, int]:
     """The epochs below the recovery point. Without a sound file they are in the batches, so it moves to the first."""
-    path = f"{folder}/{LEADER_EPOCH_FILE}"
+    path = f"{folder}/{checkpoints.LEADER_EPOCH_FILE}"
     start = segments.first.base_offset
     if recovery_point <= start:
         return LeaderEpochs(), start

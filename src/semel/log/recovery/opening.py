@@ -1,12 +1,12 @@
-"""Opening the partitions of a data directory, each on its own: one that cannot be opened keeps no other from serving.
+"""Opening the partitions of a data directory. A partition that cannot be opened does not affect the others.
 
-Which folder belongs to which topic is decided by the topic id in it. It stands there twice: in ``partition.metadata``
-(Kafka's file) and in ``partition.checkpoint`` (ours, with a checksum). Where neither can be read, the folder's name
-decides: a folder loses its name, durably, before another topic of that name is made (``LogDirectory.names_settled``).
+The topic id in a folder decides to which topic it belongs. It is there twice: in ``partition.metadata`` (Kafka's file)
+and in ``partition.checkpoint`` (ours, with a checksum). If neither can be read, the folder's name decides: the folder
+of a deleted topic is renamed, durably, before a topic of the same name is created (``LogDirectory.names_settled``).
 
-The law: nothing that a topic might claim is removed. A folder of another topic is set aside under a free name; what
-cannot be opened stays exactly as it is, with its lines in the checkpoint files and its entries of the journal, and is
-``Unavailable`` until the next start finds it sound. See docs/design/damage.md.
+The law: nothing that a topic may own is removed. A folder of another topic is renamed to a free name. A partition that
+cannot be opened stays exactly as it is, with its lines in the checkpoint files and its entries in the journal, and is
+``Unavailable`` until a later start finds it sound. See docs/design/damage.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semel.log.durability.journal_replay import JournalContent
 from semel.log.durability.partition_checkpoint import PartitionCheckpoint
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery.loading import load_log
-from semel.log.recovery.truncation import start_anew_at
+from semel.log.recovery.truncation import restart_at
 from semel.log.topic_logs import TopicLogs
 from semel.types import TopicPartition
 
@@ -216,8 +216,8 @@ class Opening:
         if offset <= log.log_end_offset:
             log.advance_log_start(offset)
         else:
-            logger.warning("%r ends before its start at %d: it starts anew there", log, offset)
-            start_anew_at(self.disk, log, offset, now_ms=self.now_ms)
+            logger.warning("%r ends before its start at %d: it is emptied and starts there", log, offset)
+            restart_at(self.disk, log, offset, now_ms=self.now_ms)
 
 
 def make_log(

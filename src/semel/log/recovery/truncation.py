@@ -1,11 +1,12 @@
-"""Cutting a log back: a follower that diverged from its leader, or a log that is to start somewhere else.
+"""Truncation of a log: a follower that diverged from its leader, or a log that must begin at another offset.
 
-What was cut is gone from everything derived: indexes, producer state, leader epochs, open transactions.
+All derived state is truncated with it: indexes, producer state, leader epochs, open transactions.
 """
 
 from __future__ import annotations
 
 from semel.log.disk import Disk
+from semel.log.durability.checkpointing import persist_log_start
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import PartitionLog
 from semel.log.producers.producer_state import ProducerStates
@@ -36,14 +37,14 @@ def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
     log.was_cut(offset, rebuild_producers(disk, log))
 
 
-def start_anew_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
-    """Make the log empty, and its next offset ``offset``: what it had is of no use, or was asked to go."""
+def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
+    """Make the log empty, with ``offset`` as its next offset."""
     old = list(log.segments)
     fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
     # The name carries the log end: it must survive before anything else goes.
     disk.sync_directory(log.folder)
     log.log_start_offset = offset
-    log.persist_log_start()
+    persist_log_start(log)
     log.segments.replace(old, (fresh,))
     for segment in old:
         if segment.base_offset != offset:

@@ -1,10 +1,10 @@
-"""One segment's ``.index``: where in the file to start looking for an offset.
+"""The offset index of one segment (``.index``): the file position at which to begin the search for an offset.
 
 An entry ``(offset, position)`` says that the batch at ``position`` ends with ``offset``. Not every batch has one. On
 disk an entry is 8 bytes, as in Kafka: the offset relative to the segment's base, and the position, both big-endian.
 
-The law: offsets and positions both ascend. The index is derived from the log: entries gather in memory, ``flush`` hands
-them to the file at a checkpoint, and a file that breaks the law is not repaired but rebuilt by its owner.
+The law: offsets and positions both ascend. The index is derived from the log. Entries are kept in memory and written to
+the file at a checkpoint (``index_file.py``); a file that breaks the law is built again from the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The file of a closed segment: it is open only while it is read.
+"""The file of a closed segment: it is opened for each read and closed again.
 
-A broker with a long history has many times more closed segments than files it may have open. Nothing is appended to
-them, and all that is in them was synced, so no descriptor has to be kept for a sync that is still to come.
+A broker can have many more closed segments than open files. Nothing is appended to a closed segment and all of it is
+synced, so no descriptor is needed for a later sync.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bytes of a partition from an offset on, below a limit, and which transactions in them were aborted.
+"""Reading: the bytes of a partition from an offset up to a limit, and the aborted transactions in them.
 
-Who may read up to where is decided in ``partition_log.py``; here is only where those bytes are. The law: what is
-returned begins with the batch that holds the offset, and nothing in it lies at or above the limit.
+``partition_log.py`` decides the limit; this module finds the bytes. The law: the result begins with the batch that
+holds the offset, and holds nothing at or above the limit.
 """
 
 from __future__ import annotations

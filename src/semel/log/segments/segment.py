@@ -1,8 +1,8 @@
 """One segment: a ``.log`` file and the three indexes derived from it.
 
-The law: the file is the truth, and what is in memory is what ``note`` made of its batches, in order. Appending writes
-one batch and notes it; a start notes what it reads; so both end in the same state. Index entries gather in memory and
-reach their files at a checkpoint: until then the recovery point lies before them, and a start would make them again.
+The law: the state in memory is the result of ``note`` over the batches of the file, in order. An append writes a batch
+and notes it, recovery notes the batches it reads, so both give the same state. Index entries are kept in memory and
+written to their files at a checkpoint; before that the recovery point is below them, and recovery builds them again.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where a batch stands: its position in the file and its size."""
+    """The position of a batch in the file, and its size."""
 
     position: int
     size_bytes: int
 
 
 class IndexWrite(NamedTuple):
-    """One index file, and what it lacks. Made on the loop, carried out by a worker."""
+    """The write that brings one index file up to date. Prepared on the loop, carried out by a worker."""
 
     segment: Segment
-    index: Index
+    source: Index
     path: str
     tail: IndexTail
-    create: bool  # else only a file that is there is brought up to date: it may hold what is not true
+    create: bool  # else only an existing file is written: it may hold wrong entries
 
     def carry_out(self, disk: Disk, *, sync: bool) -> None:
         try:
@@ -87,7 +87,7 @@ class Segment:
         self._disk = disk
         self.folder = folder
         self.base_offset = base_offset
-        self.ending = ending  # what the names of the files end with while the segment is not part of the log yet
+        self.ending = ending  # of the file names, while the segment is not part of the log yet
         self.created_ms = created_ms
         self.file: File = self._on_demand() if on_demand else disk.open(self.path(".log"), create=create)
         self.size_bytes = 0 if create else self.file.size()
@@ -97,10 +97,10 @@ class Segment:
         self.largest_timestamp = NO_TIMESTAMP
         self.offset_of_largest_timestamp = base_offset
         self._bytes_since_index_entry = 0
-        self._index_entries = 0  # of this process: those of earlier ones leave room enough
+        self._index_entries = 0  # added by this process; earlier entries leave enough room
         self._first_timestamp: int | None = None
         self._finished = False
-        self.index_files_are_stale = False  # whether they may hold what an earlier process wrote and is not true
+        self.index_files_are_stale = False  # whether they may hold wrong entries of an earlier process
 
     def __repr__(self) -> str:
         return f"<Segment {self.path('.log')} {self.size_bytes} bytes>"
@@ -111,14 +111,14 @@ class Segment:
     # Writing
 
     def append(self, batch: Buffer, header: BatchHeader, *, index_interval_bytes: int) -> None:
-        """Write one batch at the end. If the disk refuses, the segment is as it was, the file perhaps longer."""
+        """Write one batch at the end. Raises ``OSError``: the segment is then as before, but the file may be longer."""
         position = self.size_bytes
         self.file.write(position, batch)
         self.size_bytes = position + len(batch)
         self.note(header, position, index_interval_bytes=index_interval_bytes)
 
     def note(self, header: BatchHeader, position: int, *, index_interval_bytes: int) -> None:
-        """Take a batch of the file into the indexes."""
+        """Add a batch of the file to the indexes."""
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp = header.max_timestamp
             self.offset_of_largest_timestamp = header.base_offset + header.last_offset_delta
@@ -132,7 +132,7 @@ class Segment:
         self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD
 
     def takes(self, header: BatchHeader, config: LogConfig, *, age_max_ms: int, now_ms: int) -> bool:
-        """Whether a batch goes here or into a new segment: by size, age, index room, and the reach of an offset."""
+        """Whether the batch fits here, or needs a new segment: by size, age, index size, and relative offset."""
         if self.size_bytes == 0:
             return True
         first_timestamp = self._first_timestamp
@@ -149,7 +149,7 @@ class Segment:
         )
 
     def _age_ms(self, now_ms: int, timestamp: int) -> int:
-        """By its records' time where they have one, else by its own."""
+        """The age by the records' timestamps, or by the segment's creation if they have none."""
         first = self.first_timestamp()
         if first is not None and first >= 0 and timestamp >= 0:
             return timestamp - first
@@ -169,14 +169,15 @@ class Segment:
         self.find_largest_timestamp(offset)
 
     def finish(self) -> None:
-        """No batch will follow: close the time index with the largest timestamp, so that a start need not seek it."""
+        """No batch will follow: add the largest timestamp to the time index, so that a start finds it there."""
         self.time_index.append(self.largest_timestamp, self.offset_of_largest_timestamp)
         self._finished = True
 
     def index_writes(self) -> list[IndexWrite]:
-        """What brings the index files up to date. A checkpoint carries it out; ``indexes_written`` hears of it.
+        """The writes that bring the index files up to date. A checkpoint carries them out and calls
+        ``indexes_written``.
 
-        Nothing else writes them: a file that was written and not synced could be torn behind a recovery point.
+        Nothing else writes the files: one that was written and not synced could be torn below a recovery point.
         """
         writes: list[IndexWrite] = []
         for suffix, index in zip(INDEX_SUFFIXES, self.indexes, strict=True):
@@ -187,23 +188,23 @@ class Segment:
         return writes
 
     def indexes_written(self, writes: Sequence[IndexWrite]) -> None:
-        """Those of ``writes`` that are this segment's are in their files, and synced."""
+        """The ``writes`` that belong to this segment were carried out and synced."""
         for write in writes:
             if write.segment is self:
-                write.index.file.written(write.tail)
+                write.source.file.written(write.tail)
         self.index_files_are_stale = False
 
     def open_on_demand(self) -> None:
-        """Nothing more will be appended and all of it is synced: keep no descriptor.
+        """Keep no descriptor open: nothing more will be appended, and everything is synced.
 
-        A sync that runs on another thread has the file in its hand. It closes when the last holder lets go.
+        A sync on another thread may still use the open file, which closes with its last reference.
         """
         self.file = self._on_demand()
 
     def keep_open(self) -> None:
-        """It is appended to again."""
+        """Open the file again for appends."""
         if isinstance(self.file, OnDemandFile):
-            # Without a descriptor to spare it works as well, only not as fast.
+            # If no descriptor is free, it works without one, more slowly.
             with contextlib.suppress(OSError):
                 self.file = self._disk.open(self.path(".log"))
 
@@ -222,7 +223,7 @@ class Segment:
         return self.offset_index, self.time_index, self.transaction_index
 
     def forget_indexes(self) -> None:
-        """They are to be made again from the log, whatever their files hold."""
+        """Empty the indexes: they are built again from the log, and the files are overwritten."""
         self.offset_index = OffsetIndex(self.base_offset)
         self.time_index = TimeIndex(self.base_offset)
         self.transaction_index = TransactionIndex()
@@ -233,7 +234,7 @@ class Segment:
         self.file.close()
 
     def remove(self) -> None:
-        """Take the files away. The log file stays open for whoever still holds it, and closes when nobody does."""
+        """Remove the files. A reader that holds the log file can still read it; it closes with the last reference."""
         for suffix in SUFFIXES:
             self._disk.remove(self.path(suffix))
 

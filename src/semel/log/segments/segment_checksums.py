@@ -1,11 +1,12 @@
-"""One segment's ``.checksums``: how long its log file was at the last checkpoint, and the checksums of its indexes.
+"""One segment's ``.checksums``: the length of its log file at the last checkpoint, and the checksums of its indexes.
 
-Kafka's index files carry no checksum, and none of them says how much there should be of it. This file does, and Kafka's
-tools pass over it. A start takes an index as it is only if this file vouches for it; what it does not vouch for is made
-again from the log. The file travels with its segment: compaction writes a new one beside the new indexes.
+Kafka's index files have no checksum and do not say how long they should be. This file does; Kafka's tools ignore it. At
+a start an index is used only if its checksum is right; otherwise it is built again from the log. Compaction writes a
+new ``.checksums`` together with the new indexes.
 
-The law: it is written after what it describes is synced. So the log file is never shorter than this file says, and
-each index begins with the bytes that this file says; both may be longer, by what was written after the checkpoint.
+The law: it is written after the files it describes are synced. So the log file is never shorter than this file says,
+and each index begins with the bytes that this file describes. Both may be longer, by what was written after the
+checkpoint.
 """
 
 from __future__ import annotations

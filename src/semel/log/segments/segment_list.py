@@ -1,4 +1,4 @@
-"""The segments of one partition, by base offset. There is always at least one; the last is the one that grows."""
+"""The segments of one partition, ordered by base offset. There is always at least one; the last one is active."""
 
 from __future__ import annotations
 

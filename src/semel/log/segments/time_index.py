@@ -1,11 +1,11 @@
-"""One segment's ``.timeindex``: from which offset on records can be younger than a timestamp.
+"""The time index of one segment (``.timeindex``): the offset up to which all records are at or before a timestamp.
 
 An entry ``(timestamp, offset)`` says that no record up to ``offset`` is younger than ``timestamp``, and that the batch
 which ends with ``offset`` holds it. On disk an entry is 12 bytes, as in Kafka: the timestamp, and the offset relative
 to the segment's base, both big-endian.
 
-The law: timestamps ascend, and offsets never descend. As with the offset index, entries gather in memory, ``flush``
-hands them to the file at a checkpoint, and a file that breaks the law is rebuilt by its owner.
+The law: timestamps ascend, and offsets never descend. As with the offset index, entries are kept in memory and written
+to the file at a checkpoint; a file that breaks the law is built again from the log.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One segment's ``.txnindex``: the aborted transactions whose marker is in the segment.
+"""The transaction index of one segment (``.txnindex``): the aborted transactions whose marker is in the segment.
 
-A read_committed consumer is told which of the transactions in what it fetched were aborted; this is where that list
-comes from. On disk an entry is 34 bytes, as in Kafka: a version (0), the producer id, the first offset, the last offset
+A Fetch with read_committed is answered with the list of aborted transactions in the fetched records; the list comes
+from here. On disk an entry is 34 bytes, as in Kafka: a version (0), the producer id, the first offset, the last offset
 (the marker's), and the last stable offset at the time of the abort.
 
 The law: last offsets ascend, because markers are indexed in the order of the log, and last stable offsets never
-descend. Committed transactions are not here, nor are transactions without records. The index is derived from the log:
-entries gather in memory, ``flush`` hands them to the file at a checkpoint, and a file that breaks the law is rebuilt.
+descend. Committed transactions have no entry, nor have transactions without records. The index is derived from the log.
+Entries are kept in memory and written at a checkpoint; a file that breaks the law is built again from the log.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is sound on a disk and what is not, without changing anything: ``semel log verify``.
+"""Verification (``semel log verify``): which files of a data directory are sound. Nothing is changed.
 
-Open ``directory`` first: it goes through a data directory. ``partition`` goes through one partition's folder, ``walk``
-through one segment, batch by batch; ``indexes`` and ``producers`` hold the derived files against what was walked.
+Open ``directory.py`` first: it checks a data directory. ``partition.py`` checks one partition's folder, ``walk.py`` one
+segment, batch by batch; ``indexes.py`` and ``producers.py`` compare the derived files with the batches.
 """

@@ -1,7 +1,7 @@
-"""A whole data directory: its checkpoints, its journal, and every partition.
+"""Verification of a whole data directory: its checkpoints, its journal, and every partition.
 
-On a directory whose broker runs, the recovery points are read first and only what lies below them is looked at, since
-the files grow and move meanwhile. What is found there is looked at once more, and counts only if it is found again.
+If the broker is running, the recovery points are read first and only what is below them is checked, because the files
+grow meanwhile. A problem that is found is checked a second time, and is reported only if it is found again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a verification finds, in words for an operator."""
+"""The findings of a verification, in words for an operator."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""One segment's index files, held against the batches of its log.
+"""Verification of one segment's index files against the batches of its log.
 
-The offset index and the time index may leave entries out, since they are sparse; every entry they have must be true.
-The index of aborted transactions must have every abort that the log shows: a reader of committed records would get the
-records of one that it leaves out.
+The offset index and the time index are sparse: entries may be missing, but every entry must be right. The transaction
+index must have every abort of the log: a missing entry would let read_committed consumers read aborted records.
 """
 
 from __future__ import annotations

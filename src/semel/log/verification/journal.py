@@ -1,6 +1,6 @@
-"""The journal files: which entries are sound, and how far they continue each partition's log.
+"""Verification of the journal files: which entries are sound, and how far they continue each partition's log.
 
-It reads the format by itself, as ``log.journal`` describes it, and so is a second opinion about it.
+It has its own reader of the format that ``durability/journal.py`` describes, so it is an independent check.
 """
 
 from __future__ import annotations

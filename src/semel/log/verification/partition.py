@@ -1,4 +1,4 @@
-"""One partition's folder: its segments one after the other, and every derived file beside them."""
+"""Verification of one partition's folder: its segments in order, and all derived files."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ class PartitionCheck:
             self._found(path, Severity.LOSS, problem, "does not replay what follows", _offsets(reached, last))
         if self.log_start > max(reached, end) and self.log_start < INT64_MAX:
             problem = f"the log starts at offset {self.log_start} according to its checkpoint, and ends at {reached}"
-            self._found(self.folder, Severity.NOTE, problem, "lets it start anew there")
+            self._found(self.folder, Severity.NOTE, problem, "makes it empty and begins there")
 
 
 def _offsets(first: int, end: int) -> str:

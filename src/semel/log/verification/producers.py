@@ -1,4 +1,4 @@
-"""Producer snapshots and leader epochs of one partition, held against the batches of its log."""
+"""Verification of one partition's producer snapshots and leader epochs against the batches of its log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from semel.log.verification.findings import Finding, Severity
 from semel.log.verification.walk import WalkedBatch
 from semel.types import TopicPartition
 from semel.wire.control import parse_marker
-
-LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class Ended(NamedTuple):
@@ -108,7 +106,7 @@ class SeenEpochs:
     """The leader epochs of a partition's batches, and the file that should have them."""
 
     def __init__(self, disk: Disk, folder: str, partition: TopicPartition) -> None:
-        self._path = f"{folder}/{LEADER_EPOCH_FILE}"
+        self._path = f"{folder}/{checkpoints.LEADER_EPOCH_FILE}"
         self._partition = partition
         self._seen: dict[int, int] = {}
         self._problem: str | None = None

@@ -1,7 +1,7 @@
-"""One segment's ``.log`` file, batch by batch, up to the first that is not sound.
+"""Verification of one ``.log`` file, batch by batch, up to the first unsound one.
 
-Without ``deep`` the headers are read: each must be one, follow the one before it, and end within the file. With
-``deep`` every byte is read: checksums, and the records behind each header.
+Without ``deep`` only the headers are read: each must be sound, follow the previous one, and end within the file. With
+``deep`` every byte is read: checksums, and the records of each batch.
 """
 
 from __future__ import annotations

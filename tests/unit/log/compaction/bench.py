@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from semel.log.compaction.cleaner import LogCleaner
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.log.durability.checkpointing import carry_out
+from semel.log.durability.checkpointing import carry_out, checkpointed, prepare_checkpoint
 from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
 from semel.log.recovery.loading import load_log
 from semel.testing.virtual.clock import ManualClock
@@ -163,12 +163,12 @@ class Bench:
 
     def checkpoint(self) -> None:
         """What the directory's worker does: afterwards all that was written is below the recovery point."""
-        checkpoint = self.log.prepare_checkpoint()
+        checkpoint = prepare_checkpoint(self.log)
         self.disk.sync_directory(FOLDER)
         if checkpoint is None:
             return
         (moved,) = carry_out(self.disk, FOLDER, [checkpoint]).moved
-        self.log.checkpointed(moved)
+        checkpointed(moved)
         self.recovery_point = checkpoint.offset
 
     # Cleaning

@@ -10,6 +10,7 @@ from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy
 from semel.log.disk import read_file
 from semel.log.partition_log import Origin
+from semel.log.retention import apply_retention
 from semel.log.segments.time_index import TimeIndex
 from semel.testing.virtual.disk import VirtualDisk
 from tests.unit.log.compaction.bench import Bench
@@ -50,7 +51,7 @@ def test_a_power_cut_after_retention_never_brings_back_aborted_records_as_commit
         bench.checkpoint()
         bench.now_ms += 10_000
         bench.put(("b", "new"))
-        assert bench.log.apply_retention(bench.now_ms) == 2
+        assert apply_retention(bench.log, bench.now_ms) == 2
         bench.disk.crash()
         bench.open()
         assert not any(read.value == b"aborted" for read in bench.committed()), f"seed {seed}"

@@ -13,6 +13,7 @@ from semel.log.config import CleanupPolicy
 from semel.log.disk import replace_file
 from semel.log.durability.checkpoints import read_offsets
 from semel.log.recovery.loading import load_log
+from semel.log.retention import apply_retention
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TopicPartition
@@ -198,10 +199,10 @@ def test_segments_that_retention_removes_during_a_pass_do_not_come_back(slices: 
     cleaner = bench.cleaner()
     for number, _ in enumerate(cleaner.clean(bench.log, bench.now_ms), 1):
         if number == slices:
-            bench.log.apply_retention(bench.now_ms)
+            apply_retention(bench.log, bench.now_ms)
             start = bench.log.log_start_offset
             expected = latest(bench.records())
-    bench.log.apply_retention(bench.now_ms)
+    apply_retention(bench.log, bench.now_ms)
     if number >= slices:
         assert bench.log.log_start_offset >= start > 0
         assert latest(bench.records()) == expected

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from semel.log.partition_log import SNAPSHOT_AT_ONCE_MAX
+from semel.log.durability.checkpointing import prepare_checkpoint
+from semel.log.durability.snapshot_files import SNAPSHOT_AT_ONCE_MAX
 from semel.log.producers import producer_snapshot
 from semel.testing.virtual.disk import VirtualDisk
 from tests.logs import NOW_MS, append, batch, end_transaction, open_log, produced
@@ -58,10 +59,10 @@ def test_the_snapshot_of_a_great_many_producers_is_left_to_the_next_checkpoint()
     assert not disk.exists(path)
     expected = producer_snapshot.encode(log.producers.snapshot_entries())
     append(log, produced(1, producer=0))
-    carry_out(disk, log.prepare_checkpoint())
+    carry_out(disk, prepare_checkpoint(log))
     file = disk.open(path)
     assert file.read(0, file.size()) == expected
     append(log, produced(2, producer=0))
-    checkpoint = log.prepare_checkpoint()
+    checkpoint = prepare_checkpoint(log)
     assert checkpoint is not None
     assert len(checkpoint.snapshots) == 1

@@ -13,8 +13,10 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import LogConfig
 from semel.log.disk import read_file
+from semel.log.durability.checkpointing import Checkpoint, checkpointed, prepare_checkpoint
 from semel.log.durability.checkpointing import carry_out as carry_out_all
-from semel.log.partition_log import Checkpoint, PartitionLog
+from semel.log.partition_log import PartitionLog
+from semel.log.retention import apply_retention
 from semel.testing.virtual.disk import VirtualDisk
 from tests.logs import (
     FOLDER,
@@ -74,7 +76,7 @@ def carry_out(disk: VirtualDisk, checkpoint: Checkpoint | None) -> int:
     """What the directory's worker does with a checkpoint. Returns the new recovery point."""
     assert checkpoint is not None
     assert carry_out_all(disk, "/data", [checkpoint]).failed == []
-    checkpoint.log.checkpointed(checkpoint)
+    checkpointed(checkpoint)
     return checkpoint.offset
 
 
@@ -94,7 +96,7 @@ def filled(*, checkpoint_after: int | None = None) -> tuple[VirtualDisk, list[by
     if checkpoint_after is not None:
         for _ in range(checkpoint_after):
             append(log, batch("more"))
-        recovery_point = carry_out(disk, log.prepare_checkpoint())
+        recovery_point = carry_out(disk, prepare_checkpoint(log))
         append(log, produced(5, "f", producer=1))
         end_transaction(log, committed=False, producer=2)
         append(log, produced(0, "g", producer=9))
@@ -102,7 +104,7 @@ def filled(*, checkpoint_after: int | None = None) -> tuple[VirtualDisk, list[by
     for segment in log.segments:
         for write in segment.index_writes():
             write.carry_out(disk, sync=False)
-    log._write_snapshot()
+    log.snapshots.write_at_roll(log.log_end_offset, log.producers)
     data = [data for data, _ in batches(read_all(log))]
     return disk, data, recovery_point
 
@@ -190,7 +192,7 @@ def test_scenario_12_an_open_transaction_comes_back_from_a_snapshot() -> None:
     log = open_log(disk)
     append(log, batch("a"))
     append(log, produced(0, producer=2, transactional=True))
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     log = open_log(disk, recovery_point=recovery_point)
     assert (log.high_watermark, log.last_stable_offset) == (2, 1)
     end_transaction(log, committed=True, producer=2)
@@ -202,7 +204,7 @@ def test_scenario_2_the_window_of_five_is_refilled_from_batch_headers() -> None:
     log = open_log(disk)
     for sequence in range(8):
         append(log, produced(sequence))
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     log = open_log(disk, recovery_point=recovery_point)
     for sequence in range(3, 8):
         assert append(log, produced(sequence)).base_offset == sequence
@@ -234,7 +236,7 @@ def test_a_batch_that_lost_its_offset_to_a_power_cut_does_not_pass_for_an_older_
     log = open_log(disk)
     for number in range(3):
         append(log, produced(number, f"synced {number}", producer=1))
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     append(log, produced(0, "torn", producer=2))
     (segment,) = log.segments
     last, _ = batches(read_file(disk, segment.path(".log")))[-1]
@@ -255,7 +257,7 @@ def test_an_offset_that_compaction_has_emptied_below_the_recovery_point_is_not_g
     log = open_log(disk)
     for number in range(3):
         append(log, produced(number, f"synced {number}", producer=1))
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     append(log, produced(3, "torn", producer=1))
     (segment,) = log.segments
     first, second, _, last = (data for data, _ in batches(read_file(disk, segment.path(".log"))))
@@ -279,7 +281,7 @@ def test_an_index_of_batches_that_were_lost_is_not_believed_later() -> None:
     log = open_log(disk, config=LogConfig(index_interval_bytes=10_000))
     for text in ("e", "f", "g", "h"):
         append(log, batch(text))
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     log = open_log(disk, recovery_point=recovery_point)
     assert values(log) == [(0, b"e"), (1, b"f"), (2, b"g"), (3, b"h")]
 
@@ -301,7 +303,7 @@ def test_a_log_emptied_by_retention_keeps_its_end_after_a_crash() -> None:
     for folder in ("/", "/data", FOLDER):
         disk.sync_directory(folder)
     log.segments.active.file.sync()
-    log.apply_retention(10**15)
+    apply_retention(log, 10**15)
     disk.crash()
     assert open_log(disk).log_end_offset == 3
 
@@ -329,7 +331,7 @@ def test_what_lies_below_the_recovery_point_survives_every_power_cut(seed: int) 
     disk.sync_directory("/")
     disk.sync_directory("/data")
     fill(log)
-    recovery_point = carry_out(disk, log.prepare_checkpoint())
+    recovery_point = carry_out(disk, prepare_checkpoint(log))
     disk.sync_directory(FOLDER)
     before = state(log)
     for _ in range(3):

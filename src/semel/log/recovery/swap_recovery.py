@@ -1,6 +1,6 @@
-"""What a crash in the middle of replacing files leaves behind, and how it is brought to an end.
+"""Recovery of a segment swap: compaction replaces segments, and a crash may interrupt it.
 
-Compaction replaces segments in this order, and a crash may fall behind every step:
+Compaction replaces segments in this order, and a crash may come after every step:
 
 1. the new segment is written as ``<base>.log.cleaned``, its three indexes and its checksums under their names with
    ``.swap``; all five are synced, then the folder;
@@ -9,9 +9,9 @@ Compaction replaces segments in this order, and a crash may fall behind every st
 4. the indexes and the checksums lose ``.swap``, then the folder is synced;
 5. the log file loses ``.swap``.
 
-So a ``.log.swap`` means that the replacement counts and is to be finished, and its indexes are there, under the one
-name or the other; without one it never happened. A name is durable only after a sync, and one change of names may
-survive a power cut without an earlier one: hence the syncs. The new segment covers every one that begins within it.
+So a ``.log.swap`` means that the swap is committed and must be finished; its indexes are there, with or without
+``.swap``. Without a ``.log.swap`` the swap did not happen. The syncs between the steps are needed because a power cut
+may keep a later rename and lose an earlier one. The new segment covers every segment that begins within it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DELETED = ".deleted"
 _DERIVED = (*INDEX_SUFFIXES, CHECKSUMS_SUFFIX)
 
 
-def finish_interrupted(disk: Disk, folder: str) -> list[str]:
-    """Finish what was interrupted behind its commit point. Returns the names that are then in the folder.
+def finish_swaps(disk: Disk, folder: str) -> list[str]:
+    """Finish the swaps that have reached their commit point. Returns the names that are then in the folder.
 
-    What has not reached it stays until ``remove_leftovers``: in the folder of a damaged partition nothing is removed.
-    Raises ``LostRecords`` if the new segment is not whole: then the old ones, as far as they are there, must stay.
+    Files of other swaps stay until ``remove_leftovers``: in the folder of a damaged partition nothing is removed.
+    Raises ``LostRecords`` if the new segment is incomplete: then the old segments that are left must stay.
     """
     names = disk.list(folder)
     for name in names:
@@ -53,7 +53,7 @@ def finish_interrupted(disk: Disk, folder: str) -> list[str]:
 
 
 def remove_leftovers(disk: Disk, folder: str) -> None:
-    """Remove the files of what was never finished, and those that belong to a segment that is gone."""
+    """Remove the files of unfinished swaps, and index files without a segment."""
     names = disk.list(folder)
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name in names:
@@ -68,7 +68,7 @@ def _check_swap(disk: Disk, folder: str, base_offset: int) -> None:
     try:
         checksums = segment_checksums.decode(read_file(disk, path + SWAP if disk.exists(path + SWAP) else path))
     except (DecodeError, FileNotFoundError):
-        return  # Then the segment's batches are checked one by one.
+        return  # The segment's batches are checked one by one instead.
     log_path = f"{folder}/{file_name(base_offset, '.log')}{SWAP}"
     file = disk.open(log_path)
     try:
@@ -79,7 +79,7 @@ def _check_swap(disk: Disk, folder: str, base_offset: int) -> None:
 
 
 def finish_swap(disk: Disk, folder: str, base_offset: int, covered: Sequence[int]) -> None:
-    """Steps 3 to 5. Done twice, or begun anew after a crash, they end the same."""
+    """Steps 3 to 5. They can be repeated after a crash, with the same result."""
     for old in covered:
         for suffix in SUFFIXES:
             disk.remove(f"{folder}/{file_name(old, suffix)}")
@@ -93,7 +93,7 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, covered: Sequence[int
 
 
 def remove_unfinished(disk: Disk, folder: str) -> None:
-    """Undo what has not reached its commit point: a pass was dropped, and nobody will finish it."""
+    """Remove the files of a swap that has not reached its commit point, after a pass was dropped."""
     for name in disk.list(folder):
         if name.endswith(CLEANED) or (name.endswith(SWAP) and not name.endswith(".log" + SWAP)):
             disk.remove(f"{folder}/{name}")
