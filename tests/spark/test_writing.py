@@ -14,7 +14,7 @@ from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.machine.producer.murmur2 import positive_murmur2
 from semel.client.values import ProducerIdentity
 from semel.errors import KafkaError
-from semel.spark.sink.placing import BadRow, Placing
+from semel.spark.sink.row_partitioning import BadRow, RowPartitioner
 from semel.spark.sink.sink import Sink, WriteJob, nothing_reached
 from semel.spark.sink.writing import write
 from semel.testing import Broker
@@ -41,22 +41,22 @@ def owner(broker: Broker) -> Iterator[Producer]:
         yield producer
 
 
-def placed(broker: Broker, owner: Producer, batch: pa.RecordBatch, **changes: Any) -> pa.RecordBatch:
+def partitioned(broker: Broker, owner: Producer, batch: pa.RecordBatch, **changes: Any) -> pa.RecordBatch:
     identity = owner.identity
-    (result,) = Placing(job(broker, identity, **changes)).placed(iter([batch]))
+    (result,) = RowPartitioner(job(broker, identity, **changes)).partitioned(iter([batch]))
     return result
 
 
 def test_rows_go_where_kafkas_own_client_would_send_them(broker: Broker, owner: Producer) -> None:
     keys = [b"key-%d" % number for number in range(40)]
-    result = placed(broker, owner, rows(*({"topic": "out", "key": key, "value": b"v"} for key in keys)))
+    result = partitioned(broker, owner, rows(*({"topic": "out", "key": key, "value": b"v"} for key in keys)))
     assert result.column("partition").to_pylist() == [positive_murmur2(key) % 2 for key in keys]
 
 
 def test_a_partition_has_one_writer_whatever_the_topic(broker: Broker, owner: Producer) -> None:
     topics = [topic for topic in ("out", "other") for _ in range(30)]
     batch = rows(*({"topic": topic, "key": b"%d" % number, "value": b"v"} for number, topic in enumerate(topics)))
-    result = placed(broker, owner, batch, writers=3)
+    result = partitioned(broker, owner, batch, writers=3)
     places = set(zip(*(result.column(name).to_pylist() for name in ("topic", "partition", "writer")), strict=True))
     assert len(places) == 4
 
@@ -68,17 +68,17 @@ def test_rows_without_a_key_stay_together_and_a_said_partition_is_obeyed(broker:
         {"topic": "out", "key": b"k", "value": b"3", "partition": 0},
         partition=pa.int32(),
     )
-    assert placed(broker, owner, batch).column("partition").to_pylist() == [1, 1, 0]
+    assert partitioned(broker, owner, batch).column("partition").to_pylist() == [1, 1, 0]
 
 
 def test_rows_of_one_topic_need_not_say_so(broker: Broker, owner: Producer) -> None:
     batch = rows({"key": b"k", "value": b"v"}).drop_columns(["topic"])
-    assert placed(broker, owner, batch, topic="out").column("topic").to_pylist() == ["out"]
+    assert partitioned(broker, owner, batch, topic="out").column("topic").to_pylist() == ["out"]
 
 
 def test_a_partitioner_chooses(broker: Broker, owner: Producer) -> None:
     batch = rows(*({"topic": "out", "key": b"k", "value": b"%d" % number} for number in range(4)))
-    result = placed(broker, owner, batch, partitioner=lambda topic, key, value, count: int(value or b"") % count)
+    result = partitioned(broker, owner, batch, partitioner=lambda topic, key, value, count: int(value or b"") % count)
     assert result.column("partition").to_pylist() == [0, 1, 0, 1]
 
 
@@ -102,11 +102,11 @@ BAD = rows(
 )
 def test_a_bad_row_stops_the_batch_and_is_named(broker: Broker, owner: Producer, row: int, reason: str) -> None:
     with pytest.raises(BadRow, match=reason):
-        placed(broker, owner, BAD.slice(row, 1))
+        partitioned(broker, owner, BAD.slice(row, 1))
 
 
 def test_bad_rows_go_to_the_dead_letter_topic_with_the_reason(broker: Broker, owner: Producer) -> None:
-    result = placed(broker, owner, BAD, dead_letter_topic="dead").to_pylist()
+    result = partitioned(broker, owner, BAD, dead_letter_topic="dead").to_pylist()
     assert [row["topic"] for row in result] == ["out", "dead", "dead", "dead"]
     assert [row["value"] for row in result] == [b"v", b"v", b"v", None]
     assert result[0]["headers"] is None

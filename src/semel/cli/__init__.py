@@ -1,1 +1,5 @@
-"""The command ``semel``. Open ``main.py`` first; each family of subcommands is one file in ``commands``."""
+"""The command ``semel``.
+
+Open ``main.py`` first. Each family of subcommands is one file in ``commands``; ``parsing.py`` declares options,
+``output.py`` prints, ``running.py`` runs a broker for ``semel serve``.
+"""

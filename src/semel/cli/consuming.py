@@ -1,4 +1,4 @@
-"""Reading for ``semel consume``: raw batches, each record with what it is: data, aborted, or control."""
+"""Reading for ``semel consume``: raw batches, and for each record whether it is data, aborted, or control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends. Scripts can rely on these numbers."""
+"""The exit codes of the commands. Scripts can rely on these numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records from files: lines, CSV, JSON lines, Parquet.
+"""Input formats of ``semel produce``: lines, CSV, JSON lines, Parquet.
 
-Every format yields the same: key, value and headers, as bytes. What cannot be read is a sentence with the file and the
-line, and what came before it has been yielded.
+Every format yields key, value and headers as bytes. An error names the file and the line; records before that line have
+been yielded.
 """
 
 from __future__ import annotations

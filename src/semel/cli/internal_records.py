@@ -1,4 +1,4 @@
-"""What records of the brokers' own topics mean."""
+"""The records of the internal topics, in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How much a read_committed reader of a group could still read.
+"""The lag of a group: how many records a read_committed consumer has still to read.
 
-The distance between two offsets is not it: markers and aborted records take offsets, and no reader is ever shown them.
-So the batches in between are looked at, by their headers alone.
+The difference of two offsets is not the lag: markers and aborted records have offsets, and consumers do not get them.
+So the headers of the batches in between are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A partition from one end to the other, batch by batch, as it is in the log."""
+"""Reads a partition from one offset to another, batch by batch, as it is in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where partitions begin, end, and are at a time."""
+"""The start and end offsets of partitions, and their offsets at a time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a command prints: tables for people, JSON for scripts.
+"""The output of commands: tables for people, JSON for scripts.
 
-Colour is for terminals only, and not where ``NO_COLOR`` is set. Numbers are right-aligned; times are shown in UTC.
+Colour is used on terminals only, and not if ``NO_COLOR`` is set. Numbers are right-aligned; times are shown in UTC.
 """
 
 from __future__ import annotations

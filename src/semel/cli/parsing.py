@@ -1,4 +1,4 @@
-"""How commands are declared: every one has examples, and those that talk to brokers share their options."""
+"""Declaration of commands: every command has examples, and commands that connect to brokers share options."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A line that moves, where people wait.
+"""A progress line for the terminal.
 
-It is drawn on standard error, only on a terminal, and only once something has taken longer than a second.
+It is drawn on standard error, only on a terminal, and only after an operation has taken longer than a second.
 """
 
 from __future__ import annotations

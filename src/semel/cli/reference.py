@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the commands' own declarations."""
+"""The generator of docs/cli.md, from the declarations of the commands."""
 
 from __future__ import annotations
 

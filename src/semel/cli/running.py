@@ -1,4 +1,4 @@
-"""A broker in a process of its own: the event loop, the signals, the log on standard error."""
+"""Runs a broker in this process: the event loop, the signals, the log on standard error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
 
 
 class _Unhandled:
-    """What the event loop could not hand to anybody. A connection that cannot be accepted is one line a minute."""
+    """Handles exceptions that reach the event loop. A connection that cannot be accepted is logged once a minute."""
 
     def __init__(self) -> None:
         self._silent_until_s = 0.0

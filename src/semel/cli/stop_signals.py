@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT, which end a broker in bounded time.
+"""SIGTERM and SIGINT, which stop a broker in bounded time.
 
-A thread of its own waits for them. The event loop may hang in a disk that does not answer, and would never come to hear
-of a signal; this thread does. The first signal tells the loop; the process ends at once with the second, or when the
-time is up. Ending it at once is what ``kill -9`` does: nothing acknowledged is lost, and the next start recovers.
+A separate thread waits for the signals, because the event loop may hang in a disk that does not answer. The first
+signal tells the loop to stop. The process ends at once with the second signal, or when the time is up. That is like
+``kill -9``: nothing acknowledged is lost, and the next start recovers.
 """
 
 from __future__ import annotations

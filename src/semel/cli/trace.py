@@ -1,7 +1,7 @@
-"""The life of a transactional id, as the logs tell it.
+"""``semel txn trace``: the history of a transactional id, read from the logs.
 
-``__transaction_state`` has every state it was in, as far as compaction has left them; its partitions have the records
-it wrote and the markers that ended them. What is read is what any client may read, so this works on any broker.
+``__transaction_state`` has the states that compaction has left; the partitions have the records and the markers. It
+reads what any client may read, so it works with any broker.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semel.spark.pipelines import register as register
     from semel.spark.progress import PartitionProgress as PartitionProgress
     from semel.spark.refusals import Refused as Refused
-    from semel.spark.sink.placing import BadRow as BadRow
+    from semel.spark.sink.row_partitioning import BadRow as BadRow
     from semel.spark.source.reading import DataLost as DataLost
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BadRow": "semel.spark.sink.placing",
+    "BadRow": "semel.spark.sink.row_partitioning",
     "DataLost": "semel.spark.source.reading",
     "PartitionProgress": "semel.spark.progress",
     "Pipeline": "semel.spark.pipelines",

@@ -1,7 +1,8 @@
-"""One micro-batch, one transaction: decide, write, send offsets, commit; and again under a new epoch if it failed.
+"""One micro-batch as one transaction: decide, write, send offsets, commit. After a failure it is tried again under a
+new epoch.
 
-The law: a second attempt never shares an epoch with the first, and nothing is tried again once another driver has taken
-over the transactional id.
+The law: two attempts never share an epoch, and nothing is tried again once another driver has taken over the
+transactional id.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
 from semel.spark.plan import QueryPlan
 from semel.spark.sink.fused import Transform, write_fused
-from semel.spark.sink.placing import BadRow
+from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Sink, WriteJob
 from semel.spark.sink.stage import write_rows
 from semel.spark.source.offsets import Offsets
@@ -39,15 +40,15 @@ _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedExc
 
 
 class PipelineError(RuntimeError):
-    """The pipeline stops, and says why. Nothing of the batch was committed unless it says so."""
+    """The pipeline stops. Nothing of the batch was committed, unless the message says so."""
 
 
 class Superseded(PipelineError):
-    """Another driver has taken over the transactional id. It goes on; this one must not."""
+    """Another driver has taken over the transactional id and continues the query; this driver must stop."""
 
 
 class MicroBatches:
-    """What ``foreachBatch`` calls. ``committed`` is C, as read after the take-over; from then on kept here."""
+    """The function for ``foreachBatch``. ``committed`` is C: read after the take-over, then kept here."""
 
     def __init__(
         self,

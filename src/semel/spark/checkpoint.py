@@ -1,8 +1,8 @@
-"""What Spark has written down of a query: its id, and where each batch ends. Read only, with Spark's own file systems.
+"""The checkpoint of a Spark query: its id, and where each batch ends. It is read only, with Spark's own file systems.
 
 metadata      {"id": ...}, written when a query first starts; the id outlives restarts
 offsets/N     "v1", a line of settings, then a line for each source: where batch N ends; written before it runs
-commits/N     batch N is done; where this is missing, Spark runs the batch again
+commits/N     batch N is done; if this is missing, Spark runs the batch again
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Checkpoint(ABC):
 
 
 class JavaCheckpoint(Checkpoint):
-    """Through the driver's own Java."""
+    """Reads the checkpoint through the driver's JVM."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         super().__init__(location)
@@ -94,7 +94,7 @@ class JavaCheckpoint(Checkpoint):
 
 
 class RemoteCheckpoint(Checkpoint):
-    """As rows, where there is no Java to call: each file is a Spark job."""
+    """Reads the checkpoint as rows, if there is no JVM to call: each file is a Spark job."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         super().__init__(location)

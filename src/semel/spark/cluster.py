@@ -1,7 +1,7 @@
-"""A Kafka cluster as the pipeline sees it: topics, offsets, groups and records, asked for and waited for.
+"""The Kafka cluster as a pipeline needs it: topics, offsets, groups and records, with blocking calls.
 
-It is the admin client, in the words of the source and the sink. Blocking, with a thread of its own, made where it is
-used: in the planner, in a task, in the driver. A forked process makes its own.
+It is the admin client and a consumer in the words of the source and the sink. It has its own thread and is created
+where it is used: in the planner, in a task, in the driver. A forked process creates its own.
 """
 
 from __future__ import annotations

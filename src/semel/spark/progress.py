@@ -1,6 +1,6 @@
-"""How far a pipeline has come: what its groups have committed, and how much is stable behind that.
+"""The progress of a pipeline: the committed offsets of its groups, and how much is left to read.
 
-It is asked of the brokers, so it is true wherever the query runs, also before its start and after its end.
+It is read from the brokers, so it is right wherever the query runs, and also before its start and after its end.
 """
 
 from __future__ import annotations

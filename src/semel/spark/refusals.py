@@ -1,6 +1,6 @@
-"""What a pipeline refuses before it starts anything, and what to set instead.
+"""The checks before a pipeline starts. The error says what to set instead.
 
-Each of these would break the promise, or hang, later and less clearly.
+Each of these cases would break exactly-once, or block, later and with a less clear message.
 """
 
 from __future__ import annotations

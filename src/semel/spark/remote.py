@@ -1,8 +1,9 @@
 """Spark Connect: the caller is a client, and the batches run in a Python process beside the driver.
 
-Neither has the driver's Java. What is read of the plan is therefore what the client itself says to the server, and the
-checkpoint is read as rows. The start is carried out in that process, too, when Spark hands it the function to call for
-every batch: that is before the query starts, and the process that takes over there is the one that commits.
+Neither of them has the driver's JVM. So the plan is taken from what the client sends to the server, and the checkpoint
+is read as rows. The start happens in the process that runs the batches, when Spark passes it the function for
+``foreachBatch``: that is before the query starts, and the process that takes over the transactional id is the one that
+commits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NODE: Final = re.compile(r"^[\s:+|-]*~?(\w+)", re.MULTILINE)
 
 
 class RemoteBatches:
-    """Pickled, it says how to start; unpickled, it has started."""
+    """The function for ``foreachBatch``. Pickling keeps how to start; unpickling starts."""
 
     def __init__(self, start: Start) -> None:
         self._start = start

@@ -1,7 +1,8 @@
-"""A pipeline's start: check the cluster, take over the transactional id, read the group's offsets. In this order.
+"""The start of a pipeline: check the cluster, take over the transactional id, read the group's offsets, in this order.
 
-Nothing that an older driver does can come between the last two. A ``Start`` is a value and travels: with Spark Connect
-it is carried out in the process that runs the batches, which is not the one that calls ``start``.
+After the take-over an older driver is fenced, so it cannot change the offsets that are read. A ``Start`` is a value
+that can be sent: with Spark Connect it is executed in the process that runs the batches, not in the one that calls
+``start``.
 """
 
 from __future__ import annotations

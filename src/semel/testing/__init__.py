@@ -1,4 +1,4 @@
-"""What users import in their own tests: a real broker that starts in milliseconds, and the machinery to make it suffer.
+"""For users' tests: a real broker that starts in milliseconds, and faults to test an application with.
 
 from semel.testing import Broker
 

@@ -1,4 +1,4 @@
-"""What a read_committed reader sees of a topic, straight from the broker's log: a test's verdict needs no client."""
+"""The records that a read_committed consumer sees, read directly from the broker's log, without a client."""
 
 from __future__ import annotations
 

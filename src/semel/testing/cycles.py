@@ -1,4 +1,4 @@
-"""Circles in a directed graph: its strongly connected components of more than one node, by Tarjan's algorithm."""
+"""Cycles in a directed graph: its strongly connected components of more than one node, by Tarjan's algorithm."""
 
 from __future__ import annotations
 

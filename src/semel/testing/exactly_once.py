@@ -1,13 +1,14 @@
-"""Is my application exactly-once? Run it under a list of faults and compare what readers see with what must be there.
+"""A test of exactly-once for an application: it runs under a list of faults, and its output is compared with the
+expected.
 
     def run(servers: str) -> None:
         '''One life of the application: until its input is used up, or until it dies of something.'''
 
     exactly_once.prove(run, given={"orders": [b"1", b"2"]}, expect={"totals": [b"3"]})
 
-Each fault gets a broker of its own. The application is started, and started again whenever it dies, as those who
-operate it would, until one life ends by itself. Then every record that a read_committed reader sees is counted: one
-that is missing, or is there twice, is an ``AssertionError`` that names the fault and the record.
+Each fault gets a broker of its own. The application is started, and started again whenever it dies, until one run ends
+by itself. Then every record that a read_committed reader sees is counted: one that is missing, or is there twice, is an
+``AssertionError`` that names the fault and the record.
 """
 
 from __future__ import annotations

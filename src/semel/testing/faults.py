@@ -1,11 +1,11 @@
-"""What a test may do to its broker's clients: lose requests and answers, delay them, refuse them.
+"""Faults between a test's broker and its clients: lost, delayed and refused requests and responses.
 
     broker.faults.drop_response("Produce")              # the records are there, the producer does not know
     broker.faults.fail("TxnOffsetCommit", "COORDINATOR_NOT_AVAILABLE", times=2)
 
-A fault is armed for the next ``times`` requests of an API, from whichever client they come, and is then spent. Where
-several are armed for one API, the one armed first is used first. The broker itself is not touched: faults happen on the
-wire between it and its clients (``faulty_connection.py``), so what a client meets is what it could meet in production.
+A fault is armed for the next ``times`` requests of an API, from any client. If several are armed for one API, they are
+used in the order they were armed. The broker itself is not touched: faults happen on the wire between it and its
+clients (``faulty_connection.py``), so what a client meets is what it could meet in production.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semel.wire.apis import APIS, Api, ApiKey
 
 @dataclass(eq=False, slots=True)
 class Fault:
-    """One armed fault. ``hits`` says how often it has struck."""
+    """One armed fault. ``hits`` counts the requests that it has affected."""
 
     api: Api
     times: int

@@ -1,4 +1,4 @@
-"""The answer that refuses a request with one error code, wherever its API has room for one.
+"""Responses that refuse a request with one error code, for every API.
 
 Most APIs have a code for the whole request. The others have one per topic, partition, key or group, and then every item
 that was asked for gets it.

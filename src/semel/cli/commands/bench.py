@@ -1,4 +1,4 @@
-"""``semel bench``: how fast is this broker from here, with Semel's own client."""
+"""``semel bench``: measures throughput and latency of a broker with Semel's own client."""
 
 from __future__ import annotations
 

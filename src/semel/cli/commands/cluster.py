@@ -1,4 +1,4 @@
-"""``semel cluster info``: who belongs to it, what it can do, what it holds."""
+"""``semel cluster info``: the brokers, features and contents of a cluster."""
 
 from __future__ import annotations
 

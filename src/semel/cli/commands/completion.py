@@ -1,7 +1,4 @@
-"""``semel completion``: a script that teaches a shell the commands and options.
-
-It is made from the parser, so it knows exactly what there is.
-"""
+"""``semel completion``: a shell script that completes commands and options. It is made from the parser."""
 
 from __future__ import annotations
 

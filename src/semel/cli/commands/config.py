@@ -1,4 +1,4 @@
-"""``semel config``: what topics, brokers and groups are set to."""
+"""``semel config``: the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _repair(options: argparse.Namespace) -> int:
 
 
 class _Held:
-    """The lock of a directory, for as long as it is repaired."""
+    """Holds the lock of a directory while it is repaired."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -247,7 +247,7 @@ def _reading_disk() -> Disk:
     from semel.log.disk import SystemDisk, SystemFile
 
     class ReadingDisk(SystemDisk):
-        """For a directory that is only looked at, perhaps by a user who may not write there."""
+        """A disk that only reads, for users without write permission."""
 
         def open(self, path: str, *, create: bool = False) -> SystemFile:
             assert not create, f"{path} is only read"

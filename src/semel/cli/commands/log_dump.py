@@ -1,7 +1,7 @@
-"""What is in a file of a data directory, line by line: for people without Kafka's tools.
+"""``semel log dump``: the content of a file of a data directory, line by line.
 
-Each line is a few facts under their names. A file is recognised by its name. What is unsound has a line that says so;
-where nothing behind it can be placed, that is the last one.
+A file is recognised by its name. Each line has named values. Unsound data has a line that says so; it is the last line
+if the data after it cannot be parsed.
 """
 
 from __future__ import annotations

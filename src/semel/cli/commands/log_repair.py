@@ -1,8 +1,8 @@
-"""``semel log repair``: what can be made right in a data directory, as steps that are shown before they are done.
+"""``semel log repair``: repairs a data directory in steps, which are shown before they are carried out.
 
-Without ``accept_loss`` a step loses nothing: it makes a file again from another one, or takes away a file that the next
-start makes again from the log. With it, what is damaged is given up: the topics and settings that no metadata file has
-any more, or the records of a partition from the first damage on.
+Without ``accept_loss`` a step loses nothing: it makes a file again from another one, or removes a file that the next
+start makes again from the log. With ``accept_loss`` damaged data is given up: topics and settings that are in no
+metadata file any more, or the records of a partition from the first damage on.
 """
 
 from __future__ import annotations

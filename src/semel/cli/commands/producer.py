@@ -1,4 +1,4 @@
-"""``semel producer list``: who writes to a partition with numbers, and where open transactions begin."""
+"""``semel producer list``: the idempotent producers of a partition, and where their open transactions begin."""
 
 from __future__ import annotations
 

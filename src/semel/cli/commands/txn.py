@@ -1,4 +1,4 @@
-"""``semel txn``: list, describe, trace, find what hangs, abort it."""
+"""``semel txn``: list, describe and trace transactions; find and abort hanging ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writing a micro-batch under one transaction: where each row goes, and which task writes it.
+"""The sink: writing the rows of a micro-batch under one transaction.
 
-Open ``stage.py`` first.
+Open ``stage.py`` first: it runs the tasks. ``row_partitioning.py`` chooses partition and task of each row,
+``writing.py`` sends record batches, ``fused.py`` is the path for stateless transforms that bypasses Java.
 """

@@ -1,8 +1,8 @@
-"""The fused path: a task fetches, decodes, transforms, encodes and writes, and no row passes through Java.
+"""The fused path: one task fetches, decodes, transforms, encodes and writes, and no row passes through the JVM.
 
-For stateless transforms of Arrow batches. That a partition of the sink has one writer is kept in another way than by
-moving rows: a record goes to the partition of the sink that has the number of its source partition, and all source
-partitions of one number are one task's. So the records of a source partition stay together, and in order.
+It is for stateless transforms of Arrow batches. Each sink partition must have one writer. Here no rows are moved for
+that: a record goes to the sink partition with the number of its source partition, and one task has all source
+partitions of one number. So the records of a source partition stay together, and in order.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from semel.client.arrow.encoding import OversizedRecord
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch
 from semel.spark.refusals import Refused
-from semel.spark.settling import settle
-from semel.spark.sink.placing import BadRow
+from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Sink, WriteJob
 from semel.spark.sink.writing import WRITTEN_SCHEMA, Writer, counts_of
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.reading import read_splits
 from semel.spark.source.source import cluster_of
 from semel.spark.source.splits import Split
+from semel.spark.task_process import prepare_process
 from semel.types import TopicPartition
 
 Transform: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -148,7 +148,7 @@ def _task(job: WriteJob, transform: Transform, source: SourceOptions, shares: Se
     def task(batches: Any) -> Any:
         from pyspark import TaskContext
 
-        settle()
+        prepare_process()
         deque(batches, maxlen=0)  # A process that leaves its input unread is not used for another task.
         context = TaskContext.get()
         assert context is not None, "this runs in a task"

@@ -1,4 +1,4 @@
-"""What is written and how, as values that travel to the tasks."""
+"""The sink's settings and the write job of one attempt: values that are sent to the tasks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def sink_columns(names: Sequence[str], sink: Sink) -> list[str]:
     return [*columns, "spark_partition_id() AS task"]
 
 
-def placed_schema(names: Sequence[str], sink: Sink) -> StructType:
+def partitioned_schema(names: Sequence[str], sink: Sink) -> StructType:
     """What ``placing`` makes of ``sink_columns``."""
     present = {name.lower() for name in names}
     schema = StructType().add("topic", StringType()).add("partition", IntegerType()).add("writer", IntegerType())

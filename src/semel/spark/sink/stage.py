@@ -1,8 +1,8 @@
 """The barrier stage of one attempt: Spark moves the rows of each sink partition to one task, and that task writes them.
 
-The rows of a large batch are placed by the tasks that made them, so that several can write. A small batch has one
-writer, whatever its partitions: its rows are placed where they are written, and pass through one Python process less.
-If one task makes all of its rows, too, then there is nothing to move, and no stage before.
+The rows of a large batch are partitioned by the tasks that produced them, so that several tasks can write. A small
+batch has one writer: its rows are partitioned by the task that writes them, and pass through one Python process less.
+If one task also produced all rows, no rows are moved and there is no stage before.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from semel.spark.settling import settle
-from semel.spark.sink.placing import Placing
-from semel.spark.sink.sink import WriteJob, placed_schema, sink_columns
+from semel.spark.sink.row_partitioning import RowPartitioner
+from semel.spark.sink.sink import WriteJob, partitioned_schema, sink_columns
 from semel.spark.sink.writing import WRITTEN_SCHEMA, write
+from semel.spark.task_process import prepare_process
 
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 # How Spark names its rule that all of a barrier stage has one number of tasks.
@@ -29,25 +29,25 @@ _NO_BARRIER: Final = "SPARK-24820"
 
 
 def write_rows(df: DataFrame, names: list[str], job: WriteJob) -> list[Row]:
-    """What each partition took. ``names`` are the columns of ``df``; to ask it each time takes as long as to write."""
+    """Write the rows. Returns what each partition took. ``names``: the columns of ``df``, which is slow to ask."""
     rows = df.selectExpr(*sink_columns(names, job.sink))
     with _as_one_job(df.sparkSession):
         if job.writers == 1:
             return _write_alone(df, rows, job)
-        placed = rows.mapInArrow(Placer(job), placed_schema(names, job.sink))
-        moved = placed.repartitionById(job.writers, sf.col("writer"))
-        return list(moved.mapInArrow(Moved(job), WRITTEN_SCHEMA, barrier=True).collect())
+        partitioned = rows.mapInArrow(PartitionRows(job), partitioned_schema(names, job.sink))
+        moved = partitioned.repartitionById(job.writers, sf.col("writer"))
+        return list(moved.mapInArrow(WriteRows(job), WRITTEN_SCHEMA, barrier=True).collect())
 
 
 def _write_alone(df: DataFrame, rows: DataFrame, job: WriteJob) -> list[Row]:
     if _is_one_task(df):
         try:
-            return list(rows.mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+            return list(rows.mapInArrow(PartitionAndWriteRows(job), WRITTEN_SCHEMA, barrier=True).collect())
         except (PySparkException, Py4JError) as error:
             # More tasks come before that one, as in a union of which a part is empty. No task has run yet.
             if _NO_BARRIER not in str(error):
                 raise
-    return list(rows.repartition(1).mapInArrow(Lone(job), WRITTEN_SCHEMA, barrier=True).collect())
+    return list(rows.repartition(1).mapInArrow(PartitionAndWriteRows(job), WRITTEN_SCHEMA, barrier=True).collect())
 
 
 def _is_one_task(df: DataFrame) -> bool:
@@ -72,35 +72,35 @@ def _as_one_job(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_ADAPTIVE, adaptive)
 
 
-# The tasks. Classes, not closures: these travel by name, and a closure with all its code.
+# The tasks. Classes, not closures: a class is pickled by its name, a closure with all its code.
 
 
 @dataclass(frozen=True, slots=True)
-class Placer:
+class PartitionRows:
     job: WriteJob
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
-        return Placing(self.job).placed(batches)
+        prepare_process()
+        return RowPartitioner(self.job).partitioned(batches)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Writes what was placed."""
+class WriteRows:
+    """Writes rows that were partitioned before."""
 
     job: WriteJob
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare_process()
         return write(batches, self.job)
 
 
 @dataclass(frozen=True, slots=True)
-class Lone:
-    """Places and writes: there is no other writer."""
+class PartitionAndWriteRows:
+    """Partitions and writes: the batch has one writer."""
 
     job: WriteJob
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
-        return write(Placing(self.job).placed(batches), self.job)
+        prepare_process()
+        return write(RowPartitioner(self.job).partitioned(batches), self.job)

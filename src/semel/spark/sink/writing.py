@@ -1,7 +1,7 @@
-"""A task's share of a batch: rows become record batches, sent under the identity of the batch's transaction.
+"""Writing in one task: rows become record batches, which are sent under the producer id and epoch of the batch.
 
-The law: when this returns, every row is acknowledged; else it raises, and the driver aborts. It never begins nor ends
-anything, and never asks for an epoch: a task that outlived its batch is refused by the broker.
+The law: when this returns, every row is acknowledged; otherwise it raises, and the driver aborts. A task never begins
+or ends a transaction and never asks for an epoch: a task that is still running after its batch is fenced by the broker.
 """
 
 from __future__ import annotations

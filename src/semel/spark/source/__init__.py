@@ -1,1 +1,5 @@
-"""The data source "semel" for Spark: which offsets a micro-batch covers, and reading them. Open ``source.py`` first."""
+"""The source: the Spark data source "semel", which reads topics as streaming and batch DataFrames.
+
+Open ``source.py`` first. ``options.py`` and ``offsets.py`` are what users set, ``splits.py`` divides the offsets of a
+micro-batch among tasks, ``reading.py`` reads them.
+"""

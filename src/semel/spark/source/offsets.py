@@ -1,6 +1,6 @@
-"""Offsets as Spark writes them: a JSON object of topics, each an object of partitions. And what users write there.
+"""Offsets in Spark's JSON: an object of topics, each an object of partitions; and the options that users write.
 
-The same text stands in ``startingOffsets``, in Spark's offset log and in its progress, as with Spark's own source.
+The same text is used in ``startingOffsets``, in Spark's offset log and in its progress, as in Spark's own Kafka source.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def from_spark(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """From the first record that is left."""
+    """The log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Behind the last stable record."""
+    """The last stable offset."""
 
 
 @dataclass(frozen=True, slots=True)

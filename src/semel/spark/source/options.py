@@ -1,6 +1,6 @@
-"""What a user may set on the source: Spark's own names wherever the meaning is the same.
+"""The options of the source, with Spark's names wherever the meaning is the same.
 
-Unknown options are refused by name: one that is silently ignored is a bug that shows up as missing data.
+Unknown options raise an error: an ignored option would show up as missing data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One split's records, as Arrow batches with the columns of Spark's own Kafka source.
+"""Reading one split: its records as Arrow batches, with the columns of Spark's own Kafka source.
 
-A split ends at its end offset whatever stands there: markers, aborted records and what compaction removed are passed
-over, so the last records of a split may be none at all. Data that is gone is an error, unless the user chose otherwise.
+A split ends at its end offset. Markers, aborted records and compacted records are skipped, so a split may have no
+records at its end, or none at all. Data that is gone is an error, unless the user chose otherwise.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BATCH_BYTES_GUESSED: Final = 64 * 1024
 
 
 class DataLost(RuntimeError):
-    """Offsets that the query needs are not in the log any more."""
+    """The query needs offsets that are no longer in the log."""
 
     def __init__(self, topic_partition: TopicPartition, start: int, end: int, found: str) -> None:
         super().__init__(

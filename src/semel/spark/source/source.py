@@ -19,11 +19,11 @@ from semel.client.config.consumer import IsolationLevel
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
 from semel.spark.refusals import check_version
-from semel.spark.settling import settle
 from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_splits
 from semel.spark.source.splits import Split, limited, shares_of, split
+from semel.spark.task_process import prepare_process
 from semel.types import TopicPartition
 
 try:
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In a task, before it is told what to read."""
-        settle()
+        prepare_process()
         self.__dict__.update(state)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
@@ -131,7 +131,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        settle()
+        prepare_process()
         self.__dict__.update(state)
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -1,4 +1,4 @@
-"""Which offsets one micro-batch covers, and how tasks share them. Pure."""
+"""Splits: the offsets that one micro-batch covers, divided among tasks. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a simulated process, as an exception that its code has no business to catch."""
+"""The crash of a simulated process, as an exception that its code must not catch."""
 
 from __future__ import annotations
 

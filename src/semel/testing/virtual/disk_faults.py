@@ -1,4 +1,4 @@
-"""What goes wrong on a virtual disk, and when.
+"""The faults of a virtual disk: which operations fail, and when.
 
 Faults are asked for: an error for the operations and paths that match, or the death of the process in the n-th
 operation from now. Which one is next is decided here; what it does to the files is decided in ``disk``.
@@ -72,7 +72,7 @@ class DiskStatistics:
 
 @dataclass(slots=True)
 class DiskFaults:
-    """The faults of one disk that were asked for and have not struck yet."""
+    """The armed faults of one disk."""
 
     faults: list[DiskFault] = field(default_factory=list)
     _changes_left: int | None = None

@@ -1,4 +1,4 @@
-"""How long things take, as distributions that are drawn from a given ``Random``.
+"""Latencies: distributions that are drawn from a given ``Random``.
 
 A ``Latency`` is a function from randomness to milliseconds, never negative. Links and workers are given one each.
 """

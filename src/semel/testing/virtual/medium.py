@@ -1,4 +1,4 @@
-"""What lies between the hosts of a virtual network: how late, how reliable, and cut off from whom.
+"""The links between the hosts of a virtual network: latency, loss of connections, and partitions.
 
 A link is a pair of host names, without direction. Its qualities decide what happens to the connections over it; a
 partition, or the pause of a host, holds everything back until it is over.

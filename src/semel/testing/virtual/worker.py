@@ -1,4 +1,4 @@
-"""A worker whose thread is a timer: work runs later, in order, and what it leads to is told later still.
+"""The simulated worker: work runs at a later virtual time, in order, and ``done`` is called later again.
 
 Between submission and work, and between work and ``done``, virtual time passes and other things happen, as they do
 around a real thread: so a test meets the write that slips in while a sync is on its way, and the crash between the two.

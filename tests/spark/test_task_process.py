@@ -1,4 +1,4 @@
-"""A task's process after ``settle``: what it frees stays its own."""
+"""A task's process after ``prepare_process``: what it frees stays its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.patience import PATIENCE_S
 
 FAULTS = """
 import resource
-from semel.spark.settling import settle
+from semel.spark.task_process import prepare_process
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -20,7 +20,7 @@ def faults():
 def work():
     return [bytearray(8 * 2**20) for _ in range(4)]
 
-settle()
+prepare_process()
 work()
 before = faults()
 for _ in range(5):

@@ -1,4 +1,4 @@
-"""Which partition each row goes to, and which task writes it. And what becomes of rows that cannot be written.
+"""Partitioning of rows: which partition each row goes to, which task writes it, and rows that cannot be written.
 
 The law: all rows of one partition go to one writer, so that a partition has one sequence under the batch's epoch.
 """
@@ -29,13 +29,13 @@ _RECORD_OVERHEAD_BYTES: Final = 32
 
 
 class BadRow(ValueError):
-    """A row that no topic can take. The batch stops, unless there is a dead-letter topic."""
+    """A row that cannot be written. The batch fails, unless there is a dead-letter topic."""
 
 
-class Placing:
-    """For one task of one batch. Rows without a key that one task made stay together, and so in order.
+class RowPartitioner:
+    """Partitions the rows of one task of one batch. Rows without a key go to one partition, so they stay in order.
 
-    The next batch puts them elsewhere: batches that one task makes would otherwise fill one partition only.
+    The next batch uses another partition for them: otherwise a query with one task would fill one partition only.
     """
 
     def __init__(self, job: WriteJob) -> None:
@@ -44,12 +44,12 @@ class Placing:
         config = ProducerConfig.load(dict(job.sink.settings))
         self._size_bytes_max = config.max_request_size - HEADER_SIZE - _RECORD_OVERHEAD_BYTES
 
-    def placed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def partitioned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             if rows.num_rows:
-                yield self._place(rows)
+                yield self._partition(rows)
 
-    def _place(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _partition(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {name: rows.column(name) for name in rows.schema.names}
         if self._job.sink.topic is not None:
             columns["topic"] = pa.repeat(pa.scalar(self._job.sink.topic, pa.string()), rows.num_rows)
@@ -99,7 +99,10 @@ class Placing:
         return found
 
     def _divert(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
-        """To the dead-letter topic with them, if there is one; with the reason, and without what was too large."""
+        """Send bad rows to the dead-letter topic, with the reason and without values that are too large.
+
+        Raises ``BadRow`` if there is no such topic.
+        """
         offsets = columns["offset"].to_pylist() if "offset" in columns else None
         dead_letter_topic = self._job.sink.dead_letter_topic
         if dead_letter_topic is None:

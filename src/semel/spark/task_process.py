@@ -1,12 +1,12 @@
-"""A task's process, made ready to be used again soon, and to get its input at once.
+"""The process of a Spark task: settings that make short tasks fast.
 
-PySpark collects garbage after every task. With all that is imported here this takes 40 ms, longer than a small task,
-and the next task waits for it. What is there after the imports is never garbage, so it is set aside, once.
+PySpark collects garbage after every task. With all modules that are imported here this takes 40 ms, longer than a small
+task, and the next task waits for it. Objects that exist after the imports are never garbage, so they are excluded once
+(``gc.freeze``).
 
-Java sends a task its function first and its rows then, and holds the rows back until the function is acknowledged
-(Nagle's algorithm); Linux in turn puts off an acknowledgement, by 40 ms, in the hope of data to send it with. So the
-task acknowledges by itself, and does not hold back what it sends either. Over Unix sockets, which
-``spark.python.unix.domain.socket.enabled`` chooses, there is nothing to do.
+Java sends a task its function first and its rows then, and sends the rows only after the function is acknowledged
+(Nagle's algorithm). Linux delays that acknowledgement by 40 ms. So the task sets TCP_QUICKACK, and TCP_NODELAY for what
+it sends. With Unix sockets (``spark.python.unix.domain.socket.enabled``) there is nothing to do.
 
 A task also keeps some of the memory that it has freed: see ``semel.memory``.
 """
@@ -21,7 +21,7 @@ from typing import Final
 
 from semel.memory import keep_freed_memory
 
-_settled_pid: int | None = None
+_prepared_pid: int | None = None
 _from_java: list[socket.socket] = []
 
 _OPEN_FILES: Final = "/proc/self/fd"
@@ -30,11 +30,11 @@ _OPEN_FILES: Final = "/proc/self/fd"
 _KEPT_BYTES: Final = 64 * 2**20
 
 
-def settle() -> None:
-    """Call it in a task, before its input is read."""
-    global _settled_pid
-    if _settled_pid != os.getpid():
-        _settled_pid = os.getpid()
+def prepare_process() -> None:
+    """Prepare the process of this task. Called before the input is read."""
+    global _prepared_pid
+    if _prepared_pid != os.getpid():
+        _prepared_pid = os.getpid()
         gc.freeze()
         keep_freed_memory(_KEPT_BYTES, one_arena=True)
         _from_java[:] = _tcp_sockets()
