@@ -14,7 +14,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +51,6 @@ class CopyRun:
     @property
     def passed(self) -> bool:
         return not self.anomalies
-
-    def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "anomalies": list(self.anomalies[:20]), "passed": self.passed}
 
 
 def copy_under_kills(

@@ -7,7 +7,7 @@ started again, and what was acknowledged and committed must be there, once and i
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 
 from tools.disk_trouble import in_trouble
@@ -38,9 +38,6 @@ class DiskRun:
     def passed(self) -> bool:
         sound = not self.anomalies and not self.tracebacks and not self.refused
         return sound and self.acknowledged > 0 and self.transactions > 0 and self.stop_seconds <= STOP_SECONDS_MAX
-
-    def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "anomalies": list(self.anomalies[:20]), "passed": self.passed}
 
 
 def disk_in_trouble(server: Server, kind: str, *, seed: int, troubles: int) -> DiskRun:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -90,14 +90,6 @@ class GroupRun:
     @property
     def passed(self) -> bool:
         return not self.anomalies
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            **asdict(self),
-            "groups": ", ".join(self.groups),
-            "anomalies": list(self.anomalies[:20]),
-            "passed": self.passed,
-        }
 
 
 def disturb(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tools.history import Anomaly, anomalies
 from tools.load import Load, create_topic, read_back
@@ -33,9 +33,6 @@ class KillRun:
     @property
     def passed(self) -> bool:
         return not self.anomalies and not self.refused and self.acknowledged > 0
-
-    def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "anomalies": [str(anomaly) for anomaly in self.anomalies[:20]], "passed": self.passed}
 
 
 def kill_under_load(server: Server, *, seed: int, kills: int, topic: str = "killed") -> KillRun:

@@ -13,6 +13,7 @@ from tools.copier_process import JAVA_COPIER, OWN, PYTHON_COPIERS, Copier
 from tools.copy_run import copy_under_kills, differences
 from tools.frames import now_ms
 from tools.patience import PATIENCE_MS, PATIENCE_S, wait_until
+from tools.run_result import to_json
 from tools.server import running
 from tools.transaction_ages import TransactionAges, undecided_ages_ms
 
@@ -35,7 +36,7 @@ def test_kills_of_the_broker_leave_a_copy_that_equals_its_source(tmp_path: Path,
             transaction_timeout_ms=PATIENCE_MS,
             sweep_ms_max=PATIENCE_MS,
         )
-    assert verdict.passed, verdict.to_json()
+    assert verdict.passed, to_json(verdict)
     assert verdict.kills == 3
 
 

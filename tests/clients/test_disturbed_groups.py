@@ -31,6 +31,7 @@ from tools.member_process import (
 )
 from tools.members.role import CONSUMER_PROTOCOL, MAX_POLL_INTERVAL_MS, Role
 from tools.patience import PATIENCE_S, wait_until
+from tools.run_result import to_json
 from tools.server import Server, running
 
 NEEDS_JAVA = [pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]
@@ -65,7 +66,7 @@ def join(server: Server, tmp_path: Path) -> Iterator[Callable[..., MemberProcess
 
 def assert_passes(server: Server, plans: list[Plan], folder: Path, faults: tuple[Fault, ...], seed: int = 1) -> None:
     verdict = disturb(server, plans, folder, seed=seed, faults=faults, stuck_s_max=PATIENCE_S)
-    assert verdict.passed, verdict.to_json()
+    assert verdict.passed, to_json(verdict)
     assert verdict.looks > 10
 
 

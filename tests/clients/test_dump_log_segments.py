@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.clients.libraries import CODECS, Record
+from tests.clients.libraries import Record
 from tests.clients.libraries.confluent import Confluent
+from tests.clients.libraries.sending import CODECS, Sending
 from tools.brokers import apache_kafka, semel
 from tools.dump_log_segments import Finding, examine
 from tools.load import create_topic
@@ -27,7 +28,7 @@ def fill(server: Server) -> None:
         create_topic(server.bootstrap_servers, f"codec-{codec}", partitions=1, config=SMALL_SEGMENTS)
         records = [Record(b"%d" % number * 400, b"key", (("h", b"v"),)) for number in range(1_500)]
         Confluent().produce(
-            server.bootstrap_servers, f"codec-{codec}", records, codec=codec, idempotent=True, in_batches_of=20
+            server.bootstrap_servers, f"codec-{codec}", records, Sending(codec=codec, idempotent=True, in_batches_of=20)
         )
     for number, end in enumerate((Producer.abort_transaction, Producer.commit_transaction) * 3):
         settings = {"bootstrap.servers": server.bootstrap_servers, "transactional.id": f"id-{number % 3}"}

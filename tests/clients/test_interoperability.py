@@ -13,7 +13,8 @@ import pytest
 import semel
 from semel import blocking
 from tests.clients.conftest import LIBRARIES
-from tests.clients.libraries import CODECS, CREATE_TIME, LOG_APPEND_TIME, Codec, Library, Record, Stored
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Library, Record, Stored
+from tests.clients.libraries.sending import CODECS, Codec, Sending
 from tests.clients.test_records import NOON_MS, RECORDS
 from tools.brokers import run_java
 from tools.patience import PATIENCE_MS, PATIENCE_S
@@ -124,7 +125,7 @@ def test_what_we_write_everybody_reads(cluster: Server, topic: str, write: Write
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_what_others_write_we_read(cluster: Server, topic: str, library: Library, read: Read, codec: Codec) -> None:
-    library.produce(cluster.bootstrap_servers, topic, RECORDS, codec=codec)
+    library.produce(cluster.bootstrap_servers, topic, RECORDS, Sending(codec=codec))
     assert read(cluster.bootstrap_servers, topic, len(RECORDS)) == expected()
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.libraries import CODECS, Codec, Record
+from tests.clients.libraries import Record
 from tests.clients.libraries.confluent import Confluent
+from tests.clients.libraries.sending import CODECS, Codec
 from tools.patience import PATIENCE_S
 from tools.server import Server
 

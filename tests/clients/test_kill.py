@@ -8,11 +8,12 @@ import pytest
 
 from tools.brokers import apache_kafka, semel
 from tools.kill_run import KillRun, kill_under_load
+from tools.run_result import to_json
 from tools.server import running
 
 
 def assert_exactly_once(verdict: KillRun) -> None:
-    assert verdict.passed, verdict.to_json()
+    assert verdict.passed, to_json(verdict)
     assert verdict.acknowledged == verdict.sent
 
 

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.clients.libraries import Library, Record, Stored
+from tests.clients.libraries.sending import Sending
 from tests.clients.proxy import Proxy, Verdict, losing_produce_answers
 from tools.frames import PRODUCE
 from tools.patience import PATIENCE_S
@@ -38,7 +39,7 @@ def test_scenario_1_cut_connections_leave_one_copy_of_every_record_in_order(
 ) -> None:
     verdict = losing_produce_answers(Verdict.CUT, PATTERNS[pattern])
     with Proxy(cluster.launch.port, verdict) as proxy:
-        offsets = library.produce(proxy.bootstrap_servers, topic, RECORDS, idempotent=True, in_batches_of=4)
+        offsets = library.produce(proxy.bootstrap_servers, topic, RECORDS, Sending(idempotent=True, in_batches_of=4))
         lost = proxy.verdicts[PRODUCE, Verdict.CUT]
     assert lost > 0
     assert [stored.record.value for stored in read_all(cluster, topic, library)] == [r.value for r in RECORDS]
@@ -51,7 +52,7 @@ def test_scenario_1_a_stalled_connection_leaves_one_copy_of_every_record_in_orde
     verdict = losing_produce_answers(Verdict.STALL, lambda n: n == 2)
     with Proxy(cluster.launch.port, verdict) as proxy:
         offsets = library.produce(
-            proxy.bootstrap_servers, topic, RECORDS, idempotent=True, in_batches_of=4, request_timeout_ms=500
+            proxy.bootstrap_servers, topic, RECORDS, Sending(idempotent=True, in_batches_of=4, request_timeout_ms=500)
         )
         lost = proxy.verdicts[PRODUCE, Verdict.STALL]
     assert lost > 0

@@ -8,17 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients.conftest import LIBRARIES
-from tests.clients.libraries import (
-    CODECS,
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    Codec,
-    Library,
-    Record,
-    Since,
-    Stored,
-    TooLarge,
-)
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Library, Record, Since, Stored, TooLarge
+from tests.clients.libraries.sending import CODECS, Codec, Sending
 from tools.patience import PATIENCE_MS
 from tools.server import Server
 
@@ -43,7 +34,7 @@ RECORDS = (
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_one_client_writes_all_clients_read(cluster: Server, topic: str, library: Library, codec: Codec) -> None:
-    offsets = library.produce(cluster.bootstrap_servers, topic, RECORDS, codec=codec)
+    offsets = library.produce(cluster.bootstrap_servers, topic, RECORDS, Sending(codec=codec))
     written = [Stored(offset, CREATE_TIME, record) for offset, record in enumerate(RECORDS)]
     assert offsets == list(range(len(RECORDS)))
     for reading in LIBRARIES:
@@ -57,7 +48,7 @@ def test_log_append_time_replaces_what_the_client_said(
 ) -> None:
     topic = new_topic(**{"message.timestamp.type": "LogAppendTime"})
     before_ms = time.time_ns() // 1_000_000
-    library.produce(cluster.bootstrap_servers, topic, RECORDS, codec=codec)
+    library.produce(cluster.bootstrap_servers, topic, RECORDS, Sending(codec=codec))
     after_ms = time.time_ns() // 1_000_000
     with library.reader(cluster.bootstrap_servers, topic, "earliest") as reader:
         found = reader.read(len(RECORDS))
@@ -70,7 +61,7 @@ def test_records_arrive_in_order_with_every_level_of_acknowledgement(
     cluster: Server, topic: str, library: Library, acks: int
 ) -> None:
     records = [Record(f"{number}".encode()) for number in range(500)]
-    offsets = library.produce(cluster.bootstrap_servers, topic, records, acks=acks)
+    offsets = library.produce(cluster.bootstrap_servers, topic, records, Sending(acks=acks))
     with library.reader(cluster.bootstrap_servers, topic, "earliest") as reader:
         found = reader.read(len(records))
     assert [(stored.offset, stored.record.value) for stored in found] == list(enumerate(r.value for r in records))
@@ -82,7 +73,9 @@ def test_an_idempotent_producer_writes_many_batches_in_order(
     cluster: Server, topic: str, library: Library, codec: Codec
 ) -> None:
     records = [Record(f"{number}".encode()) for number in range(300)]
-    offsets = library.produce(cluster.bootstrap_servers, topic, records, idempotent=True, codec=codec, in_batches_of=7)
+    offsets = library.produce(
+        cluster.bootstrap_servers, topic, records, Sending(idempotent=True, codec=codec, in_batches_of=7)
+    )
     with library.reader(cluster.bootstrap_servers, topic, "earliest") as reader:
         found = reader.read(len(records))
     assert offsets == list(range(300))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tools.disk_run import disk_in_trouble
 from tools.disk_trouble import KINDS, server_on
+from tools.run_result import to_json
 from tools.server import running
 
 COUNT = 80
@@ -22,4 +23,4 @@ def run(seed: int) -> dict[str, Any]:
         server_on(Path(folder), kind) as server,
         running(server),
     ):
-        return disk_in_trouble(server, kind, seed=seed, troubles=TROUBLES).to_json()
+        return to_json(disk_in_trouble(server, kind, seed=seed, troubles=TROUBLES))

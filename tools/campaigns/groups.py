@@ -14,6 +14,7 @@ from tools.brokers import semel
 from tools.group_run import SETTINGS, Fault, Plan, disturb
 from tools.member_process import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, OWN, PYTHON_LIBRARIES
 from tools.members.role import CONSUMER_PROTOCOL
+from tools.run_result import to_json
 from tools.server import running
 
 KILLS: Final = 5
@@ -41,4 +42,5 @@ def run(seed: int) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="semel-groups-") as folder,
         running(semel(Path(folder), settings=SETTINGS)) as server,
     ):
-        return disturb(server, [plan], Path(folder), seed=seed, faults=faults).to_json()
+        run = disturb(server, [plan], Path(folder), seed=seed, faults=faults)
+        return {**to_json(run), "groups": ", ".join(run.groups)}

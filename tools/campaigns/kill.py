@@ -8,6 +8,7 @@ from typing import Any
 
 from tools.brokers import semel
 from tools.kill_run import kill_under_load
+from tools.run_result import to_json
 from tools.server import running
 
 COUNT = 10
@@ -22,4 +23,4 @@ def run(seed: int) -> dict[str, Any]:
         running(semel(Path(folder), settings={"flush": flush})) as server,
     ):
         verdict = kill_under_load(server, seed=seed, kills=KILLS)
-    return {"flush": flush, **verdict.to_json()}
+    return {"flush": flush, **to_json(verdict)}

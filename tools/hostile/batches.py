@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import crc32c
 
 from semel.wire.compression import Codec, compress
+from tools.frames import varint
 
 _CHECKED = struct.Struct(">hiqqqhii")
 _START = struct.Struct(">qiibI")
@@ -74,16 +75,6 @@ def _numbered(deltas: Iterable[int]) -> Iterable[bytes]:
     for delta in deltas:
         body = b"\0\0" + varint(delta) + b"\0\1\0"
         yield varint(len(body)) + body
-
-
-def varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
 
 
 def bombs(unpacked_bytes: int) -> dict[str, tuple[Codec, Callable[[], bytes]]]:

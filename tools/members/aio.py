@@ -10,25 +10,18 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from tools.members.role import (
-    RECORDS_PER_POLL,
-    Role,
-    tell_assigned,
-    tell_committed,
-    tell_error,
-    tell_read,
-    tell_revoked,
-)
+from tools.members import report
+from tools.members.role import RECORDS_PER_POLL, Role
 
 _ASSIGNORS = {assignor.name: assignor for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor)}
 
 
 class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        tell_assigned(one.partition for one in assigned)
+        report.assigned(one.partition for one in assigned)
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        tell_revoked(one.partition for one in revoked)
+        report.revoked(one.partition for one in revoked)
 
 
 async def main(role: Role) -> None:
@@ -42,7 +35,7 @@ async def main(role: Role) -> None:
         while not leave.is_set():
             polled = await consumer.getmany(timeout_ms=100)
             if polled:
-                tell_read((record.partition, record.offset) for records in polled.values() for record in records)
+                report.read((record.partition, record.offset) for records in polled.values() for record in records)
                 await _commit(consumer, {one: records[-1].offset + 1 for one, records in polled.items()})
 
 
@@ -50,14 +43,14 @@ async def _commit(consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]
     try:
         await consumer.commit(offsets)
     except (KafkaError, IllegalStateError) as error:
-        tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        report.error(error)  # The member that has these partitions now reads on from what was committed before.
         return
-    tell_committed((partition.partition, offset) for partition, offset in offsets.items())
+    report.committed((partition.partition, offset) for partition, offset in offsets.items())
 
 
 if __name__ == "__main__":
     try:
         asyncio.run(main(Role.from_arguments()))
     except KafkaError as error:
-        tell_error(error)
+        report.error(error)
         raise

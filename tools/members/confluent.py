@@ -5,16 +5,8 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tools.librdkafka import insist, settings_of
-from tools.members.role import (
-    RECORDS_PER_POLL,
-    Role,
-    asked_to_leave,
-    tell_assigned,
-    tell_committed,
-    tell_error,
-    tell_read,
-    tell_revoked,
-)
+from tools.members import report
+from tools.members.role import RECORDS_PER_POLL, Role, asked_to_leave
 
 _CALL_TIMEOUT_S = 20.0
 
@@ -25,8 +17,8 @@ def main() -> None:
     consumer = Consumer(settings_of(role.consumer_settings()))
     consumer.subscribe(
         [role.topic],
-        on_assign=lambda _, partitions: tell_assigned(one.partition for one in partitions),
-        on_revoke=lambda _, partitions: tell_revoked(one.partition for one in partitions),
+        on_assign=lambda _, partitions: report.assigned(one.partition for one in partitions),
+        on_revoke=lambda _, partitions: report.revoked(one.partition for one in partitions),
     )
     while not leave.is_set():
         messages = [message for message in consumer.consume(RECORDS_PER_POLL, 0.1) if _is_record(message)]
@@ -34,7 +26,7 @@ def main() -> None:
             continue
         reached = _reached(messages)
         if producer is None:
-            tell_read(_place(message) for message in messages)
+            report.read(_place(message) for message in messages)
             _commit(consumer, role, reached)
         elif not _copied(producer, consumer, role, messages, reached):
             _rewind(consumer)
@@ -52,9 +44,9 @@ def _commit(consumer: Consumer, role: Role, reached: dict[int, int]) -> None:
     try:
         done = consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        report.error(error)  # The member that has these partitions now reads on from what was committed before.
         return
-    tell_committed((one.partition, one.offset) for one in done or () if one.error is None)
+    report.committed((one.partition, one.offset) for one in done or () if one.error is None)
 
 
 def _copied(
@@ -70,12 +62,12 @@ def _copied(
         insist(lambda: producer.send_offsets_to_transaction(offsets, member, _CALL_TIMEOUT_S))
         insist(lambda: producer.commit_transaction(_CALL_TIMEOUT_S))
     except KafkaException as error:
-        tell_error(error)
+        report.error(error)
         if not error.args[0].txn_requires_abort():
             raise
         insist(lambda: producer.abort_transaction(_CALL_TIMEOUT_S))
         return False
-    tell_committed(reached.items())
+    report.committed(reached.items())
     return True
 
 
@@ -89,7 +81,7 @@ def _rewind(consumer: Consumer) -> None:
 def _is_record(message: Message) -> bool:
     error = message.error()
     if error is not None:
-        tell_error(KafkaException(error))
+        report.error(KafkaException(error))
         # The rest is news of connections and of coordinators, which librdkafka deals with itself.
         if error.fatal() or error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
             raise KafkaException(error)

@@ -12,16 +12,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
-from tools.members.role import (
-    RECORDS_PER_POLL,
-    Role,
-    asked_to_leave,
-    tell_assigned,
-    tell_committed,
-    tell_error,
-    tell_read,
-    tell_revoked,
-)
+from tools.members import report
+from tools.members.role import RECORDS_PER_POLL, Role, asked_to_leave
 
 _ASSIGNORS = {
     assignor.name: assignor
@@ -32,10 +24,10 @@ _SETTINGS = {"reconnect_backoff_max_ms": 500}
 
 class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        tell_assigned(one.partition for one in assigned)
+        report.assigned(one.partition for one in assigned)
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        tell_revoked(one.partition for one in revoked)
+        report.revoked(one.partition for one in revoked)
 
 
 def main() -> None:
@@ -55,7 +47,7 @@ def main() -> None:
             continue
         offsets = {one: OffsetAndMetadata(records[-1].offset + 1, "", -1) for one, records in polled.items()}
         if producer is None:
-            tell_read((record.partition, record.offset) for records in polled.values() for record in records)
+            report.read((record.partition, record.offset) for records in polled.values() for record in records)
             _commit(consumer, offsets)
         elif membership.generation_id < 0:
             _rewind(consumer)  # It has joined just now: with that it would commit as nobody, which nobody can refuse.
@@ -80,9 +72,9 @@ def _commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMeta
     try:
         consumer.commit(offsets)
     except KafkaError as error:
-        tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+        report.error(error)  # The member that has these partitions now reads on from what was committed before.
         return
-    _tell_committed(offsets)
+    _report_committed(offsets)
 
 
 def _copied(
@@ -103,10 +95,10 @@ def _copied(
     except ProducerFencedError:
         raise
     except KafkaError as error:
-        tell_error(error)
+        report.error(error)
         producer.abort_transaction()
         return False
-    _tell_committed(offsets)
+    _report_committed(offsets)
     return True
 
 
@@ -115,13 +107,13 @@ def _rewind(consumer: KafkaConsumer) -> None:
         consumer.seek(partition, consumer.committed(partition) or 0)
 
 
-def _tell_committed(offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-    tell_committed((partition.partition, one.offset) for partition, one in offsets.items())
+def _report_committed(offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    report.committed((partition.partition, one.offset) for partition, one in offsets.items())
 
 
 if __name__ == "__main__":
     try:
         main()
     except KafkaError as error:
-        tell_error(error)
+        report.error(error)
         raise

@@ -8,23 +8,16 @@ from collections.abc import Sequence
 
 from semel import Consumer, ConsumerRecord, Producer, TopicPartition
 from semel.errors import AbortableError, SemelError
-from tools.members.role import (
-    RECORDS_PER_POLL,
-    Role,
-    tell_assigned,
-    tell_committed,
-    tell_error,
-    tell_read,
-    tell_revoked,
-)
+from tools.members import report
+from tools.members.role import RECORDS_PER_POLL, Role
 
 
 class _Told:
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        tell_assigned(one.partition for one in partitions)
+        report.assigned(one.partition for one in partitions)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        tell_revoked(one.partition for one in partitions)
+        report.revoked(one.partition for one in partitions)
 
 
 async def main(role: Role) -> None:
@@ -45,13 +38,13 @@ async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
         records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
         if not records:
             continue
-        tell_read((record.partition, record.offset) for record in records)
+        report.read((record.partition, record.offset) for record in records)
         try:
             await consumer.commit()
         except SemelError as error:
-            tell_error(error)  # Whoever has these partitions now reads on from what was committed before.
+            report.error(error)  # The member that has these partitions now reads on from what was committed before.
         else:
-            tell_committed(_reached(records).items())
+            report.committed(_reached(records).items())
 
 
 async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: asyncio.Event) -> None:
@@ -65,9 +58,9 @@ async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: async
                 for record in records:
                     producer.send(role.target, record.value, partition=record.partition)
         except AbortableError as error:
-            tell_error(error)
+            report.error(error)
         else:
-            tell_committed(_reached(records).items())
+            report.committed(_reached(records).items())
 
 
 def _reached(records: Sequence[ConsumerRecord]) -> dict[int, int]:
@@ -78,5 +71,5 @@ if __name__ == "__main__":
     try:
         asyncio.run(main(Role.from_arguments()))
     except SemelError as error:
-        tell_error(error)
+        report.error(error)
         raise

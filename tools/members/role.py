@@ -1,11 +1,10 @@
-"""What a member is to do, as it goes to the member on its command line; and what it tells, on its standard output."""
+"""What a member is to do, as it goes to the member on its command line. What it reports is in ``report.py``."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
@@ -79,30 +78,3 @@ def asked_to_leave() -> threading.Event:
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
     return asked
-
-
-def tell_assigned(partitions: Iterable[int]) -> None:
-    _tell("assigned", map(str, sorted(partitions)))
-
-
-def tell_revoked(partitions: Iterable[int]) -> None:
-    _tell("revoked", map(str, sorted(partitions)))
-
-
-def tell_read(records: Iterable[tuple[int, int]]) -> None:
-    """These (partition, offset) were read, and are not committed yet."""
-    _tell("read", (f"{partition}:{offset}" for partition, offset in records))
-
-
-def tell_committed(offsets: Iterable[tuple[int, int]]) -> None:
-    """The broker has acknowledged these offsets, each one past the last record that was read."""
-    _tell("committed", (f"{partition}:{offset}" for partition, offset in offsets))
-
-
-def tell_error(error: object) -> None:
-    """What the library said, on one line."""
-    _tell("error", [" ".join(f"{type(error).__name__} {error}".split())])
-
-
-def _tell(what: str, values: Iterable[str]) -> None:
-    print(what, *values, flush=True)

@@ -10,12 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tests.clients.libraries.sending import PLAIN, Sending
 from tools.patience import PATIENCE_S
 
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
-
-Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +56,9 @@ class Library(Protocol):
     name: str
 
     def produce(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        acks: int = -1,
-        idempotent: bool = False,
-        in_batches_of: int | None = None,
-        request_timeout_ms: int = 30_000,
+        self, bootstrap_servers: str, topic: str, records: Sequence[Record], how: Sending = PLAIN
     ) -> list[int | None]:
-        """Write to partition 0 and return the offsets acknowledged, in the order given (None: acks=0 tells none).
-
-        ``in_batches_of`` makes the client send that many records per request, with several requests under way.
-        """
+        """Write to partition 0 and return the offsets acknowledged, in the order given (None: acks=0 tells none)."""
 
     def reader(
         self, bootstrap_servers: str, topic: str, start: Start, *, fetch_max_wait_ms: int = 500

@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries.sending import PLAIN, Sending
 from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
@@ -20,28 +21,19 @@ class Aiokafka:
     name = "aiokafka"
 
     def produce(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        acks: int = -1,
-        idempotent: bool = False,
-        in_batches_of: int | None = None,
-        request_timeout_ms: int = 30_000,
+        self, bootstrap_servers: str, topic: str, records: Sequence[Record], how: Sending = PLAIN
     ) -> list[int | None]:
         async def send_all() -> list[int | None]:
             producer = AIOKafkaProducer(
                 bootstrap_servers=bootstrap_servers,
-                compression_type=None if codec == "none" else codec,
-                acks="all" if acks == -1 else acks,
-                enable_idempotence=idempotent,
+                compression_type=None if how.codec == "none" else how.codec,
+                acks="all" if how.acks == -1 else how.acks,
+                enable_idempotence=how.idempotent,
                 max_request_size=RECORD_BYTES_MAX,
                 # This client has no limit on records per batch, only on bytes, and a record must fit into one.
-                max_batch_size=RECORD_BYTES_MAX if in_batches_of is None else 200,
-                linger_ms=20 if in_batches_of is None else 0,
-                request_timeout_ms=request_timeout_ms,
+                max_batch_size=RECORD_BYTES_MAX if how.in_batches_of is None else 200,
+                linger_ms=20 if how.in_batches_of is None else 0,
+                request_timeout_ms=how.request_timeout_ms,
                 retry_backoff_ms=50,
             )
             await producer.start()
@@ -52,7 +44,7 @@ class Aiokafka:
                 raise TooLarge(str(error)) from error
             finally:
                 await producer.stop()
-            return [answer.offset if answer is not None and acks != 0 else None for answer in metadata]
+            return [answer.offset if answer is not None and how.acks != 0 else None for answer in metadata]
 
         return asyncio.run(send_all())
 

@@ -18,7 +18,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries.sending import PLAIN, Sending
 from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
@@ -28,28 +29,19 @@ class Confluent:
     name = "confluent-kafka"
 
     def produce(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        acks: int = -1,
-        idempotent: bool = False,
-        in_batches_of: int | None = None,
-        request_timeout_ms: int = 30_000,
+        self, bootstrap_servers: str, topic: str, records: Sequence[Record], how: Sending = PLAIN
     ) -> list[int | None]:
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "compression.codec": codec,
-                "acks": acks,
-                "enable.idempotence": idempotent,
+                "compression.codec": how.codec,
+                "acks": how.acks,
+                "enable.idempotence": how.idempotent,
                 "message.max.bytes": RECORD_BYTES_MAX,
-                "batch.num.messages": in_batches_of or 10_000,
-                "linger.ms": 20 if in_batches_of is None else 1,
-                "socket.timeout.ms": request_timeout_ms,
-                "request.timeout.ms": request_timeout_ms,
+                "batch.num.messages": how.in_batches_of or 10_000,
+                "linger.ms": 20 if how.in_batches_of is None else 1,
+                "socket.timeout.ms": how.request_timeout_ms,
+                "request.timeout.ms": how.request_timeout_ms,
                 "retry.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 200,
             }
@@ -71,7 +63,7 @@ class Confluent:
             )
         unanswered = producer.flush(PATIENCE_S)
         assert unanswered == 0, f"{unanswered} records were not answered in time"
-        return [_offset(answer, acks) for answer in answers]
+        return [_offset(answer, how.acks) for answer in answers]
 
     @contextmanager
     def reader(

@@ -10,7 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Codec, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries.sending import PLAIN, Sending
 from tools.patience import PATIENCE_S
 
 RECORD_BYTES_MAX = 20_000_000
@@ -20,28 +21,19 @@ class KafkaPython:
     name = "kafka-python"
 
     def produce(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: Codec = "none",
-        acks: int = -1,
-        idempotent: bool = False,
-        in_batches_of: int | None = None,
-        request_timeout_ms: int = 30_000,
+        self, bootstrap_servers: str, topic: str, records: Sequence[Record], how: Sending = PLAIN
     ) -> list[int | None]:
         # This client has no limit on records per batch, only on bytes: a tiny one closes a batch after each record.
-        batch_size = 16_384 if in_batches_of is None else 1
+        batch_size = 16_384 if how.in_batches_of is None else 1
         producer = KafkaProducer(
             bootstrap_servers=bootstrap_servers,
-            compression_type=None if codec == "none" else codec,
-            acks="all" if acks == -1 else acks,
-            enable_idempotence=idempotent,
+            compression_type=None if how.codec == "none" else how.codec,
+            acks="all" if how.acks == -1 else how.acks,
+            enable_idempotence=how.idempotent,
             max_request_size=RECORD_BYTES_MAX,
             batch_size=batch_size,
-            linger_ms=20 if in_batches_of is None else 0,
-            request_timeout_ms=request_timeout_ms,
+            linger_ms=20 if how.in_batches_of is None else 0,
+            request_timeout_ms=how.request_timeout_ms,
             retry_backoff_ms=50,
             reconnect_backoff_max_ms=200,
         )
@@ -55,7 +47,7 @@ class KafkaPython:
             raise TooLarge(str(error)) from error
         finally:
             producer.close(timeout=PATIENCE_S)
-        return [offset if acks != 0 else None for offset in offsets]
+        return [offset if how.acks != 0 else None for offset in offsets]
 
     @contextmanager
     def reader(

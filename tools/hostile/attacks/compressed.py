@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from semel.wire.compression import Codec, compress
+from tools.frames import varint
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import check_topic, on_every_way, produce
 from tools.hostile.attacks.requests import produce_frame
-from tools.hostile.batches import bombs, raw_batch, record, tiny_records, varint
+from tools.hostile.batches import bombs, raw_batch, record, tiny_records
 
 _BATCH_BYTES_MAX = 1_000_000
 

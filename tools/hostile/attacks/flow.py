@@ -118,38 +118,30 @@ def a_reader_that_takes_a_byte_at_a_time(aim: Aim) -> None:
 @attack
 def four_frames_that_never_end(aim: Aim) -> None:
     """Each claims 90 MB and brings most of it; then nothing more comes. The canary's larger requests need room too."""
+    _unfinished_frames(aim, clients=4, timeout_s=5, share=0.8, wait_s=max(0.5, 6.0 * aim.scale))
+
+
+@attack
+def forty_frames_that_never_end(aim: Aim) -> None:
+    _unfinished_frames(aim, clients=40, timeout_s=1, share=0.25)
+
+
+def _unfinished_frames(aim: Aim, *, clients: int, timeout_s: float, share: float, wait_s: float = 0) -> None:
     size = aim.times(90 * _MEGABYTE, least=2 * _MEGABYTE)
     start = struct.pack(">i", size) + request_header(ApiKey.PRODUCE, 9, 1)
-    clients = [aim.stranger(timeout_s=5) for _ in range(4)]
+    strangers = [aim.stranger(timeout_s=timeout_s) for _ in range(clients)]
     try:
-        for client in clients:
-            aim.answers["sent" if client.send(start + bytes(size * 8 // 10)) else "stopped"] += 1
-        time.sleep(max(0.5, 6.0 * aim.scale))
+        for stranger in strangers:
+            aim.answers["sent" if stranger.send(start + bytes(int(size * share))) else "stopped"] += 1
+        time.sleep(wait_s)
         # One more client with a large request of its own: it must get its answer.
         topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
         with aim.stranger(timeout_s=60) as honest:
             large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
             aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
     finally:
-        for client in clients:
-            client.close()
-
-
-@attack
-def forty_frames_that_never_end(aim: Aim) -> None:
-    size = aim.times(90 * _MEGABYTE, least=2 * _MEGABYTE)
-    start = struct.pack(">i", size) + request_header(ApiKey.PRODUCE, 9, 1)
-    clients = [aim.stranger(timeout_s=1) for _ in range(40)]
-    try:
-        for client in clients:
-            aim.answers["sent" if client.send(start + bytes(size // 4)) else "stopped"] += 1
-        topic = aim.new_topic(max_message_bytes=str(20 * _MEGABYTE))
-        with aim.stranger(timeout_s=60) as honest:
-            large = sound_batch(bytes(aim.times(10 * _MEGABYTE, least=_MEGABYTE)))
-            aim.must_answer("a request of 10 MB beside unfinished ones", produce(honest, topic, large))
-    finally:
-        for client in clients:
-            client.close()
+        for stranger in strangers:
+            stranger.close()
 
 
 @attack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -83,32 +84,23 @@ def _members(aim: Aim, names: list[str]) -> None:
 @attack
 def a_hundred_thousand_groups(aim: Aim) -> None:
     """One member each, joined and left alone."""
+    _many_joins(aim, lambda number: f"crowd-{number}")
+
+
+@attack
+def a_hundred_thousand_members(aim: Aim) -> None:
+    """Every client that asks gets a member id; each is remembered until its session ends."""
+    _many_joins(aim, lambda number: "one-crowd")
+
+
+def _many_joins(aim: Aim, group: Callable[[int], str]) -> None:
     _ready(aim)
     with aim.stranger(timeout_s=20) as client:
         for start in range(0, aim.times(100_000, least=500), 200):
             if aim.expired:
                 break
-            frames = b"".join(frame_of(ApiKey.JOIN_GROUP, 4, _join(f"crowd-{start + number}")) for number in range(200))
-            if not client.send(frames):
-                aim.answers["closed"] += 1
-                return
-            for _ in range(200):
-                answer = client.receive()
-                if isinstance(answer, str):
-                    aim.answers[answer] += 1
-                    return
-                aim.answers["answered"] += 1
-
-
-@attack
-def a_hundred_thousand_members(aim: Aim) -> None:
-    """Member ids are given out to whoever asks; each is remembered until its session ends."""
-    _ready(aim)
-    with aim.stranger(timeout_s=20) as client:
-        for _ in range(0, aim.times(100_000, least=500), 200):
-            if aim.expired:
-                break
-            if not client.send(frame_of(ApiKey.JOIN_GROUP, 4, _join("one-crowd")) * 200):
+            joins = (_join(group(start + number)) for number in range(200))
+            if not client.send(b"".join(frame_of(ApiKey.JOIN_GROUP, 4, join) for join in joins)):
                 aim.answers["closed"] += 1
                 return
             for _ in range(200):

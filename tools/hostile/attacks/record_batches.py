@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from semel.wire.compression import Codec, compress
+from tools.frames import varint
 from tools.hostile.aim import Aim, attack
 from tools.hostile.attacks.produced import check_topic, in_transaction, on_every_way, produce, producer_of
 from tools.hostile.attacks.transactions import TRANSACTIONAL
-from tools.hostile.batches import raw_batch, record, records, sound_batch, varint
+from tools.hostile.batches import raw_batch, record, records, sound_batch
 
 _CONTROL = 0x20
 

@@ -1,0 +1,32 @@
+"""What a member reports on its standard output, one line for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def assigned(partitions: Iterable[int]) -> None:
+    _print("assigned", map(str, sorted(partitions)))
+
+
+def revoked(partitions: Iterable[int]) -> None:
+    _print("revoked", map(str, sorted(partitions)))
+
+
+def read(records: Iterable[tuple[int, int]]) -> None:
+    """These (partition, offset) were read, and are not committed yet."""
+    _print("read", (f"{partition}:{offset}" for partition, offset in records))
+
+
+def committed(offsets: Iterable[tuple[int, int]]) -> None:
+    """The broker has acknowledged these offsets, each one past the last record that was read."""
+    _print("committed", (f"{partition}:{offset}" for partition, offset in offsets))
+
+
+def error(error: object) -> None:
+    """What the library said, on one line."""
+    _print("error", [" ".join(f"{type(error).__name__} {error}".split())])
+
+
+def _print(what: str, values: Iterable[str]) -> None:
+    print(what, *values, flush=True)
