@@ -79,7 +79,7 @@ def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         GroupShard,
         "replay_marker",
-        lambda self, producer_id, producer_epoch, committed: sound(self, producer_id, producer_epoch, False),
+        lambda self, producer, committed: sound(self, producer, committed=False),
     )
 
 

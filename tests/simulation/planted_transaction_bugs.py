@@ -9,12 +9,12 @@ import pytest
 
 from semel.broker.coordinators.expiry import CoordinatorExpiry
 from semel.broker.coordinators.markers import MarkerDelivery
-from semel.broker.coordinators.shard_formats import GroupFormat
 from semel.broker.coordinators.shard_runtime import ShardRuntime, _DelayedDecision
 from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.consumer import fetched
 from semel.client.machine.transaction.transaction import Transaction
+from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction import shard as transaction_shard
 from semel.coordinator.transaction.ending import end_v1
 from semel.coordinator.transaction.shard import TransactionShard
@@ -121,21 +121,21 @@ def lets_no_transaction_time_out(patch: pytest.MonkeyPatch) -> None:
 
 def commits_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    sound = GroupFormat.replay_marker
+    sound = GroupShard.replay_marker
     patch.setattr(
-        GroupFormat,
+        GroupShard,
         "replay_marker",
-        lambda self, shard, producer, committed: sound(self, shard, producer, committed=True),
+        lambda self, producer, committed: sound(self, producer, committed=True),
     )
 
 
 def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    sound = GroupFormat.replay_marker
+    sound = GroupShard.replay_marker
     patch.setattr(
-        GroupFormat,
+        GroupShard,
         "replay_marker",
-        lambda self, shard, producer, committed: sound(self, shard, producer, committed=False),
+        lambda self, producer, committed: sound(self, producer, committed=False),
     )
 
 
@@ -162,10 +162,10 @@ def commits_what_has_timed_out(patch: pytest.MonkeyPatch) -> None:
     """Scenario 26."""
     sound = TransactionShard.time_out
 
-    def time_out(self: TransactionShard, now_ms: int, **rest: Any) -> Any:
+    def time_out(self: TransactionShard, moment: Any) -> Any:
         return [
             decision._replace(effects=tuple(effect._replace(committed=True) for effect in decision.effects))
-            for decision in sound(self, now_ms, **rest)
+            for decision in sound(self, moment)
         ]
 
     patch.setattr(TransactionShard, "time_out", time_out)
@@ -201,10 +201,8 @@ def forgets_the_journal(patch: pytest.MonkeyPatch) -> None:
 
 def shows_offsets_that_are_pending(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51: offsets count before their transaction does."""
-    sound = GroupFormat.replay
-    patch.setattr(
-        GroupFormat, "replay", lambda self, shard, record, offset, producer: sound(self, shard, record, offset, None)
-    )
+    sound = GroupShard.replay
+    patch.setattr(GroupShard, "replay", lambda self, record, offset, producer: sound(self, record, offset, None))
 
 
 def client_aborts_without_telling_anybody(patch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from semel.broker.coordinators.coordinators import Coordinators, TransactionRuntime
-from semel.broker.coordinators.shard_formats import GroupFormat
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.broker.produce.asking_produce import AskingProduce
 from semel.broker.produce.transactional_produce import TransactionalProduce
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.shard import GroupShard
+from semel.coordinator.transaction.shard import TransactionShard
 from semel.testing.simulation import simulate
 from tests.simulation.test_commit_crashes import crash_everywhere
 from tests.simulation.test_transactions_wire import transactions_under_faults
@@ -48,16 +48,12 @@ def answers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
 
 def markers_that_are_owed_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Scenarios 32 and 33."""
-
-    def loaded(self: Any, runtime: TransactionRuntime) -> None:
-        self._reconciliation.go_on_if_all_loaded()
-
-    patch.setattr(Coordinators, "_transactions_loaded", loaded)
+    patch.setattr(TransactionShard, "loaded", lambda self, moment: Decision(None))
 
 
 def markers_do_not_decide_about_offsets(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    patch.setattr(GroupFormat, "replay_marker", lambda *_, **__: None)
+    patch.setattr(GroupShard, "replay_marker", lambda *_, **__: None)
 
 
 def writes_open_transactions_that_nobody_ends(patch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import Any
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.moment import Moment
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction, decode, encode
 from semel.coordinator.transaction.settings import TransactionSettings
@@ -136,14 +137,15 @@ class Cluster:
     def _ask_shard(
         self, latest: Transaction | None, coordinator_epoch: int, what: str, *arguments: Any
     ) -> Decision[Any, Any, Any]:
+        new_producer_id = 1000 if latest is None else latest.producer_id + 1
         shard = self._make_shard(
             partition=0,
             coordinator_epoch=coordinator_epoch,
             settings=TransactionSettings(),
+            next_producer_id=lambda: new_producer_id,
         )
         if latest is not None:
             shard.replay(latest)
-        new_producer_id = 1000 if latest is None else latest.producer_id + 1
         match what:
             case "init":
                 return shard.init_producer_id(
@@ -174,10 +176,10 @@ class Cluster:
             case "markers written":
                 return shard.markers_written(ID, *arguments, now_ms=0)
             case "time out":
-                (decision,) = shard.time_out(TIMEOUT_MS + 1, next_producer_id=lambda: new_producer_id)
+                (decision,) = shard.time_out(Moment(TIMEOUT_MS + 1, 0))
                 return decision
             case "load":
-                return Decision(None, effects=tuple(shard.pending_markers()))
+                return shard.loaded(Moment(0, 0))
         raise AssertionError(what)
 
     def _ask(self, world: World, what: str, *arguments: Any) -> Entry:

@@ -139,9 +139,7 @@ class Sequence:
         later_ms = self.choose.choice((1, 1_001, 60_001))
         _, state = self.kafka("time", later_ms)
         self.bench.now_ms += later_ms
-        for decision in self.bench.shard.time_out(
-            self.bench.now_ms, next_producer_id=lambda: next(self.bench.producer_ids)
-        ):
+        for decision in self.bench.shard.time_out(self.bench.moment):
             self.bench.run(decision)
         assert self.state() == state
 

@@ -30,9 +30,9 @@ from semel.coordinator.group.records import (
 )
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
-from semel.types import INT64_MAX, TopicPartition
+from semel.types import INT64_MAX, ProducerIdentity, TopicPartition
 from tests.unit.coordinator.group.offsets.meaning import committed_in, groups_in, pending_in, restarted, verify
-from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
 RETENTION_MS = 100
 FOR_EVER_MS = 10**9
@@ -41,7 +41,7 @@ GROUPS = ("audit", "payments")
 TOPICS = ("orders", "refunds")
 PARTITIONS = (0, 1)
 SPANS_MS = (1, 10, RETENTION_MS // 2, RETENTION_MS)
-PRODUCERS = (Producer(1000, 0), Producer(2000, 5))
+PRODUCERS = (ProducerIdentity(1000, 0), ProducerIdentity(2000, 5))
 TOPIC_IDS = (None, UUID(int=1), UUID(int=2))
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
 
@@ -106,7 +106,13 @@ class OffsetsOfALog(RuleBasedStateMachine):
         topic_id=topic_ids,
     )
     def commit_in_a_transaction(
-        self, producer: Producer, group_id: str, topic: str, touched: list[int], offset: int, topic_id: UUID | None
+        self,
+        producer: ProducerIdentity,
+        group_id: str,
+        topic: str,
+        touched: list[int],
+        offset: int,
+        topic_id: UUID | None,
     ) -> None:
         wanted = [OffsetToCommit(topic, partition, offset, topic_id=topic_id) for partition in touched]
         decision = self.log.shard.commit_transactional(
@@ -123,7 +129,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
         self.log.apply(decision, producer)
 
     @rule(producer=producers, committed=st.booleans(), raised=st.booleans())
-    def end_a_transaction(self, producer: Producer, committed: bool, raised: bool) -> None:
+    def end_a_transaction(self, producer: ProducerIdentity, committed: bool, raised: bool) -> None:
         self.log.end(producer._replace(producer_epoch=producer.producer_epoch + raised), committed=committed)
 
     @rule(kind=st.sampled_from(("offsets", "group", "topic")), group_id=groups, topic=topics, topic_id=topic_ids)
@@ -165,7 +171,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log.entries) > 0)
     @rule()
     def restart(self) -> None:
-        self.log.shard = self.log.loaded()
+        self.log.restart()
 
     # -- what must be true
 

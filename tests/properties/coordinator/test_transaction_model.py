@@ -91,7 +91,7 @@ class Shard(RuleBasedStateMachine):
     @rule(later_ms=st.sampled_from((0, 1, 1_001, 60_001)))
     def time_passes(self, later_ms: int) -> None:
         now_ms = self.bench.now_ms = self.bench.now_ms + later_ms
-        decisions = self.bench.shard.time_out(now_ms, next_producer_id=lambda: next(self.bench.producer_ids))
+        decisions = list(self.bench.shard.time_out(self.bench.moment))
         due = [name for name, known in self.known.items() if known.times_out(now_ms)]
         assert sorted(decision.response for decision in decisions) == sorted(due)
         for decision in decisions:

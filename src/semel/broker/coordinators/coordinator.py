@@ -12,12 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 from semel.broker.coordinators.internal_topics import internal_topic, partition_count
 from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
-from semel.broker.coordinators.shard_memory import ShardMemory
-from semel.broker.coordinators.shard_runtime import Decide, DelayedRequest, Respond, ShardFormat, ShardRuntime
+from semel.broker.coordinators.shard_runtime import AnyShard, Decide, DelayedRequest, Respond, Response, ShardRuntime
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.coordinator.partitioning import partition_for
@@ -31,38 +30,37 @@ logger = logging.getLogger("semel.broker")
 # How long a client is kept waiting for a topic that is being made for it.
 CREATION_SECONDS_MAX: Final = 5.0
 
-Shard = TypeVar("Shard")
-ShardRecord = TypeVar("ShardRecord")
-Effect = TypeVar("Effect")
-Response = TypeVar("Response")
+
+def _no_effects(runtime: ShardRuntime[Any], effect: object) -> None:
+    raise AssertionError(f"{effect!r} of a shard that has no effects")
 
 
-class Coordinator(Generic[Shard, ShardRecord, Effect]):
+def _nothing_more(runtime: ShardRuntime[Any]) -> None:
+    """Loading a shard concerns no other part of the broker."""
+
+
+class Coordinator(Generic[AnyShard]):
     def __init__(
         self,
         topic: str,
         node: Node,
         loop: asyncio.AbstractEventLoop,
         *,
-        make_shard: Callable[[Partition], Shard],
-        shard_format: ShardFormat[Shard, ShardRecord],
-        carry_out: Callable[[ShardRuntime[Shard, ShardRecord, Effect], Effect], None],
-        loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
-        memory: ShardMemory[Shard] | None = None,
+        make_shard: Callable[[Partition], AnyShard],
+        carry_out: Callable[[ShardRuntime[AnyShard], Any], None] = _no_effects,
+        loaded: Callable[[ShardRuntime[AnyShard]], None] = _nothing_more,
     ) -> None:
         self.topic = topic
         self._node = node
         self._loop = loop
         self._make_shard = make_shard
-        self._format = shard_format
         self._carry_out = carry_out
         self._loaded = loaded
-        self._memory = memory
-        self._runtimes: dict[int, ShardRuntime[Shard, ShardRecord, Effect]] = {}
+        self._runtimes: dict[int, ShardRuntime[AnyShard]] = {}
         self._loading = LoadingLine(loop)
         self._away: set[int] = set()
 
-    def __iter__(self) -> Iterator[ShardRuntime[Shard, ShardRecord, Effect]]:
+    def __iter__(self) -> Iterator[ShardRuntime[AnyShard]]:
         """The shards that are here, loaded or not."""
         return iter(list(self._runtimes.values()))
 
@@ -94,25 +92,24 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         """Whether some of the topic's partitions could not be opened: then what is known here is not all."""
         return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
 
-    def runtime(self, partition: int) -> ShardRuntime[Shard, ShardRecord, Effect] | None:
+    def runtime(self, partition: int) -> ShardRuntime[AnyShard] | None:
         return self._runtimes.get(partition)
 
     def run(
         self,
         key: str,
-        decide: Decide[Shard, Response, ShardRecord, Effect],
+        decide: Decide[AnyShard, Response],
         respond: Respond[Response],
         *,
-        moves: bool = False,
         producer: ProducerIdentity | None = None,
     ) -> DelayedRequest | None:
-        """Put a request to the shard of this id; see ``ShardRuntime.run``. ``moves``: wait while it moves on."""
+        """Put a request to the shard of this id; see ``ShardRuntime.run``."""
         partition = self.partition_for(key)
         runtime = self._runtimes.get(partition)
         if runtime is None:
             respond(self._why_absent(partition))
             return None
-        return runtime.run(decide, respond, key=key if moves else None, producer=producer)
+        return runtime.run(decide, respond, producer=producer)
 
     def _why_absent(self, partition: int) -> ErrorCode:
         node = self._node
@@ -158,11 +155,9 @@ class Coordinator(Generic[Shard, ShardRecord, Effect]):
         runtime = self._runtimes[index] = ShardRuntime(
             partition,
             self._make_shard(partition),
-            self._format,
             clock=self._node.clock,
             deadlines=self._node.deadlines,
             carry_out=self._carry_out,
-            memory=self._memory,
         )
         ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, line=self._loading).begin()
 

@@ -16,16 +16,12 @@ from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.expiry import CoordinatorExpiry
 from semel.broker.coordinators.markers import MarkerDelivery
 from semel.broker.coordinators.reconciliation import Reconciliation
-from semel.broker.coordinators.shard_formats import GroupFormat, TransactionFormat
-from semel.broker.coordinators.shard_memory import GroupMemory, moment
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.metrics.group_metrics import GroupMetrics
 from semel.broker.metrics.transaction_metrics import TransactionMetrics
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.coordinator.group.effects import Answer
-from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.group.settings import (
     ClassicSettings,
     ConsumerSettings,
@@ -35,14 +31,12 @@ from semel.coordinator.group.settings import (
 )
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.metadata.image import Change, ClusterImage, TopicDeleted
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
-TransactionRuntime: TypeAlias = ShardRuntime[TransactionShard, TransactionRecord, WriteMarkers]
-GroupRuntime: TypeAlias = ShardRuntime[GroupShard, GroupRecord, Answer]
+TransactionRuntime: TypeAlias = ShardRuntime[TransactionShard]
 
 # After a COMPLETE record that could not be written, for instance because the disk is full.
 COMPLETE_RETRY_MS: Final = 1000
@@ -58,7 +52,7 @@ class Coordinators:
             transaction_version=config.transaction_version,
         )
         group_settings = _group_settings(config)
-        self.transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers] = Coordinator(
+        self.transactions: Coordinator[TransactionShard] = Coordinator(
             TRANSACTION_STATE_TOPIC,
             node,
             loop,
@@ -66,24 +60,22 @@ class Coordinators:
                 partition=partition.topic_partition.partition,
                 coordinator_epoch=partition.leader_epoch,
                 settings=transaction_settings,
+                next_producer_id=node.producer_ids.next,
             ),
-            shard_format=TransactionFormat(config.transaction_version),
             carry_out=self._write_markers,
             loaded=self._transactions_loaded,
         )
-        self.groups: Coordinator[GroupShard, GroupRecord, Answer] = Coordinator(
+        self.groups: Coordinator[GroupShard] = Coordinator(
             CONSUMER_OFFSETS_TOPIC,
             node,
             loop,
             make_shard=lambda partition: GroupShard(
-                partition=partition.topic_partition.partition, settings=group_settings
+                partition=partition.topic_partition.partition,
+                settings=group_settings,
+                topics=lambda: ImageTopics(node.image),
             ),
-            shard_format=GroupFormat(),
-            carry_out=_answer,
-            loaded=self._groups_loaded,
-            memory=GroupMemory(node.clock, lambda: ImageTopics(node.image)),
         )
-        self._by_topic: dict[str, Coordinator[Any, Any, Any]] = {
+        self._by_topic: dict[str, Coordinator[Any]] = {
             CONSUMER_OFFSETS_TOPIC: self.groups,
             TRANSACTION_STATE_TOPIC: self.transactions,
         }
@@ -143,16 +135,9 @@ class Coordinators:
             if isinstance(change, TopicDeleted) and not change.topic.is_internal:
                 self._sweeps.forget_topic(change.topic)
 
-    # Groups
-
-    def _groups_loaded(self, runtime: GroupRuntime) -> None:
-        runtime.apply(runtime.shard.loaded(moment(self._node.clock)))
-
     # Transactions
 
     def _transactions_loaded(self, runtime: TransactionRuntime) -> None:
-        for effect in runtime.shard.pending_markers():
-            self._write_markers(runtime, effect)
         self._reconciliation.go_on_if_all_loaded()
 
     def _write_markers(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
@@ -170,20 +155,16 @@ class _Completion:
         self._runtime = runtime
         self._effect = effect
 
+    def expired(self) -> None:
+        self.finished()
+
     def finished(self) -> None:
         effect, now_ms = self._effect, self._node.clock.now_ms()
         decision = self._runtime.shard.markers_written(
             effect.transactional_id, effect.producer_id, effect.producer_epoch, now_ms=now_ms
         )
-        if self._runtime.refusal is None and not self._runtime.apply(decision, key=effect.transactional_id):
+        if self._runtime.refusal is None and not self._runtime.apply(decision):
             self._node.deadlines.add(self, COMPLETE_RETRY_MS)
-
-    def expired(self) -> None:
-        self.finished()
-
-
-def _answer(runtime: GroupRuntime, effect: Answer) -> None:
-    effect.waiter(effect.response)
 
 
 def _group_settings(config: BrokerConfig) -> GroupSettings:

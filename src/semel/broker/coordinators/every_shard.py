@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from semel.broker.coordinators.coordinator import Coordinator
-from semel.broker.coordinators.shard_runtime import Decide, ShardRuntime
+from semel.broker.coordinators.shard_runtime import AnyShard, Decide, Response, ShardRuntime
 from semel.broker.turns import Turns
 from semel.errors import ErrorCode
-
-Shard = TypeVar("Shard")
-Response = TypeVar("Response")
 
 SLICE_IDS: Final = 1000
 _SHARDS_PER_TURN: Final = 5
 
 
-async def each_shard(
-    coordinator: Coordinator[Shard, Any, Any], turns: Turns
-) -> AsyncIterator[ShardRuntime[Shard, Any, Any]]:
+async def each_shard(coordinator: Coordinator[AnyShard], turns: Turns) -> AsyncIterator[ShardRuntime[AnyShard]]:
     for number, runtime in enumerate(coordinator, 1):
         yield runtime
         if number % _SHARDS_PER_TURN == 0:
             await turns.pause()
 
 
-async def ask(
-    runtime: ShardRuntime[Shard, Any, Any], decide: Decide[Shard, Response, Any, Any]
-) -> Response | ErrorCode:
+async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response]) -> Response | ErrorCode:
     """What the shard says, or the code for why it says nothing."""
     answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
     runtime.run(decide, answered.set_result)

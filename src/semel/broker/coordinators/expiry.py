@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.node import Node
 from semel.coordinator.decision import Decision
-from semel.coordinator.group.effects import Answer
-from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.group.shard import GroupShard
-from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import TransactionRecord
+from semel.coordinator.moment import Moment
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.metadata.image import Topic
 
@@ -33,8 +31,8 @@ class CoordinatorExpiry:
         self,
         node: Node,
         loop: asyncio.AbstractEventLoop,
-        transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers],
-        groups: Coordinator[GroupShard, GroupRecord, Answer],
+        transactions: Coordinator[TransactionShard],
+        groups: Coordinator[GroupShard],
     ) -> None:
         self._node = node
         self._loop = loop
@@ -63,11 +61,7 @@ class CoordinatorExpiry:
         for runtime in self._transactions:
             applied = True
             while runtime.refusal is None and applied:
-                decisions = runtime.shard.time_out(
-                    self._node.clock.now_ms(),
-                    next_producer_id=self._node.producer_ids.next,
-                    decisions_max=IDS_PER_TURN,
-                )
+                decisions = list(islice(runtime.shard.time_out(Moment.now(self._node.clock)), IDS_PER_TURN))
                 for decision in decisions:
                     logger.info("the transaction of %s has timed out and is aborted", decision.response)
                 applied = bool(decisions) and _apply(runtime, decisions)
@@ -106,10 +100,6 @@ class CoordinatorExpiry:
         self._timers[name] = self._loop.call_later(interval_ms / 1000, begin)
 
 
-def _apply(runtime: ShardRuntime[Any, Any, Any], decisions: Iterable[Decision[Any, Any, Any]]) -> bool:
-    """Carry the decisions through. Says whether all could be written."""
-    for decision in decisions:
-        key = decision.response if isinstance(decision.response, str) else None
-        if not runtime.apply(decision, key=key):
-            return False
-    return True
+def _apply(runtime: ShardRuntime[Any], decisions: Iterable[Decision[Any, Any, Any]]) -> bool:
+    """Carry the decisions out. Returns whether all could be written."""
+    return all(map(runtime.apply, decisions))

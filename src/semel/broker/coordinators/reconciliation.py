@@ -20,7 +20,7 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.listing import ListFilters
-from semel.coordinator.transaction.records import Transaction, TransactionRecord
+from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.states import PREPARED, TxnState
 from semel.errors import ErrorCode
@@ -34,9 +34,7 @@ _ANY_EPOCH: Final = 1
 
 
 class Reconciliation:
-    def __init__(
-        self, node: Node, transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers]
-    ) -> None:
+    def __init__(self, node: Node, transactions: Coordinator[TransactionShard]) -> None:
         self._node = node
         self._transactions = transactions
         self._suspects: list[tuple[Partition, OpenTransaction]] = []

@@ -15,10 +15,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.clock import Clock
+from semel.coordinator.shard import Shard
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.damage import REMEDY
 from semel.log.partition_log import Isolation
@@ -33,9 +34,7 @@ SLICE_MS: Final = 5.0
 # What is read, decoded and replayed in one go: a few milliseconds' worth.
 READ_BYTES: Final = 32 * 1024
 
-Shard = TypeVar("Shard")
-ShardRecord = TypeVar("ShardRecord")
-Effect = TypeVar("Effect")
+AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 
 
 class LoadingLine:
@@ -68,16 +67,16 @@ class LoadingLine:
         self._schedule()
 
 
-class ShardLoading(Generic[Shard, ShardRecord, Effect]):
+class ShardLoading(Generic[AnyShard]):
     """One loading, under way until ``loaded`` is called, the log fails it, or the runtime is unloaded."""
 
     def __init__(
         self,
-        runtime: ShardRuntime[Shard, ShardRecord, Effect],
+        runtime: ShardRuntime[AnyShard],
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        loaded: Callable[[ShardRuntime[Shard, ShardRecord, Effect]], None],
+        loaded: Callable[[ShardRuntime[AnyShard]], None],
         line: LoadingLine | None = None,
         slice_ms: float = SLICE_MS,
         read_bytes: int = READ_BYTES,
@@ -149,22 +148,22 @@ class ShardLoading(Generic[Shard, ShardRecord, Effect]):
             yield
 
     def _replay_batch(self, records: bytes, position: int, header: BatchHeader) -> None:
-        shard, shard_format = self._runtime.shard, self._runtime.format
+        shard = self._runtime.shard
         producer = None
         if header.is_transactional:
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if header.is_control:
             marker = parse_marker(records, position)
             if marker is not None and producer is not None:
-                shard_format.replay_marker(shard, producer, committed=marker.committed)
+                shard.replay_marker(producer, committed=marker.committed)
             return
         single = read_single(records, position, header)
         if single is not None:
-            known = shard_format.decode(*single)
+            known = shard.decode(*single)
             if known is not None:
-                shard_format.replay(shard, known, header.base_offset, producer)
+                shard.replay(known, header.base_offset, producer)
             return
         for record in iterate_records(records, position):
-            known = shard_format.decode(record.key, record.value)
+            known = shard.decode(record.key, record.value)
             if known is not None:
-                shard_format.replay(shard, known, record.offset, producer)
+                shard.replay(known, record.offset, producer)

@@ -1,23 +1,21 @@
-"""The runtime of one coordinator shard: it writes down what the shard decides, and tells nobody before that is safe.
+"""The runtime of one coordinator shard: it writes down what the shard decides, and answers no request before that is
+safe. Kafka's CoordinatorRuntime.
 
     run(decide, respond)
       |  decide(shard)                          reads, changes nothing
       |  append the records, replay them,
-      |  apply the changes                      in the same breath: the next decision sees them
+      |  apply the changes                      with nothing in between: the next decision sees them
       v
-    the high watermark has passed them          effects are carried out, then the response leaves
+    the high watermark has passed them          effects are carried out, then the responses leave
 
-The law: what was never committed was never told to anyone. A decision without records waits for the records that were
+The law: what was never committed was never told to a client. A decision without records waits for the records that were
 there when it was taken, because it may rest on them. If the append fails, nothing is replayed or changed, and the
-answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all who wait are answered NOT_COORDINATOR and the shard
-is thrown away: the next one is the replay of the log.
+answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all requests that wait are answered NOT_COORDINATOR and
+the shard is thrown away: the next one is the replay of the log.
 
-A request may be ``DEFERRED``: the shard keeps whoever waits and hands him back with a later decision. What the shard
+A request may be ``DEFERRED``: the shard keeps its waiter and answers it with a later decision. Or its decision waits
+for an id (``Decision.wait_for``): then it is decided again when a record of that id was replayed. What the shard
 decides because of the time, it decides here as well: one timer stands at its next deadline.
-
-CONCURRENT_TRANSACTIONS means that the id is between its decision and the last marker, which takes one sync. Nobody
-should back off for that: whoever would be told so is asked again when the id has moved on, and told only if it takes
-long.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ import logging
 from collections.abc import Callable
 from itertools import islice
 from math import ceil
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from semel.broker.coordinators.deferred_sync import DeferredSync
-from semel.broker.coordinators.shard_memory import NothingRemembered, ShardMemory
 from semel.broker.partitions.partitions import Partition
 from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
-from semel.coordinator.decision import Decision
-from semel.coordinator.group.effects import Deferred
+from semel.coordinator.decision import Decision, Deferred
+from semel.coordinator.moment import Moment
+from semel.coordinator.shard import Shard
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
 from semel.types import ProducerIdentity
@@ -43,59 +41,51 @@ from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_
 
 logger = logging.getLogger("semel.broker")
 
-# How long a request is kept waiting for an id that moves on. Far more than a sync, far less than a client's patience.
+# How long a request waits for an id to move on. Far more than a sync, far less than a client's request timeout.
 MOVING_WAIT_MS: Final = 1000
-# What time makes a shard decide in one turn of the event loop.
-DECISIONS_PER_TICK: Final = 100
+# How many deadlines of a shard are dealt with in one turn of the event loop.
+TIMEOUTS_PER_TURN: Final = 100
 
+# What a log may have against the producer of a transactional batch.
 _PRODUCER_ERRORS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
-Shard = TypeVar("Shard")
-ShardIn = TypeVar("ShardIn", contravariant=True)
-ShardRecord = TypeVar("ShardRecord")
-Effect = TypeVar("Effect")
+AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 Response = TypeVar("Response")
 
-Decide: TypeAlias = Callable[[Shard], Decision[Response | Deferred, ShardRecord, Effect]]
+Decide: TypeAlias = Callable[[AnyShard], Decision[Response | Deferred, Any, Any]]
 Respond: TypeAlias = Callable[[Response | ErrorCode], None]
 """Takes the shard's response, or the code for why there is none."""
-
-
-class ShardFormat(Protocol[ShardIn, ShardRecord]):
-    """How the records of one kind of shard become bytes of its partition, and how they change the shard.
-
-    ``replay`` is what happens live, right after the append, and what happens at loading, so both give the same shard.
-    """
-
-    def encode(self, record: ShardRecord) -> tuple[bytes, bytes | None]: ...
-
-    def decode(self, key: bytes | None, value: bytes | None) -> ShardRecord | None:
-        """None for a record that this version does not know."""
-
-    def replay(self, shard: ShardIn, record: ShardRecord, offset: int, producer: ProducerIdentity | None) -> None:
-        """``producer``: whose transaction the record is a part of."""
-
-    def replay_marker(self, shard: ShardIn, producer: ProducerIdentity, *, committed: bool) -> None: ...
 
 
 class DelayedRequest:
     """A request that was put to a shard and is not answered yet."""
 
-    __slots__ = ("abandoned_by_client", "decide", "due_ms", "key", "producer", "respond", "runtime", "ticket")
+    __slots__ = (
+        "abandoned_by_client",
+        "decide",
+        "due_ms",
+        "producer",
+        "respond",
+        "response",
+        "runtime",
+        "ticket",
+        "wait_for",
+    )
 
     def __init__(
         self,
-        runtime: ShardRuntime[Any, Any, Any],
-        decide: Decide[Any, Any, Any, Any],
+        runtime: ShardRuntime[Any],
+        decide: Decide[Any, Any],
         respond: Respond[Any],
-        key: str | None,
         producer: ProducerIdentity | None,
     ) -> None:
         self.runtime = runtime
         self.decide = decide
         self.respond = respond
-        self.key = key
         self.producer = producer
+        self.wait_for = ""
+        self.response: Any = None
+        """What is answered if the id that it waits for does not move on in time."""
         self.due_ms: float | None = None
         self.ticket = 0
         self.abandoned_by_client = False
@@ -118,30 +108,29 @@ class _DelayedDecision:
         self.respond = respond
 
 
-class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
-    """One shard that this broker leads. It is made for one term of leadership and never used again after it."""
+class ShardRuntime(Generic[AnyShard]):
+    """One shard that this broker leads. It is made for one term of leadership and never used again after it.
+
+    ``carry_out`` does what a decision asks for, once its records are committed.
+    """
 
     def __init__(
         self,
         partition: Partition,
-        shard: Shard,
-        shard_format: ShardFormat[Shard, ShardRecord],
+        shard: AnyShard,
         *,
         clock: Clock,
         deadlines: Deadlines,
-        carry_out: Callable[[ShardRuntime[Shard, ShardRecord, Effect], Effect], None],
-        memory: ShardMemory[Shard] | None = None,
+        carry_out: Callable[[ShardRuntime[AnyShard], Any], None],
     ) -> None:
         self.partition = partition
         self.shard = shard
-        self.format = shard_format
         self.failure: str | None = None  # why the shard could not be loaded
         self.refusal: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """Why nothing is decided here; None while this is the shard to ask."""
         self._clock = clock
         self._deadlines = deadlines
         self._carry_out = carry_out
-        self._memory: ShardMemory[Shard] = NothingRemembered() if memory is None else memory
         self._timer = _Timer(self)
         self._unawaited_sync = DeferredSync(partition.log, deadlines)
         self._delayed: dict[_DelayedDecision, None] = {}
@@ -149,38 +138,36 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
 
     def run(
         self,
-        decide: Decide[Shard, Response, ShardRecord, Effect],
+        decide: Decide[AnyShard, Response],
         respond: Respond[Response],
         *,
-        key: str | None = None,
         producer: ProducerIdentity | None = None,
     ) -> DelayedRequest | None:
         """Decide, and respond once that is safe; that may be before this returns, and then None is returned.
 
-        ``key`` is the id that the decision is about, for those who wait for it to move on. ``producer`` makes the
-        records a part of its transaction.
+        ``producer`` makes the records a part of its transaction.
         """
         if self.refusal is not None:
             respond(self.refusal)
             return None
-        waiting = DelayedRequest(self, decide, respond, key, producer)
+        waiting = DelayedRequest(self, decide, respond, producer)
         return waiting if self._ask(waiting) else None
 
-    def apply(self, decision: Decision[Any, ShardRecord, Effect], *, key: str | None = None) -> bool:
-        """Carry through what the shard decided on its own account. Says whether its records could be appended."""
+    def apply(self, decision: Decision[Any, Any, Any]) -> bool:
+        """Carry out what the shard decided without a request. Returns whether its records could be appended."""
         try:
-            last_offset = self._append(decision.records, None, awaited=bool(decision.effects))
+            last_offset = self._append(decision.records, None, awaited=bool(decision.effects or decision.answers))
         except (KafkaError, StorageError):
             return False
         self._remember(decision.changes)
         self._delay(decision, None, last_offset)
-        self._moved_on(key, decision)
+        self._moved_on(decision.records)
         return True
 
     def append_marker(
         self, producer: ProducerIdentity, marker: EndTransactionMarker, *, transaction_version: int
     ) -> Appended:
-        """End a transaction in this shard's own partition: what is pending in it is applied or dropped here and now.
+        """End a transaction in this shard's own partition: what is pending in it counts, or is dropped, from now on.
 
         Raises KafkaError.
         """
@@ -189,28 +176,31 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         appended = self.partition.append_marker(
             *producer, marker, now_ms=self._clock.now_ms(), transaction_version=transaction_version
         )
-        self.format.replay_marker(self.shard, producer, committed=marker.committed)
+        self.shard.replay_marker(producer, committed=marker.committed)
         return appended
 
     def loaded(self) -> None:
         """The shard is the replay of the log. It may be asked."""
         if self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.refusal = None
+            self.apply(self.shard.loaded(Moment.now(self._clock)))
 
     def retire(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Decide nothing more, and tell those whose answer depends on others. What was decided is told as ever."""
+        """Decide nothing more, and refuse the requests that the shard has deferred. What was decided is still answered
+        when it is committed."""
         self.refusal = code
         self._set_timer(None)
-        self._memory.refuse(self.shard, code)
+        for waiter in self.shard.unload():
+            waiter(code)
 
     def unload(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Decide nothing more, and tell all who wait that they asked the wrong one."""
+        """Decide nothing more, and refuse all requests that wait."""
         self.retire(code)
         delayed, self._delayed = self._delayed, {}
         moving, self._moving = self._moving, {}
         for entry in delayed:
-            for effect in entry.decision.effects:
-                self._memory.refuse_effect(effect, code)
+            for answer in entry.decision.answers:
+                answer.waiter(code)
             if entry.respond is not None:
                 entry.respond(code)
         for waiting in (waiting for waiters in moving.values() for waiting in waiters):
@@ -218,7 +208,7 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             waiting.respond(code)
 
     def drop(self) -> None:
-        """Decide nothing more, and tell nobody: the process ends."""
+        """Decide nothing more, and answer no request: the process ends."""
         self.refusal = ErrorCode.NOT_COORDINATOR
         self._delayed.clear()
         self._moving.clear()
@@ -237,35 +227,35 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             # Whether these records survive is not known, and the shard has replayed them. It must not be asked again.
             logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
             self.unload()
-            self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # Nobody else has it either.
+            self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # No other broker has it either.
 
-    # What a waiting request says.
+    # What a waiting request says (``DelayedRequest``).
 
     def request_expired(self, waiting: DelayedRequest) -> None:
-        assert waiting.key is not None
-        waiters = self._moving.get(waiting.key, {})
+        waiters = self._moving.get(waiting.wait_for, {})
         if waiting in waiters:
             del waiters[waiting]
             if not waiters:
-                del self._moving[waiting.key]
-            waiting.respond(ErrorCode.CONCURRENT_TRANSACTIONS)
+                del self._moving[waiting.wait_for]
+            waiting.respond(waiting.response)
 
     # What time says.
 
-    def tick(self) -> None:
+    def deadline_passed(self) -> None:
         """A deadline of the shard may have passed."""
         self._timer.due_ms = None
+        if self.refusal is not None:
+            return
         try:
             # The rest is due a moment later: ten thousand member ids that were never used expire together.
-            due = islice(self._memory.tick(self.shard), DECISIONS_PER_TICK) if self.refusal is None else ()
-            for decision in due:
+            for decision in islice(self.shard.time_out(Moment.now(self._clock)), TIMEOUTS_PER_TURN):
                 self.apply(decision)
                 if self.refusal is not None:
                     return
         finally:
             # Also after a decision that met a bug: the other deadlines stand.
             if self.refusal is None:
-                self._set_timer(self._memory.next_due_ms(self.shard))
+                self._set_timer(self.shard.next_deadline_ms())
 
     def _set_timer(self, due_ms: float | None) -> None:
         timer = self._timer
@@ -276,16 +266,17 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             timer.ticket = self._deadlines.add(timer, ceil(due_ms - self._clock.monotonic_ms()))
 
     def _remember(self, changes: tuple[Any, ...]) -> None:
-        """Apply them. The timer moves when a deadline is now nearer; one that is farther off is found out by it."""
+        """Apply them. The timer moves only if a deadline is nearer now; one farther off it finds when it fires."""
         if not changes:
             return
-        self._memory.apply(self.shard, changes)
-        next_due_ms = self._memory.next_due_ms(self.shard)
+        for change in changes:
+            self.shard.apply(change)
+        next_due_ms = self.shard.next_deadline_ms()
         if next_due_ms is not None and (self._timer.due_ms is None or next_due_ms < self._timer.due_ms):
             self._set_timer(next_due_ms)
 
     def _ask(self, waiting: DelayedRequest) -> bool:
-        """Whether the answer is still to come."""
+        """Decide. Returns whether the answer is still to come."""
         decision = waiting.decide(self.shard)
         try:
             last_offset = self._append(decision.records, waiting.producer)
@@ -296,14 +287,12 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         if isinstance(decision.response, Deferred):
             self._delay(decision, None, last_offset)
             return True
-        is_moving = waiting.key is not None and decision.response.error is ErrorCode.CONCURRENT_TRANSACTIONS
-        is_delayed = self._delay(decision, None if is_moving else waiting.respond, last_offset)
-        self._moved_on(waiting.key, decision)
-        return self._wait_for_move(waiting) if is_moving else is_delayed
+        waits = decision.wait_for is not None
+        is_delayed = self._delay(decision, None if waits else waiting.respond, last_offset)
+        self._moved_on(decision.records)
+        return self._wait(waiting, decision) if waits else is_delayed
 
-    def _append(
-        self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None, *, awaited: bool = True
-    ) -> int:
+    def _append(self, records: tuple[Any, ...], producer: ProducerIdentity | None, *, awaited: bool = True) -> int:
         """Append and replay, with nothing in between. Returns the offset to be committed. Raises like the log."""
         if not records:
             return self.partition.log.log_end_offset - 1
@@ -315,14 +304,14 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
             raise
         for offset, record in enumerate(records, appended.base_offset):
-            self.format.replay(self.shard, record, offset, producer)
+            self.shard.replay(record, offset, producer)
         if not awaited:
             self._unawaited_sync.later()
         return appended.last_offset
 
-    def _batch(self, records: tuple[ShardRecord, ...], producer: ProducerIdentity | None, now_ms: int) -> bytes:
+    def _batch(self, records: tuple[Any, ...], producer: ProducerIdentity | None, now_ms: int) -> bytes:
         """The records as a batch for the log end."""
-        log, encode = self.partition.log, self.format.encode
+        log, encode = self.partition.log, self.shard.encode
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         if len(records) == 1:
             key, value = encode(records[0])
@@ -345,11 +334,9 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
             is_transactional=producer is not None,
         )
 
-    def _delay(
-        self, decision: Decision[Response, ShardRecord, Effect], respond: Respond[Response] | None, last_offset: int
-    ) -> bool:
-        """Hold effects and response until ``last_offset`` is committed. Says whether they are still held."""
-        if respond is None and not decision.effects:
+    def _delay(self, decision: Decision[Any, Any, Any], respond: Respond[Any] | None, last_offset: int) -> bool:
+        """Hold effects and responses until ``last_offset`` is committed. Returns whether they are still held."""
+        if respond is None and not decision.effects and not decision.answers:
             return False
         delayed = _DelayedDecision(decision, respond)
         if self.partition.log.high_watermark > last_offset:
@@ -363,33 +350,38 @@ class ShardRuntime(Generic[Shard, ShardRecord, Effect]):
         # Effects first: the client's next request finds them done.
         for effect in delayed.decision.effects:
             self._carry_out(self, effect)
+        for answer in delayed.decision.answers:
+            answer.waiter(answer.response)
         if delayed.respond is not None:
             delayed.respond(delayed.decision.response)
 
-    def _wait_for_move(self, waiting: DelayedRequest) -> bool:
-        assert waiting.key is not None
+    def _wait(self, waiting: DelayedRequest, decision: Decision[Any, Any, Any]) -> bool:
+        assert decision.wait_for is not None
+        waiting.wait_for, waiting.response = decision.wait_for, decision.response
         now_ms = self._clock.monotonic_ms()
         if waiting.due_ms is None:
             waiting.due_ms = now_ms + MOVING_WAIT_MS
         remaining_ms = waiting.due_ms - now_ms
         if remaining_ms <= 0:
-            waiting.respond(ErrorCode.CONCURRENT_TRANSACTIONS)
+            waiting.respond(waiting.response)
             return False
-        self._moving.setdefault(waiting.key, {})[waiting] = None
+        self._moving.setdefault(waiting.wait_for, {})[waiting] = None
         waiting.ticket = self._deadlines.add(waiting, int(remaining_ms))
         return True
 
-    def _moved_on(self, key: str | None, decision: Decision[Any, ShardRecord, Effect]) -> None:
-        """Ask again for those who wait for the id, if the decision has moved it."""
-        if key is None or key not in self._moving or not decision.records:
+    def _moved_on(self, records: tuple[Any, ...]) -> None:
+        """Decide again what waits for the ids of these records."""
+        if not self._moving:
             return
-        # All at once: whoever is asked may move the id himself, and then only those are asked who wait again.
-        for waiting in self._moving.pop(key):
-            self._deadlines.discard(waiting, waiting.ticket)
-            if waiting.abandoned_by_client:
-                waiting.respond(ErrorCode.NETWORK_EXCEPTION)
-            else:
-                self._ask(waiting)
+        for key in dict.fromkeys(map(self.shard.id_of, records)):
+            # Taken out together: one of these requests may move the id itself, and then only those that wait again are
+            # decided once more.
+            for waiting in self._moving.pop(key, ()):
+                self._deadlines.discard(waiting, waiting.ticket)
+                if waiting.abandoned_by_client:
+                    waiting.respond(ErrorCode.NETWORK_EXCEPTION)
+                else:
+                    self._ask(waiting)
 
 
 class _Timer:
@@ -397,17 +389,17 @@ class _Timer:
 
     __slots__ = ("due_ms", "runtime", "ticket")
 
-    def __init__(self, runtime: ShardRuntime[Any, Any, Any]) -> None:
+    def __init__(self, runtime: ShardRuntime[Any]) -> None:
         self.runtime = runtime
         self.due_ms: float | None = None
         self.ticket = 0
 
     def expired(self) -> None:
-        self.runtime.tick()
+        self.runtime.deadline_passed()
 
 
 def _code_of(error: KafkaError | StorageError) -> ErrorCode:
-    """What the log has against the producer is the producer's affair; everything else is ours."""
+    """The producer is told what the log has against it; of everything else it can only know that we failed."""
     if isinstance(error, KafkaError) and error.code in _PRODUCER_ERRORS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

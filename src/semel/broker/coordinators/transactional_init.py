@@ -67,4 +67,4 @@ def _ask(
         )
         request.answer_delayed(lambda: response)
 
-    request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond, moves=True))
+    request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond))

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.coordinator.group.directory import Group
-from semel.coordinator.group.effects import Answer
 from semel.coordinator.group.kinds import GroupKind
-from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.group.shard import GroupShard
 
 
 class GroupMetrics:
-    def __init__(self, groups: Coordinator[GroupShard, GroupRecord, Answer]) -> None:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
         self._groups = groups
 
     def count(self, kind: GroupKind, state_name: str) -> int:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.node import Node
-from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.records import TransactionRecord
 from semel.coordinator.transaction.shard import TransactionShard
 
 
 class TransactionMetrics:
-    def __init__(
-        self, node: Node, transactions: Coordinator[TransactionShard, TransactionRecord, WriteMarkers]
-    ) -> None:
+    def __init__(self, node: Node, transactions: Coordinator[TransactionShard]) -> None:
         self._node = node
         self._transactions = transactions
 

@@ -76,7 +76,7 @@ def admit(
                 refusals[topic_partition] = error or ErrorCode.INVALID_TXN_STATE
         respond(refusals)
 
-    return node.coordinators.transactions.run(transactional_id, decide, answered, moves=True)
+    return node.coordinators.transactions.run(transactional_id, decide, answered)
 
 
 def refusal(

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from semel.coordinator.decision import Answer
 from semel.coordinator.group.classic.draft import Draft as ClassicDraft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
@@ -46,11 +47,10 @@ from semel.coordinator.group.consumer.records import (
 )
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, Timer
-from semel.coordinator.group.effects import Answer
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.records import GroupTombstone
 from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolSubscription
 

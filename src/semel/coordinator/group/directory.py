@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import ConsumerGroupRecord, ConsumerGroupTombstone
-from semel.coordinator.group.effects import Waiter
 from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.membership import Membership
 from semel.coordinator.group.records import (
     GroupMetadata,
     GroupRecord,
     GroupTombstone,
-    OffsetCommit,
-    OffsetTombstone,
+    MembershipRecord,
 )
 from semel.coordinator.group.timers import Timers
 
@@ -90,15 +89,13 @@ class GroupDirectory:
         group = self.groups.get(group_id)
         return () if group is None else group.tombstones()
 
-    def replay(self, record: GroupRecord) -> None:
-        """Remember a record that is not an offset's."""
+    def replay(self, record: MembershipRecord) -> None:
+        """Remember a record of a group, by its kind."""
         match record:
             case GroupMetadata():
                 self.groups[record.group_id] = ClassicGroup.of_record(record)
             case GroupTombstone():
                 self._forget(record.group_id, GroupKind.CLASSIC)
-            case OffsetCommit() | OffsetTombstone():
-                raise AssertionError(record)
             case _:
                 self._replay_consumer(record)
 

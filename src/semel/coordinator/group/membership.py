@@ -62,6 +62,3 @@ class Groups(Protocol):
 
     def tombstones(self, group_id: str) -> tuple[GroupRecord, ...]:
         """The records that make it forgotten; none if it is not known."""
-
-    def replay(self, record: GroupRecord) -> None:
-        """Remember a record that is not an offset's."""

@@ -103,9 +103,10 @@ class GroupTombstone:
     group_id: str
 
 
-GroupRecord: TypeAlias = (
-    OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone | ConsumerGroupRecord | ConsumerGroupTombstone
-)
+MembershipRecord: TypeAlias = GroupMetadata | GroupTombstone | ConsumerGroupRecord | ConsumerGroupTombstone
+"""A record of a group and its members, of either kind of group."""
+
+GroupRecord: TypeAlias = OffsetCommit | OffsetTombstone | MembershipRecord
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -1,7 +1,7 @@
 """One partition of ``__consumer_offsets``, as a state machine: who is in a group, and how far it has read.
 
     GroupShard
-      offsets     committing, reading and removing offsets                  offsets.py
+      offsets     committing, reading and removing offsets                  offsets/
       classic     JoinGroup, SyncGroup, Heartbeat, LeaveGroup               classic/
       consumer    ConsumerGroupHeartbeat (KIP-848)                          consumer/
 
@@ -12,36 +12,44 @@ the shard, and members say it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Deferred, Waiter
+from semel.coordinator.group import records
 from semel.coordinator.group.classic.group import SIMPLE_GROUP, ClassicGroup
 from semel.coordinator.group.classic.groups import ClassicGroups
 from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
 from semel.coordinator.group.classic.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.groups import ConsumerGroups
+from semel.coordinator.group.consumer.requests import Heartbeat
+from semel.coordinator.group.consumer.requests import HeartbeatResult as ConsumerHeartbeatResult
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
 from semel.coordinator.group.directory import CancelTimer, Change, GroupDirectory, TimerKey
-from semel.coordinator.group.effects import Deferred, Waiter
 from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
-from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
+from semel.types import Buffer, ProducerIdentity
 
 # After a decision about a deadline that could not be written, for instance because the disk is full.
-TICK_RETRY_MS: Final = 1000
+TIMEOUT_RETRY_MS: Final = 1000
 
 
 class GroupShard:
-    def __init__(self, *, partition: int, settings: GroupSettings | None = None) -> None:
+    """Implements ``coordinator.shard.Shard``. ``topics`` returns the cluster's topics as they are now."""
+
+    def __init__(
+        self, *, partition: int, settings: GroupSettings | None = None, topics: Callable[[], TopicsView]
+    ) -> None:
         self.partition = partition
+        self._topics = topics
         self.settings = GroupSettings() if settings is None else settings
         self.directory = GroupDirectory()
         self.offsets = OffsetShard(partition=partition, settings=self.settings.offsets, groups=self.directory)
@@ -50,44 +58,41 @@ class GroupShard:
 
     # -- deciding
 
-    def join_group(
-        self, request: JoinRequest, waiter: Waiter, moment: Moment, topics: TopicsView
-    ) -> GroupDecision[JoinResult | Deferred]:
+    def join_group(self, request: JoinRequest, waiter: Waiter, moment: Moment) -> GroupDecision[JoinResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
         members = group.members.values() if isinstance(group, ClassicGroup) else ()
         error = refusal_of_join(members, request)
         if error is not ErrorCode.NONE:
             return Decision(JoinResult(error, request.member_id))
         if isinstance(group, ConsumerGroup):
-            return self.consumer.classic.join(group, request, waiter, moment, topics)
+            return self.consumer.classic.join(group, request, waiter, moment, self._topics())
         return self.classic.join(request, waiter, moment)
 
-    def sync_group(
-        self, request: SyncRequest, waiter: Waiter, moment: Moment, topics: TopicsView
-    ) -> GroupDecision[SyncResult | Deferred]:
+    def sync_group(self, request: SyncRequest, waiter: Waiter, moment: Moment) -> GroupDecision[SyncResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.classic.sync(group, request, moment, topics)
+            return self.consumer.classic.sync(group, request, moment, self._topics())
         error = refusal_of_sync(request)
         if error is not ErrorCode.NONE:
             return Decision(SyncResult(error))
         return self.classic.sync(request, waiter, moment)
 
-    def heartbeat(
-        self, request: HeartbeatRequest, moment: Moment, topics: TopicsView
-    ) -> GroupDecision[HeartbeatResult]:
+    def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> GroupDecision[HeartbeatResult]:
         group = self.directory.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumer.classic.heartbeat(group, request, moment)
         return self.classic.heartbeat(request, moment)
 
     def leave_group(
-        self, group_id: str, leaving: Sequence[LeavingMember], moment: Moment, topics: TopicsView
+        self, group_id: str, leaving: Sequence[LeavingMember], moment: Moment
     ) -> GroupDecision[LeaveResult]:
         group = self.directory.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.classic.leave(group, leaving, moment, topics)
+            return self.consumer.classic.leave(group, leaving, moment, self._topics())
         return self.classic.leave(group_id, leaving, moment)
+
+    def consumer_group_heartbeat(self, beat: Heartbeat, moment: Moment) -> GroupDecision[ConsumerHeartbeatResult]:
+        return self.consumer.heartbeat(beat, topics=self._topics(), moment=moment)
 
     def commit_offsets(
         self,
@@ -116,17 +121,17 @@ class GroupShard:
             return decision
         return decision._replace(changes=self.classic.heard(group_id, member_id, moment))
 
-    def tick(self, moment: Moment, topics: TopicsView) -> Iterator[GroupDecision[None]]:
-        """What follows from the deadlines that have passed. Each decision is to be applied before the next is asked
-        for; one that could not be written comes again."""
+    def time_out(self, moment: Moment) -> Iterator[GroupDecision[None]]:
+        """What follows from the deadlines that have passed: sessions, rebalances. One that could not be written comes
+        again."""
         timers = self.directory.timers
         for key in timers.take_due(moment.monotonic_ms):
-            timers.set(key, moment.monotonic_ms + TICK_RETRY_MS)
-            decision = self._due(key, moment, topics)
+            timers.set(key, moment.monotonic_ms + TIMEOUT_RETRY_MS)
+            decision = self._due(key, moment)
             yield decision._replace(changes=(CancelTimer(key), *decision.changes))
 
-    def next_due_ms(self) -> float | None:
-        """When to ``tick`` again, on the monotonic clock. Possibly early."""
+    def next_deadline_ms(self) -> float | None:
+        """When to call ``time_out`` next, on the monotonic clock. Possibly early."""
         return self.directory.timers.next_due_ms()
 
     def loaded(self, moment: Moment) -> GroupDecision[None]:
@@ -176,21 +181,29 @@ class GroupShard:
         for group in self.directory:
             yield from group.waiters()
 
+    # -- the log
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return records.encode(record)
+
+    def decode(self, key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
+        return records.decode(key, value)
+
+    def id_of(self, record: GroupRecord) -> str:
+        return record.key.group_id if isinstance(record, OffsetCommit | OffsetTombstone) else record.group_id
+
     # -- remembering
 
-    def replay(
-        self,
-        record: GroupRecord,
-        *,
-        offset: int,
-        producer_id: int | None = None,
-        producer_epoch: int | None = None,
-    ) -> None:
-        """A record that stands at ``offset`` in the log; with a producer id and epoch, in their transaction."""
-        self.offsets.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
+    def replay(self, record: GroupRecord, offset: int, producer: ProducerIdentity | None = None) -> None:
+        if isinstance(record, OffsetCommit | OffsetTombstone):
+            self.offsets.replay(record, offset, producer)
+        else:
+            self.directory.replay(record)
+            self.offsets.group_changed(record.group_id)
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        self.offsets.replay_marker(producer_id, producer_epoch, committed)
+    def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
+        """The transaction's offsets count, or are dropped, from here on."""
+        self.offsets.replay_marker(producer, committed=committed)
 
     def unload(self) -> list[Waiter]:
         """The shard is given up and forgets its groups. The requests that waited are returned, and must be answered."""
@@ -201,10 +214,10 @@ class GroupShard:
     def apply(self, change: Change) -> None:
         change.apply(self.directory)
 
-    def _due(self, key: TimerKey, moment: Moment, topics: TopicsView) -> GroupDecision[None]:
+    def _due(self, key: TimerKey, moment: Moment) -> GroupDecision[None]:
         group = self.directory.groups.get(key.group_id)
         if isinstance(group, ClassicGroup):
             return self.classic.due(group, key, moment)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.due(group, key, topics, moment)
+            return self.consumer.due(group, key, self._topics(), moment)
         return Decision(None)

@@ -1,4 +1,4 @@
-"""What a group shard must know of the cluster's topics. It is passed in with a call and never kept."""
+"""What a group shard must know of the cluster's topics: a view of them, as they are at one moment."""
 
 from __future__ import annotations
 

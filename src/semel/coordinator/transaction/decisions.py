@@ -35,6 +35,12 @@ class AbortedFor(Enum):
     """With transactions V2 its producer may abort, hear of the next epoch, and go on."""
 
 
+def ask_again(response: Response, transaction: Transaction) -> TransactionDecision[Response]:
+    """CONCURRENT_TRANSACTIONS: the id is between PREPARE and COMPLETE, which takes one sync. The request is decided
+    again when COMPLETE is there; the client is told only if that takes long."""
+    return Decision(response, wait_for=transaction.transactional_id)
+
+
 def end(response: Response, prepared: Transaction, *, coordinator_epoch: int) -> TransactionDecision[Response]:
     """``prepared`` becomes final."""
     if not prepared.partitions:

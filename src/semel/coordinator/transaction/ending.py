@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction import transitions
-from semel.coordinator.transaction.decisions import NO_PRODUCER_ID_AT_HAND, TransactionDecision, end
+from semel.coordinator.transaction.decisions import NO_PRODUCER_ID_AT_HAND, TransactionDecision, ask_again, end
 from semel.coordinator.transaction.records import EPOCH_MAX, Transaction
 from semel.coordinator.transaction.results import EndTxnResult
 from semel.coordinator.transaction.states import COMPLETE, PREPARED, TxnState
@@ -42,7 +42,7 @@ def end_v1(
     if transaction.producer_epoch != producer_epoch:
         return _refuse(ErrorCode.PRODUCER_FENCED)
     if transaction.state in PREPARED:
-        return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return ask_again(EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     if transaction.state is TxnState.ONGOING:
         prepared = transitions.prepared_v1(transaction, committed=committed, now_ms=now_ms)
         return end(EndTxnResult(), prepared, coordinator_epoch=coordinator_epoch)
@@ -63,7 +63,7 @@ def end_v2(
 ) -> TransactionDecision[EndTxnResult]:
     # Before the identity is looked at: the producer may be ahead of the record, with the identity it was answered.
     if transaction.state in PREPARED:
-        return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return ask_again(EndTxnResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     if transaction.state in COMPLETE and transaction.is_last(producer_id, producer_epoch):
         if transitions.is_commit(transaction) != committed:
             return _refuse(ErrorCode.INVALID_TXN_STATE)

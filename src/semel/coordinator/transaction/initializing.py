@@ -21,6 +21,7 @@ from semel.coordinator.transaction.decisions import (
     AbortedFor,
     TransactionDecision,
     aborted,
+    ask_again,
     end,
 )
 from semel.coordinator.transaction.records import Transaction
@@ -53,7 +54,7 @@ def init_known(
 ) -> TransactionDecision[InitProducerIdResult]:
     """``identity``: the one that the producer has, if it has one."""
     if transaction.state in PREPARED:
-        return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return ask_again(InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
     owns = identity is not None and transaction.is_present(*identity)
     if identity is not None and not owns:
         if transaction.state in IDLE and transaction.is_last(*identity):
@@ -70,7 +71,8 @@ def init_known(
         if prepared is None:
             return _refuse(NO_PRODUCER_ID_AT_HAND)
         again = InitProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return end(again, prepared, coordinator_epoch=coordinator_epoch)
+        ending = end(again, prepared, coordinator_epoch=coordinator_epoch)
+        return ending._replace(wait_for=transaction.transactional_id)
     if not transaction.epochs_exhausted:
         present = ProducerIdentity(transaction.producer_id, transaction.producer_epoch + 1)
     elif new_producer_id is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from semel.coordinator.decision import Decision
-from semel.coordinator.transaction import transitions
+from semel.coordinator.decision import Decision, Waiter
+from semel.coordinator.moment import Moment
+from semel.coordinator.transaction import records, transitions
 from semel.coordinator.transaction.deadlines import Deadlines
-from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecision, aborted, end
+from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecision, aborted, ask_again, end
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.ending import end_v1, end_v2
 from semel.coordinator.transaction.initializing import init_known, init_new
@@ -26,7 +27,7 @@ from semel.coordinator.transaction.results import (
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import IDLE, PREPARED, TxnState
 from semel.errors import ErrorCode
-from semel.types import INT32_MAX, INT64_MAX, ProducerIdentity, TopicPartition
+from semel.types import INT32_MAX, INT64_MAX, Buffer, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 
 
@@ -38,12 +39,22 @@ class TransactionShard:
     never committed was never told to anyone, so losing leadership in the middle of anything is safe. The outcome of a
     transaction is final with its PREPARE record; nothing leads from there but to COMPLETE with the same outcome.
 
-    The runtime tells ``markers_written`` once for every ``WriteMarkers``, and lets effects die with the shard. What a
+    The broker calls ``markers_written`` once for every ``WriteMarkers``, and drops effects with the shard. What a
     handler costs does not grow with the number of ids that are known.
+
+    Implements ``coordinator.shard.Shard``. ``next_producer_id`` returns a new producer id, if one is at hand.
     """
 
-    def __init__(self, *, partition: int, coordinator_epoch: int, settings: TransactionSettings) -> None:
+    def __init__(
+        self,
+        *,
+        partition: int,
+        coordinator_epoch: int,
+        settings: TransactionSettings,
+        next_producer_id: Callable[[], int | None],
+    ) -> None:
         self.partition = partition
+        self._next_producer_id = next_producer_id
         self.coordinator_epoch = coordinator_epoch
         self._settings = settings
         self._transactions = KnownTransactions()
@@ -117,13 +128,13 @@ class TransactionShard:
             return Decision(AddPartitionsResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         # Before the identity is looked at: a V2 producer may be ahead of the record, with the identity of its answer.
         if transaction.state in PREPARED and not verify_only:
-            return Decision(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS))
+            return ask_again(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
         if transaction.producer_id != producer_id:
             return Decision(AddPartitionsResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         if transaction.producer_epoch != producer_epoch:
             return Decision(AddPartitionsResult(ErrorCode.PRODUCER_FENCED))
         if transaction.state in PREPARED:
-            return Decision(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS))
+            return ask_again(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS), transaction)
         missing = [partition for partition in partitions if partition not in transaction.partitions]
         if verify_only:
             return Decision(AddPartitionsResult(errors=dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)))
@@ -185,26 +196,25 @@ class TransactionShard:
             return Decision(None)
         return Decision(None, records=(transitions.completed(transaction, now_ms=now_ms),))
 
-    def time_out(
-        self, now_ms: int, *, next_producer_id: Callable[[], int | None], decisions_max: int = 1000
-    ) -> Sequence[TransactionDecision[str]]:
+    def next_deadline_ms(self) -> None:
+        """Transactions time out by the wall clock, which no timer follows: the broker looks at intervals, as Kafka."""
+
+    def time_out(self, moment: Moment) -> Iterator[TransactionDecision[str]]:
         """Abort what is open for longer than its timeout, under the next epoch. The response is the transactional id.
 
-        ``next_producer_id`` is called where the epochs are exhausted; if it has none, the next sweep tries again.
+        Where the epochs are exhausted and there is no new producer id, the next call tries again.
         """
-        decisions = []
-        for transactional_id in self._ongoing.before(now_ms)[:decisions_max]:
+        for transactional_id in self._ongoing.before(moment.wall_ms):
             transaction = self._transactions[transactional_id]
             prepared = aborted(
                 transaction,
                 AbortedFor.TIMEOUT,
                 settings=self._settings,
-                new_producer_id=next_producer_id() if transaction.epochs_exhausted else None,
-                now_ms=now_ms,
+                new_producer_id=self._next_producer_id() if transaction.epochs_exhausted else None,
+                now_ms=moment.wall_ms,
             )
             if prepared is not None:
-                decisions.append(end(transactional_id, prepared, coordinator_epoch=self.coordinator_epoch))
-        return decisions
+                yield end(transactional_id, prepared, coordinator_epoch=self.coordinator_epoch)
 
     def expire(self, now_ms: int, *, examined_max: int = 1000) -> Sequence[TransactionDecision[str]]:
         """Forget ids that have been idle for too long. The response is the transactional id.
@@ -222,8 +232,16 @@ class TransactionShard:
             if transaction is not None and transaction.state in IDLE and transaction.updated_ms <= idle_since_ms
         ]
 
+    def loaded(self, moment: Moment) -> TransactionDecision[None]:
+        """What was decided before the failover is carried out."""
+        return Decision(None, effects=tuple(self.pending_markers()))
+
+    def unload(self) -> Sequence[Waiter]:
+        """No request is ever deferred."""
+        return ()
+
     def pending_markers(self) -> Sequence[WriteMarkers]:
-        """Of everything that is decided and not known to be done: to be carried out after loading."""
+        """The markers of everything that is decided and not known to be complete."""
         return [
             transitions.markers_of(self._transactions[transactional_id], coordinator_epoch=self.coordinator_epoch)
             for transactional_id in self._prepared
@@ -269,9 +287,23 @@ class TransactionShard:
         """How many transactional ids are known."""
         return len(self._transactions)
 
+    # -- the log
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return records.encode(record, transaction_version=self._settings.transaction_version)
+
+    def decode(self, key: Buffer | None, value: Buffer | None) -> TransactionRecord | None:
+        return records.decode_to_load(key, value)
+
+    def id_of(self, record: TransactionRecord) -> str:
+        return record.transactional_id
+
     # -- the only writer
 
-    def replay(self, record: TransactionRecord) -> None:
+    def replay(
+        self, record: TransactionRecord, offset: int | None = None, producer: ProducerIdentity | None = None
+    ) -> None:
+        """The last record of an id counts, wherever it stands. This topic is not written in transactions."""
         transactional_id = record.transactional_id
         if isinstance(record, Tombstone):
             self._transactions.pop(transactional_id)
@@ -289,6 +321,12 @@ class TransactionShard:
             self._prepared[transactional_id] = None
         else:
             self._prepared.pop(transactional_id, None)
+
+    def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
+        """This topic is not written in transactions, so a marker ends nothing here."""
+
+    def apply(self, change: object) -> None:
+        raise AssertionError(f"{change!r}: a transaction shard is its log and nothing beside it")
 
 
 def _deadline_ms(transaction: Transaction) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,8 @@ from uuid import UUID
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.partitions.partitions import Partitions
 from semel.broker.waiting.deadlines import Deadlines
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Waiter
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
@@ -37,7 +39,7 @@ class Noted:
 
 
 class Numbers:
-    """The shard."""
+    """The shard: implements ``coordinator.shard.Shard``."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -52,14 +54,9 @@ class Numbers:
 
     def note_unless_moving(self, name: str, number: int) -> Decision[Noted, str, str]:
         if self.numbers.get(name) == MOVING:
-            return Decision(Noted(error=ErrorCode.CONCURRENT_TRANSACTIONS))
+            return Decision(Noted(error=ErrorCode.CONCURRENT_TRANSACTIONS), wait_for=name)
         return self.note(name, number)
 
-
-MOVING = 999
-
-
-class NumbersFormat:
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
         name, number = record.split("=")
         return name.encode(), number.encode()
@@ -68,18 +65,39 @@ class NumbersFormat:
         assert key is not None
         return None if value is None else f"{key.decode()}={value.decode()}"
 
-    def replay(self, shard: Numbers, record: str, offset: int, producer: ProducerIdentity | None) -> None:
-        shard.history.append((offset, record))
+    def id_of(self, record: str) -> str:
+        return record.split("=")[0]
+
+    def replay(self, record: str, offset: int, producer: ProducerIdentity | None) -> None:
+        self.history.append((offset, record))
         name, number = record.split("=")
         if producer is None:
-            shard.numbers[name] = int(number)
+            self.numbers[name] = int(number)
         else:
-            shard.pending.setdefault(producer.producer_id, []).append((name, int(number)))
+            self.pending.setdefault(producer.producer_id, []).append((name, int(number)))
 
-    def replay_marker(self, shard: Numbers, producer: ProducerIdentity, *, committed: bool) -> None:
-        pending = shard.pending.pop(producer.producer_id, [])
+    def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
+        pending = self.pending.pop(producer.producer_id, [])
         if committed:
-            shard.numbers.update(pending)
+            self.numbers.update(pending)
+
+    def apply(self, change: Callable[[Any], None]) -> None:
+        change(self)
+
+    def loaded(self, moment: Moment) -> Decision[None, str, str]:
+        return Decision(None)
+
+    def next_deadline_ms(self) -> float | None:
+        return None
+
+    def time_out(self, moment: Moment) -> Iterable[Decision[Any, str, str]]:
+        return ()
+
+    def unload(self) -> Sequence[Waiter]:
+        return ()
+
+
+MOVING = 999
 
 
 class Bench:
@@ -106,11 +124,10 @@ class Bench:
         self.runtime = self.new_runtime()
         self.runtime.loaded()
 
-    def new_runtime(self) -> ShardRuntime[Numbers, str, str]:
+    def new_runtime(self) -> ShardRuntime[Numbers]:
         return ShardRuntime(
             self.partition,
             Numbers(),
-            NumbersFormat(),
             clock=self.clock,
             deadlines=self.deadlines,
             carry_out=lambda runtime, effect: self.told.append(effect),
@@ -124,4 +141,4 @@ class Bench:
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
     def note(self, name: str, number: int, *effects: str) -> None:
-        self.runtime.run(lambda shard: shard.note(name, number, *effects), self.told.append, key=name)
+        self.runtime.run(lambda shard: shard.note(name, number, *effects), self.told.append)

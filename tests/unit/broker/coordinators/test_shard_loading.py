@@ -16,7 +16,7 @@ from tests.unit.broker.coordinators.shard_bench import Bench, Noted, Numbers
 PRODUCER = ProducerIdentity(7, 0)
 
 
-def load(bench: Bench, **how: Any) -> ShardRuntime[Numbers, str, str]:
+def load(bench: Bench, **how: Any) -> ShardRuntime[Numbers]:
     """A new term of leadership over the same log; begun, if not finished."""
     runtime = bench.new_runtime()
     ShardLoading(

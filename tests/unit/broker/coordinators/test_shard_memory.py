@@ -7,14 +7,12 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from semel.broker.coordinators.shard_runtime import DECISIONS_PER_TICK, ShardRuntime
-from semel.coordinator.decision import Decision
-from semel.coordinator.group.effects import DEFERRED
+from semel.broker.coordinators.shard_runtime import TIMEOUTS_PER_TURN, ShardRuntime
+from semel.coordinator.decision import DEFERRED, Answer, Decision, Waiter
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.testing.virtual.disk_faults import DiskFault, Operation
-from tests.unit.broker.coordinators.shard_bench import SYNC_MS, Bench, Noted, Numbers, NumbersFormat
-
-Waiter = Callable[[Any], None]
+from tests.unit.broker.coordinators.shard_bench import SYNC_MS, Bench, Noted, Numbers
 
 
 class Remembering(Numbers):
@@ -26,43 +24,27 @@ class Remembering(Numbers):
         self.waiting: list[Waiter] = []
         self.due_ms: list[float] = []
 
+    def next_deadline_ms(self) -> float | None:
+        return min(self.due_ms, default=None)
 
-class Memory:
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def time_out(self, moment: Moment) -> Iterator[Decision[Any, str, str]]:
+        for due_ms in sorted(due_ms for due_ms in self.due_ms if due_ms <= moment.monotonic_ms):
+            self.due_ms.remove(due_ms)
+            yield Decision(None, records=(f"ticked={len(self.history)}",), effects=("tick",))
 
-    def apply(self, shard: Remembering, changes: tuple[Any, ...]) -> None:
-        for change in changes:
-            change(shard)
-
-    def next_due_ms(self, shard: Remembering) -> float | None:
-        return min(shard.due_ms, default=None)
-
-    def tick(self, shard: Remembering) -> Iterator[Decision[Any, Any, Any]]:
-        now_ms = self.bench.clock.monotonic_ms()
-        for due_ms in sorted(due_ms for due_ms in shard.due_ms if due_ms <= now_ms):
-            shard.due_ms.remove(due_ms)
-            yield Decision(None, records=(f"ticked={len(shard.history)}",), effects=("tick",))
-
-    def refuse(self, shard: Remembering, code: ErrorCode) -> None:
-        waiting, shard.waiting = shard.waiting, []
-        for waiter in waiting:
-            waiter(code)
-
-    def refuse_effect(self, effect: Any, code: ErrorCode) -> None:
-        self.bench.told.append((effect, code))
+    def unload(self) -> list[Waiter]:
+        waiting, self.waiting = self.waiting, []
+        return waiting
 
 
 class Stage(Bench):
-    def new_runtime(self) -> ShardRuntime[Any, Any, Any]:
+    def new_runtime(self) -> ShardRuntime[Any]:
         return ShardRuntime(
             self.partition,
             Remembering(),
-            NumbersFormat(),
             clock=self.clock,
             deadlines=self.deadlines,
             carry_out=lambda runtime, effect: self.told.append(effect),
-            memory=Memory(self),
         )
 
     @property
@@ -76,6 +58,10 @@ class Stage(Bench):
 
     def defer(self) -> object:
         return self.ask(Decision(DEFERRED, changes=(lambda shard: shard.waiting.append(self.told.append),)))
+
+    def answer(self, response: object) -> Answer:
+        """To a request that was deferred before."""
+        return Answer(lambda told: self.told.append(("deferred", told)), response)
 
     def set_deadline(self, delay_ms: float) -> None:
         due_ms = self.clock.monotonic_ms() + delay_ms
@@ -127,18 +113,18 @@ def test_whoever_was_deferred_is_told_once_when_the_shard_is_given_up() -> None:
 
 def test_what_is_decided_is_told_after_the_shard_has_retired() -> None:
     stage = Stage()
-    stage.ask(Decision(Noted(1), records=("a=1",), effects=("answer",)))
+    stage.ask(Decision(Noted(1), records=("a=1",), effects=("effect",), answers=(stage.answer("answer"),)))
     stage.runtime.retire()
     stage.wait()
-    assert stage.told == ["answer", Noted(1)]
+    assert stage.told == ["effect", ("deferred", "answer"), Noted(1)]
 
 
-def test_effects_of_a_decision_that_is_lost_are_refused() -> None:
-    """Law 6: it may be the answer that somebody waits for."""
+def test_answers_of_a_decision_that_is_lost_are_refused_and_its_effects_dropped() -> None:
+    """Law 6: a member waits for the answer."""
     stage = Stage()
-    stage.ask(Decision(Noted(1), records=("a=1",), effects=("answer",)))
+    stage.ask(Decision(Noted(1), records=("a=1",), effects=("effect",), answers=(stage.answer("answer"),)))
     stage.runtime.unload()
-    assert stage.told == [("answer", ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR]
+    assert stage.told == [("deferred", ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR]
 
 
 def test_time_makes_the_shard_decide_at_its_deadline_and_not_before() -> None:
@@ -172,7 +158,7 @@ def test_several_deadlines_at_once_are_decided_one_after_the_other() -> None:
 
 def test_of_very_many_deadlines_at_once_some_are_decided_in_each_turn() -> None:
     stage = Stage()
-    many = 5 * DECISIONS_PER_TICK + 1
+    many = 5 * TIMEOUTS_PER_TURN + 1
     stage.remembering.due_ms = [stage.clock.monotonic_ms() + 50] * many
     in_a_turn: list[int] = []
     told = 0
@@ -181,7 +167,7 @@ def test_of_very_many_deadlines_at_once_some_are_decided_in_each_turn() -> None:
         stage.loop.run_until_complete(asyncio.sleep(0.001))
         in_a_turn.append(len(stage.remembering.history) - told)
         told += in_a_turn[-1]
-    assert max(in_a_turn) == DECISIONS_PER_TICK
+    assert max(in_a_turn) == TIMEOUTS_PER_TURN
     assert told == many + 1, "all of them"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from semel.coordinator.decision import DEFERRED
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.results import JoinResult
 from semel.coordinator.group.consumer.group import ConsumerGroup
-from semel.coordinator.group.effects import DEFERRED
 from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.settings import ConsumerSettings, MigrationPolicy
 from semel.errors import ErrorCode

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.membership import Membership, Retention
 from semel.coordinator.group.offsets.offset_results import (
     CommitResult,
@@ -15,10 +16,19 @@ from semel.coordinator.group.offsets.offset_results import (
     PartitionToFetch,
 )
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
-from semel.coordinator.group.records import GroupRecord, GroupTombstone, OffsetKey, OffsetTombstone
+from semel.coordinator.group.records import (
+    GroupMetadata,
+    GroupRecord,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetKey,
+    OffsetTombstone,
+)
 from semel.coordinator.group.settings import OffsetSettings
+from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
+from tests.unit.coordinator.group.no_topics import NoTopics
 
 
 @dataclass
@@ -49,7 +59,6 @@ class StableGroup:
 @dataclass
 class OneGroup:
     group: StableGroup = field(default_factory=StableGroup)
-    replayed: list[GroupRecord] = field(default_factory=list)
 
     def membership(self, group_id: str) -> Membership | None:
         return self.group if group_id == "payments" else None
@@ -57,15 +66,13 @@ class OneGroup:
     def tombstones(self, group_id: str) -> tuple[GroupRecord, ...]:
         return (GroupTombstone(group_id),)
 
-    def replay(self, record: GroupRecord) -> None:
-        self.replayed.append(record)
-
 
 def shard_with_offsets(groups: OneGroup, *topics: str) -> OffsetShard:
     shard = OffsetShard(partition=0, settings=OffsetSettings(retention_ms=1000), groups=groups)
     offsets = [OffsetToCommit(topic, 0, 42) for topic in topics]
     decision = shard.commit("payments", 3, "m-1", "i-1", offsets, api_version=9, now_ms=0)
     for number, record in enumerate(decision.records):
+        assert isinstance(record, OffsetCommit)
         shard.replay(record, offset=number)
     return shard
 
@@ -135,10 +142,10 @@ def test_offsets_of_topics_that_members_no_longer_read_expire_and_the_group_stay
     assert decision.records == (OffsetTombstone(OffsetKey("payments", "refunds", 0)),)
 
 
-def test_records_that_are_not_offsets_are_the_groups_business() -> None:
-    groups = OneGroup()
-    shard = OffsetShard(partition=0, groups=groups)
+def test_a_record_of_a_group_goes_to_the_groups_and_the_offsets_hear_that_the_group_changed() -> None:
+    shard = GroupShard(partition=0, topics=NoTopics)
 
-    shard.replay(GroupTombstone("payments"), offset=0)
+    shard.replay(GroupMetadata("payments", "consumer", 1, None, None, 0, ()), 0)
 
-    assert groups.replayed == [GroupTombstone("payments")]
+    assert isinstance(shard.directory.groups["payments"], ClassicGroup)
+    assert shard.offsets.is_due(0)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from semel.coordinator.moment import Moment
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
@@ -43,7 +44,12 @@ class Bench:
         self.markers: list[WriteMarkers] = []
         self.producer_ids = map(self._given_out, itertools.count(FIRST_PRODUCER_ID))
         self.last_producer_id = 0
+        self.has_producer_ids = True
         self.shard = self._new_shard(coordinator_epoch=0)
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, 0)
 
     # -- the runtime
 
@@ -77,7 +83,12 @@ class Bench:
         self.markers = list(self.shard.pending_markers())
 
     def _new_shard(self, *, coordinator_epoch: int) -> TransactionShard:
-        return self.make_shard(partition=0, coordinator_epoch=coordinator_epoch, settings=self.settings)
+        return self.make_shard(
+            partition=0,
+            coordinator_epoch=coordinator_epoch,
+            settings=self.settings,
+            next_producer_id=lambda: next(self.producer_ids) if self.has_producer_ids else None,
+        )
 
     # -- decisions, which change nothing before ``run``
 

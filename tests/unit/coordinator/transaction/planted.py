@@ -62,9 +62,10 @@ def _importer(modules: Mapping[str, ModuleType]) -> Callable[..., Any]:
         package, _, stem = name.rpartition(".")
         if package == _PACKAGE and stem in modules:
             return modules[stem]
-        if name == _PACKAGE and fromlist and set(fromlist) <= set(modules):
+        if name == _PACKAGE and fromlist:
             holder = ModuleType(_PACKAGE)
-            holder.__dict__.update(modules)
+            for each in fromlist:
+                holder.__dict__[each] = modules.get(each) or importlib.import_module(f"{_PACKAGE}.{each}")
             return holder
         return __import__(name, globals, locals, fromlist, level)
 

@@ -34,7 +34,7 @@ def a_life(bench: Bench) -> None:
         bench.write_markers()
     bench.add(identity, P0)
     bench.now_ms += TIMEOUT_MS + 1
-    for decision in bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None):
+    for decision in bench.shard.time_out(bench.moment):
         bench.run(decision)
     bench.write_markers()
     bench.shard.expire(bench.now_ms, examined_max=10)

@@ -77,7 +77,7 @@ def test_a_v1_client_of_a_v2_cluster_is_fenced_by_a_timeout(bench: Bench) -> Non
     identity = bench.init()
     bench.add(identity, P0, version=0)
     bench.now_ms += 60_001
-    for decision in bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None):
+    for decision in bench.shard.time_out(bench.moment):
         bench.run(decision)
     bench.write_markers()
     assert bench.transaction.state is TxnState.COMPLETE_ABORT

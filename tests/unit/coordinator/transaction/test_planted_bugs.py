@@ -93,7 +93,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
     "19, KAFKA-19367: a timeout at the last epoch does not rotate": (
         Bug(
             "shard",
-            "new_producer_id=next_producer_id() if transaction.epochs_exhausted else None",
+            "new_producer_id=self._next_producer_id() if transaction.epochs_exhausted else None",
             "new_producer_id=None",
         ),
         test_timeouts.test_at_the_last_epoch_a_timeout_rotates_the_producer_id,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from semel.coordinator.decision import Decision
@@ -18,8 +20,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 
 def time_out(bench: Bench) -> list[str]:
     """One sweep; the transactions that it aborted."""
-    decisions = bench.shard.time_out(bench.now_ms, next_producer_id=lambda: next(bench.producer_ids))
-    return [bench.run(decision) for decision in decisions]
+    return [bench.run(decision) for decision in bench.shard.time_out(bench.moment)]
 
 
 def expire(bench: Bench) -> list[str]:
@@ -98,21 +99,24 @@ def test_at_the_last_epoch_a_timeout_rotates_the_producer_id(bench: Bench) -> No
     last = bench.at_epoch(EPOCH_LAST)
     bench.add(last, P0)
     bench.now_ms += TIMEOUT_MS + 1
-    assert bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None) == []
+    bench.has_producer_ids = False
+    assert time_out(bench) == []
+    bench.has_producer_ids = True
     assert time_out(bench) == [ID]
     bench.write_markers()
     rotated = ProducerIdentity(last.producer_id + 1, 0)
     assert bench.decide_end(last, committed=False) == Decision(EndTxnResult(ErrorCode.NONE, *rotated))
 
 
-def test_the_oldest_go_first_and_a_sweep_is_bounded(bench: Bench) -> None:
+def test_the_oldest_go_first_and_as_many_as_are_taken(bench: Bench) -> None:
     for number in range(5):
         identity = bench.run(bench.decide_init(transactional_id=f"id-{number}", timeout_ms=5_000 - 1_000 * number))
         assert identity.producer_id is not None
         bench.run(bench.decide_add(ProducerIdentity(identity.producer_id, 0), P0, transactional_id=f"id-{number}"))
-    decisions = bench.shard.time_out(bench.now_ms + 4_500, next_producer_id=lambda: None, decisions_max=3)
+    bench.now_ms += 4_500
+    decisions = islice(bench.shard.time_out(bench.moment), 3)
     assert [decision.response for decision in decisions] == ["id-4", "id-3", "id-2"]
-    decisions = bench.shard.time_out(bench.now_ms + 4_500, next_producer_id=lambda: None)
+    decisions = bench.shard.time_out(bench.moment)
     assert [decision.response for decision in decisions] == ["id-4", "id-3", "id-2", "id-1"]
 
 
@@ -131,8 +135,8 @@ def test_a_failed_append_of_a_timeout_is_tried_again(bench: Bench) -> None:
     """Scenario 24."""
     bench.add(bench.init(), P0)
     bench.now_ms += TIMEOUT_MS + 1
-    first = bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None)
-    assert bench.shard.time_out(bench.now_ms, next_producer_id=lambda: None) == first
+    first = list(bench.shard.time_out(bench.moment))
+    assert list(bench.shard.time_out(bench.moment)) == first
     assert len(first) == 1
 
 

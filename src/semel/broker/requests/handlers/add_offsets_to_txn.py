@@ -34,6 +34,4 @@ def add_offsets_to_txn(node: Node, request: Request, message: AddOffsetsToTxnReq
         code = error_for_version(error, ApiKey.ADD_OFFSETS_TO_TXN, request.version)
         request.answer_delayed(lambda: AddOffsetsToTxnResponse(error_code=code))
 
-    request.hold_until_answered(
-        node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)
-    )
+    request.hold_until_answered(node.coordinators.transactions.run(message.transactional_id, decide, respond))

@@ -111,7 +111,7 @@ def _add(
         errors = {partition: result.errors.get(partition, common) for partition in partitions}
         delayed.put(number, _results(transaction.topics, errors))
 
-    node.coordinators.transactions.run(transaction.transactional_id, decide, respond, moves=True)
+    node.coordinators.transactions.run(transaction.transactional_id, decide, respond)
 
 
 def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import Final
 
-from semel.broker.coordinators.shard_memory import moment
-from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
 from semel.coordinator.group.consumer.requests import JOINING, Heartbeat, HeartbeatResult
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -50,7 +49,7 @@ def consumer_group_heartbeat(
 
     waiting = node.coordinators.groups.run(
         message.group_id,
-        lambda shard: shard.consumer.heartbeat(beat, topics=ImageTopics(node.image), moment=moment(node.clock)),
+        lambda shard: shard.consumer_group_heartbeat(beat, Moment.now(node.clock)),
         respond,
     )
     request.hold_until_answered(waiting)

@@ -49,6 +49,4 @@ def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
         )
         request.answer_delayed(lambda: response)
 
-    request.hold_until_answered(
-        node.coordinators.transactions.run(message.transactional_id, decide, respond, moves=True)
-    )
+    request.hold_until_answered(node.coordinators.transactions.run(message.transactional_id, decide, respond))

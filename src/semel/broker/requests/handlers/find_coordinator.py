@@ -36,7 +36,7 @@ def find_coordinator(
 
 
 async def _created(
-    coordinator: ShardedCoordinator[Any, Any, Any], node: Node, version: int, message: FindCoordinatorRequest
+    coordinator: ShardedCoordinator[Any], node: Node, version: int, message: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     await coordinator.create_topic()
     return _answer(node, version, message)
@@ -57,7 +57,7 @@ def _answer(node: Node, version: int, message: FindCoordinatorRequest) -> FindCo
     )
 
 
-def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any, Any, Any] | None:
+def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any] | None:
     match key_type:
         case 0:
             return node.coordinators.groups

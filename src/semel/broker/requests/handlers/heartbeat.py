@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from semel.broker.coordinators.shard_memory import moment
-from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.classic import requests
 from semel.coordinator.group.classic.results import HeartbeatResult
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -26,7 +25,7 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
 
     waiting = node.coordinators.groups.run(
         message.group_id,
-        lambda shard: shard.heartbeat(asked, moment(node.clock), ImageTopics(node.image)),
+        lambda shard: shard.heartbeat(asked, Moment.now(node.clock)),
         respond,
     )
     request.hold_until_answered(waiting)

@@ -10,12 +10,11 @@ import logging
 from typing import Final
 from uuid import UUID
 
-from semel.broker.coordinators.shard_memory import moment
-from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.classic.requests import JoinRequest, OfferedProtocol
 from semel.coordinator.group.classic.results import JoinResult
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -53,7 +52,7 @@ def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
 
     waiting = node.coordinators.groups.run(
         message.group_id,
-        lambda shard: shard.join_group(asked, respond, moment(node.clock), ImageTopics(node.image)),
+        lambda shard: shard.join_group(asked, respond, Moment.now(node.clock)),
         respond,
     )
     request.hold_until_answered(waiting)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from semel.broker.coordinators.shard_memory import moment
-from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.classic.requests import LeavingMember
 from semel.coordinator.group.classic.results import LeaveResult
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -36,7 +35,7 @@ def leave_group(node: Node, request: Request, message: LeaveGroupRequest) -> Non
 
     waiting = node.coordinators.groups.run(
         message.group_id,
-        lambda shard: shard.leave_group(message.group_id, leaving, moment(node.clock), ImageTopics(node.image)),
+        lambda shard: shard.leave_group(message.group_id, leaving, Moment.now(node.clock)),
         respond,
     )
     request.hold_until_answered(waiting)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.broker.coordinators.shard_memory import moment
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.metadata.image import Topic
 from semel.wire.messages.offset_commit import (
@@ -50,7 +50,7 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
             offsets,
             retention_ms=message.retention_time_ms,
             api_version=request.version,
-            moment=moment(node.clock),
+            moment=Moment.now(node.clock),
         )
 
     def respond(result: CommitResult | ErrorCode) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.broker.coordinators.shard_memory import moment
-from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.classic.requests import SyncRequest
 from semel.coordinator.group.classic.results import SyncResult
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -43,7 +42,7 @@ def sync_group(node: Node, request: Request, message: SyncGroupRequest) -> SyncG
 
     waiting = node.coordinators.groups.run(
         message.group_id,
-        lambda shard: shard.sync_group(asked, respond, moment(node.clock), ImageTopics(node.image)),
+        lambda shard: shard.sync_group(asked, respond, Moment.now(node.clock)),
         respond,
     )
     request.hold_until_answered(waiting)

@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Answer, Decision, Waiter
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import CancelTimer, Change, PutGroup, SetTimer, Timer, TimerKey
-from semel.coordinator.group.effects import Answer, Waiter
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.records import GroupRecord
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
 Result = TypeVar("Result")
@@ -37,7 +36,7 @@ class Draft:
         group = self.group
         is_worth_keeping = group.is_recorded or group.pending_ids or not group.is_empty
         put = PutGroup(group.group_id, group if is_worth_keeping else None)
-        return Decision(response, tuple(self.records), tuple(self._answers), (put, *self._timers))
+        return Decision(response, tuple(self.records), changes=(put, *self._timers), answers=tuple(self._answers))
 
     # -- the group
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.pending_ids import NO_IDS, PendingIds
 from semel.coordinator.group.classic.requests import OfferedProtocol
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.classic.subscriptions import subscribed_topics
-from semel.coordinator.group.effects import Waiter
 from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.membership import Retention
 from semel.coordinator.group.records import GroupMetadata, GroupRecord, GroupTombstone

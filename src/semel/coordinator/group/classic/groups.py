@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
 from semel.coordinator.group.classic.draft import Draft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.joining import Joining
@@ -34,9 +34,8 @@ from semel.coordinator.group.classic.results import (
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, GroupDirectory, SetTimer, Timer, TimerKey
-from semel.coordinator.group.effects import DEFERRED, Deferred, Waiter
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import ClassicSettings
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
 

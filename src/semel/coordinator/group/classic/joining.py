@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
 from semel.coordinator.group.classic.draft import Draft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
@@ -28,9 +28,8 @@ from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.classic.subscriptions import partitions_in_passing, subscribed_topics
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Timer
-from semel.coordinator.group.effects import DEFERRED, Deferred, Waiter
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import ClassicSettings
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
 # A new member does not know its id and sends no heartbeats, so its session cannot tell whether it is still there. It is

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import Protocols
-from semel.coordinator.group.effects import Waiter
 from semel.coordinator.group.records import Member
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Deferred, Waiter
 from semel.coordinator.group.classic.joining import Joining
 from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
 from semel.coordinator.group.classic.results import (
@@ -40,10 +40,9 @@ from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.conversion import can_downgrade, downgrade, emptied
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
-from semel.coordinator.group.effects import Deferred, Waiter
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
@@ -133,7 +132,10 @@ class ClassicMembers:
             return Decision(response, tuple(draft.records), changes=changes)
         turned = downgrade(draft.group, topics, moment)
         return Decision(
-            response, (*draft.records, *turned.records), turned.effects, changes=(*changes, *turned.changes)
+            response,
+            (*draft.records, *turned.records),
+            changes=(*changes, *turned.changes),
+            answers=turned.answers,
         )
 
     # -- parts of the above

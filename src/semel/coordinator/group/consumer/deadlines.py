@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssignment
 from semel.coordinator.group.directory import CancelTimer, Change, SetTimer, Timer, TimerKey
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import ConsumerSettings
+from semel.coordinator.moment import Moment
 
 
 def session(member: ConsumerMember, settings: ConsumerSettings, moment: Moment) -> SetTimer:

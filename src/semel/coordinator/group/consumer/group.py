@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.consumer.records import (
     NO_PARTITIONS,
     AssignedPartition,
@@ -28,7 +29,6 @@ from semel.coordinator.group.consumer.records import (
     Target,
     TargetEpoch,
 )
-from semel.coordinator.group.effects import Waiter
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.membership import Retention

@@ -37,9 +37,9 @@ from semel.coordinator.group.conversion import Upgrade, can_upgrade
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
 from semel.coordinator.group.member_size import refusal_of_subscription
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
 
@@ -107,8 +107,8 @@ class ConsumerGroups:
         return Decision(
             decision.response,
             (upgrade.tombstone, *decision.records),
-            upgrade.answers,
             changes=(*upgrade.changes, *decision.changes),
+            answers=upgrade.answers,
         )
 
     def _leave(

@@ -12,8 +12,8 @@ from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssi
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.consumer.targeting import retarget
 from semel.coordinator.group.directory import Change, GroupDirectory
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.topics import TopicsView
+from semel.coordinator.moment import Moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from semel.coordinator.group.offsets.offset_state import OffsetState
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetKey, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
-from semel.types import INT64_MAX, TopicPartition
+from semel.types import INT64_MAX, ProducerIdentity, TopicPartition
 
 # From this version of OffsetCommit on, clients can tell an unknown group from a wrong generation.
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
@@ -194,19 +194,18 @@ class OffsetShard:
     # -- remembering
 
     def replay(
-        self,
-        record: GroupRecord,
-        *,
-        offset: int,
-        producer_id: int | None = None,
-        producer_epoch: int | None = None,
+        self, record: OffsetCommit | OffsetTombstone, offset: int, producer: ProducerIdentity | None = None
     ) -> None:
-        """A record that stands at ``offset`` in the log; with a producer id and epoch, in their transaction."""
-        self._state.replay(record, offset, producer_id, producer_epoch)
+        """A record that stands at ``offset`` in the log; with a producer, in its transaction."""
+        self._state.replay(record, offset, producer)
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+    def replay_marker(self, producer: ProducerIdentity, *, committed: bool) -> None:
         """The end of a producer's transaction, whose epoch may by then be higher than the one it was written under."""
-        self._state.replay_marker(producer_id, committed)
+        self._state.replay_marker(producer.producer_id, committed)
+
+    def group_changed(self, group_id: str) -> None:
+        """A record of the group itself was replayed: when its offsets expire may have changed."""
+        self._state.group_changed(group_id)
 
     # -- parts of the above
 

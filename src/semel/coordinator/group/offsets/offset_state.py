@@ -7,8 +7,9 @@ from semel.coordinator.group.membership import Groups, Membership, Retention
 from semel.coordinator.group.offsets.committed import CommittedOffsets, StoredOffset
 from semel.coordinator.group.offsets.expiry import GroupsToLookAt, expires_ms
 from semel.coordinator.group.offsets.pending import PendingOffsets
-from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
+from semel.coordinator.group.records import OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
+from semel.types import ProducerIdentity
 
 
 class OffsetState:
@@ -26,21 +27,17 @@ class OffsetState:
             return SIMPLE_GROUP
         return membership
 
-    def replay(self, record: GroupRecord, offset: int, producer_id: int | None, producer_epoch: int | None) -> None:
+    def replay(self, record: OffsetCommit | OffsetTombstone, offset: int, producer: ProducerIdentity | None) -> None:
         match record:
-            case OffsetCommit() if producer_id is not None:
-                assert producer_epoch is not None, f"a transaction of producer {producer_id} without an epoch"
-                self.pending.put(producer_id, producer_epoch, StoredOffset(record, offset))
+            case OffsetCommit() if producer is not None:
+                self.pending.put(producer, StoredOffset(record, offset))
             case OffsetCommit():
                 self._put(StoredOffset(record, offset))
             case OffsetTombstone(key):
                 self.committed.remove(key)
                 self.pending.remove(key)
                 if not self.committed.has_group(key.group_id):
-                    self._look_at_in_next_sweep(key.group_id)
-            case _:
-                self.groups.replay(record)
-                self._look_at_in_next_sweep(record.group_id)
+                    self.group_changed(key.group_id)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         for stored in self.pending.end(producer_id):
@@ -59,7 +56,8 @@ class OffsetState:
         retention = None if membership is None else membership.retention()
         self.to_look_at.add(group_id, expires_ms(stored.commit, retention or Retention(), self.settings.retention_ms))
 
-    def _look_at_in_next_sweep(self, group_id: str) -> None:
-        """Its offsets may now stay for longer or shorter, or nothing may be left of it but its name."""
+    def group_changed(self, group_id: str) -> None:
+        """Its offsets may now stay for longer or shorter, or nothing may be left of it but its name: the next round of
+        expiry looks at it."""
         if self.membership(group_id) is not None:
             self.to_look_at.add(group_id, 0)

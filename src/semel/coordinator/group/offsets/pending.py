@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from semel.coordinator.group.offsets.committed import StoredOffset
 from semel.coordinator.group.offsets.offset_results import OpenTransaction
 from semel.coordinator.group.records import OffsetKey
+from semel.types import ProducerIdentity
 
 
 class PendingOffsets:
@@ -57,7 +58,8 @@ class PendingOffsets:
             for producer_id, held in sorted(partitions.items())
         )
 
-    def put(self, producer_id: int, producer_epoch: int, stored: StoredOffset) -> None:
+    def put(self, producer: ProducerIdentity, stored: StoredOffset) -> None:
+        producer_id, producer_epoch = producer
         transaction = self._transactions.get(producer_id)
         if transaction is None:
             transaction = self._transactions[producer_id] = _Transaction(producer_epoch)

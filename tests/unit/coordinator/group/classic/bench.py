@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from semel.coordinator.decision import Deferred
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.requests import (
     HeartbeatRequest,
@@ -21,15 +22,14 @@ from semel.coordinator.group.classic.requests import (
 )
 from semel.coordinator.group.classic.results import JoinResult, LeaveResult, SyncResult
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.effects import Deferred
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.offsets.offset_results import OffsetToCommit
 from semel.coordinator.group.records import GroupRecord, decode, encode
 from semel.coordinator.group.settings import ClassicSettings, GroupSettings, OffsetSettings
 from semel.coordinator.group.shard import GroupShard
-from semel.coordinator.group.topics import TopicView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from tests.unit.coordinator.group.no_topics import NoTopics
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -51,19 +51,6 @@ class Asked:
     def error(self) -> ErrorCode:
         assert self.answer is not None, "still waiting"
         return self.answer if isinstance(self.answer, ErrorCode) else ErrorCode(self.answer.error)
-
-
-class NoTopics:
-    version = 0
-
-    def by_name(self, name: str) -> TopicView | None:
-        return None
-
-    def by_id(self, topic_id: UUID) -> TopicView | None:
-        return None
-
-    def names(self) -> Iterable[str]:
-        return ()
 
 
 def offers(*names: str, topics: Iterable[str] = ("orders",)) -> tuple[OfferedProtocol, ...]:
@@ -116,7 +103,7 @@ class Bench:
             knows_skipped_assignment=version >= 9,
         )
         asked = Asked(request)
-        return self._put(asked, self.shard.join_group(request, asked.tell, self.moment, NoTopics()))
+        return self._put(asked, self.shard.join_group(request, asked.tell, self.moment))
 
     def sync(
         self,
@@ -138,15 +125,15 @@ class Bench:
             tuple((assignments or {}).items()),
         )
         asked = Asked(request)
-        return self._put(asked, self.shard.sync_group(request, asked.tell, self.moment, NoTopics()))
+        return self._put(asked, self.shard.sync_group(request, asked.tell, self.moment))
 
     def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> ErrorCode:
         request = HeartbeatRequest(self.group_id, member_id, instance_id, generation)
-        return self._put(Asked(request), self.shard.heartbeat(request, self.moment, NoTopics())).error
+        return self._put(Asked(request), self.shard.heartbeat(request, self.moment)).error
 
     def leave(self, *leaving: str | tuple[str, str | None]) -> LeaveResult:
         members = [LeavingMember(one) if isinstance(one, str) else LeavingMember(*one) for one in leaving]
-        asked = self._put(Asked(members), self.shard.leave_group(self.group_id, members, self.moment, NoTopics()))
+        asked = self._put(Asked(members), self.shard.leave_group(self.group_id, members, self.moment))
         return asked.answer if isinstance(asked.answer, LeaveResult) else LeaveResult(asked.error)
 
     def commit(self, generation: int | None, member_id: str = "", instance_id: str | None = None) -> ErrorCode:
@@ -209,12 +196,12 @@ class Bench:
         """Time goes by, and the shard is asked at each of its deadlines."""
         until_ms = self.now_ms + duration_ms
         while True:
-            due_ms = self.shard.next_due_ms()
+            due_ms = self.shard.next_deadline_ms()
             due_wall_ms = None if due_ms is None else due_ms + 500_000
             if due_wall_ms is None or due_wall_ms > until_ms:
                 break
             self.now_ms = max(self.now_ms, int(due_wall_ms))
-            for decision in self.shard.tick(self.moment, NoTopics()):
+            for decision in self.shard.time_out(self.moment):
                 self._carry_through(decision)
         self.now_ms = until_ms
 
@@ -248,7 +235,7 @@ class Bench:
             self._append(record)
         for change in decision.changes:
             self.shard.apply(change)
-        for effect in decision.effects:
+        for effect in decision.answers:
             effect.waiter(effect.response)
         return True
 
@@ -264,7 +251,7 @@ class Bench:
             offsets=OffsetSettings(retention_ms=self.retention_ms),
             classic=ClassicSettings(initial_rebalance_delay_ms=INITIAL_DELAY_MS, size_max=self.size_max),
         )
-        return self.shard_class(partition=0, settings=settings)
+        return self.shard_class(partition=0, settings=settings, topics=NoTopics)
 
 
 def joined(asked: Asked) -> JoinResult:

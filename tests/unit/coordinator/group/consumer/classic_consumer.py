@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid5
 
+from semel.coordinator.decision import DEFERRED
 from semel.coordinator.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
@@ -16,7 +17,6 @@ from semel.coordinator.group.classic.requests import (
 )
 from semel.coordinator.group.classic.results import JoinResult, LeaveResult, SyncResult
 from semel.coordinator.group.consumer.records import AssignedPartition
-from semel.coordinator.group.effects import DEFERRED
 from semel.errors import ErrorCode
 from semel.types import ZERO_UUID, TopicPartition
 from semel.wire.messages.consumer_protocol import (
@@ -75,9 +75,7 @@ class ClassicConsumer:
             protocols=(OfferedProtocol(self.assignor, encode_subscription(subscription)),),
             uuid=uuid5(ZERO_UUID, f"{self.name} {len(self.coordinator.log)}"),
         )
-        decision = self.coordinator.shard.join_group(
-            request, self.answers.append, self.coordinator.moment, self.coordinator.topics
-        )
+        decision = self.coordinator.shard.join_group(request, self.answers.append, self.coordinator.moment)
         answer = self.coordinator.carry_out(decision)
         if isinstance(answer, JoinResult):
             self.member_id = answer.member_id
@@ -91,9 +89,7 @@ class ClassicConsumer:
         request = SyncRequest(
             GROUP, self.member_id, self.instance_id, self.generation, "consumer", self.assignor, tuple(assignments)
         )
-        decision = self.coordinator.shard.sync_group(
-            request, self.answers.append, self.coordinator.moment, self.coordinator.topics
-        )
+        decision = self.coordinator.shard.sync_group(request, self.answers.append, self.coordinator.moment)
         answer = self.coordinator.carry_out(decision)
         if isinstance(answer, SyncResult):
             self.synced(answer)
@@ -106,7 +102,7 @@ class ClassicConsumer:
 
     def heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(GROUP, self.member_id, self.instance_id, self.generation)
-        decision = self.coordinator.shard.heartbeat(request, self.coordinator.moment, self.coordinator.topics)
+        decision = self.coordinator.shard.heartbeat(request, self.coordinator.moment)
         error: ErrorCode = self.coordinator.carry_out(decision).error
         return error
 
@@ -115,7 +111,6 @@ class ClassicConsumer:
             GROUP,
             [LeavingMember(self.member_id, self.instance_id)],
             self.coordinator.moment,
-            self.coordinator.topics,
         )
         result: LeaveResult = self.coordinator.carry_out(decision)
         return result.members[0].error

@@ -13,11 +13,11 @@ from semel.coordinator.decision import Decision
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import NO_PARTITIONS, AssignedPartition, Partitions
 from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
-from semel.coordinator.group.moment import Moment
 from semel.coordinator.group.records import GroupRecord, decode, encode
 from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings, GroupSettings
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.group.topics import TopicView
+from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 
 GROUP = "readers"
@@ -74,7 +74,7 @@ class Coordinator:
             consumer=ConsumerSettings() if settings is None else settings,
         )
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.shard = GroupShard(partition=0, settings=self.settings)
+        self.shard = GroupShard(partition=0, settings=self.settings, topics=lambda: self.topics)
         self.now_ms = 0.0
 
     @property
@@ -93,27 +93,27 @@ class Coordinator:
             self._replay(self.shard, len(self.log) - 1)
         for change in decision.changes:
             self.shard.apply(change)
-        for effect in decision.effects:
-            effect.waiter(effect.response)
+        for answer in decision.answers:
+            answer.waiter(answer.response)
         return decision.response
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResult:
-        decision = self.shard.consumer.heartbeat(beat, topics=self.topics, moment=self.moment)
+        decision = self.shard.consumer_group_heartbeat(beat, self.moment)
         result: HeartbeatResult = self.carry_out(decision)
         return result
 
     def pass_time(self, milliseconds: float) -> None:
         """Let time pass, deadline by deadline."""
         end_ms = self.now_ms + milliseconds
-        while (due_ms := self.shard.next_due_ms()) is not None and due_ms <= end_ms:
+        while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(due_ms, self.now_ms)
-            for decision in self.shard.tick(self.moment, self.topics):
+            for decision in self.shard.time_out(self.moment):
                 self.carry_out(decision)
         self.now_ms = end_ms
 
     def reload(self) -> GroupShard:
         """What a restart makes of the log."""
-        shard = GroupShard(partition=0, settings=self.settings)
+        shard = GroupShard(partition=0, settings=self.settings, topics=lambda: self.topics)
         for offset in range(len(self.log)):
             self._replay(shard, offset)
         return shard

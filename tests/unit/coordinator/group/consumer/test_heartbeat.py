@@ -368,7 +368,7 @@ def test_a_decision_leaves_the_group_alone_until_it_is_carried_out(coordinator: 
         GROUP, "member-1", 0, rebalance_timeout_ms=1, topic_names=("orders",), topic_regex="o.*", claimed=frozenset()
     )
 
-    decision = coordinator.shard.consumer.heartbeat(beat, topics=coordinator.topics, moment=coordinator.moment)
+    decision = coordinator.shard.consumer_group_heartbeat(beat, coordinator.moment)
 
     assert decision.records
     assert state_of(coordinator.shard) == before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.offsets.offset_results import (
@@ -20,14 +20,12 @@ from semel.coordinator.group.offsets.offset_results import (
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupRecord, decode, encode
 from semel.coordinator.group.settings import OffsetSettings
+from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
+from tests.unit.coordinator.group.no_topics import NoTopics
 
 MINUTE_MS = 60_000
-
-
-class Producer(NamedTuple):
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,13 @@ class Written:
     offset: int
     key: bytes
     value: bytes | None
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
 
 
 @dataclass(frozen=True)
 class Marker:
     offset: int
-    producer: Producer
+    producer: ProducerIdentity
     committed: bool
 
 
@@ -55,11 +53,15 @@ class OffsetLog:
     entries: list[Entry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shard = self.shard_class(partition=0, settings=self.settings)
+        self.groups = self._new_shard()
+
+    @property
+    def shard(self) -> OffsetShard:
+        return self.groups.offsets
 
     # -- what a runtime does
 
-    def apply(self, decision: Decision[Any, GroupRecord, Any], producer: Producer | None = None) -> Any:
+    def apply(self, decision: Decision[Any, GroupRecord, Any], producer: ProducerIdentity | None = None) -> Any:
         for record in decision.records:
             self._append(record, producer)
         return decision.response
@@ -71,9 +73,9 @@ class OffsetLog:
         for record in records:
             self._append(record, None)
 
-    def end(self, producer: Producer, *, committed: bool) -> None:
+    def end(self, producer: ProducerIdentity, *, committed: bool) -> None:
         self.entries.append(Marker(len(self.entries), producer, committed))
-        self.shard.replay_marker(*producer, committed)
+        self.groups.replay_marker(producer, committed=committed)
 
     # -- requests, shortened
 
@@ -95,7 +97,7 @@ class OffsetLog:
 
     def commit_in(
         self,
-        producer: Producer,
+        producer: ProducerIdentity,
         offset: int,
         partition: int = 0,
         *,
@@ -128,29 +130,31 @@ class OffsetLog:
 
     def loaded(self, entries: Iterable[Entry] | None = None) -> OffsetShard:
         """A second shard, from what is in the log, or from what is left of it."""
-        shard = self.shard_class(partition=0, settings=self.settings)
-        for entry in self.entries if entries is None else entries:
+        return self._loaded(self.entries if entries is None else entries).offsets
+
+    def restart(self) -> None:
+        self.groups = self._loaded(self.entries)
+
+    def _loaded(self, entries: Iterable[Entry]) -> GroupShard:
+        groups = self._new_shard()
+        for entry in entries:
             if isinstance(entry, Marker):
-                shard.replay_marker(*entry.producer, entry.committed)
+                groups.replay_marker(entry.producer, committed=entry.committed)
                 continue
             record = decode(entry.key, entry.value)
             assert record is not None
-            producer_id, producer_epoch = entry.producer or (None, None)
-            shard.replay(record, offset=entry.offset, producer_id=producer_id, producer_epoch=producer_epoch)
-        return shard
+            groups.replay(record, entry.offset, entry.producer)
+        return groups
 
-    def _append(self, record: GroupRecord, producer: Producer | None) -> None:
+    def _new_shard(self) -> GroupShard:
+        groups = GroupShard(partition=0, topics=NoTopics)
+        groups.offsets = self.shard_class(partition=0, settings=self.settings, groups=groups.directory)
+        return groups
+
+    def _append(self, record: GroupRecord, producer: ProducerIdentity | None) -> None:
         written = Written(len(self.entries), *encode(record), producer)
         self.entries.append(written)
-        if producer is None:
-            self.shard.replay(record, offset=written.offset)
-        else:
-            self.shard.replay(
-                record,
-                offset=written.offset,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-            )
+        self.groups.replay(record, written.offset, producer)
 
 
 Seen: TypeAlias = tuple[tuple[FetchedOffset, ...], tuple[FetchedOffset, ...], tuple[OpenTransaction, ...]]

@@ -13,11 +13,11 @@ from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupMetadata, Member, OffsetCommit, OffsetKey
 from semel.coordinator.group.settings import OffsetSettings
 from semel.errors import ErrorCode
-from semel.types import INT64_MAX
-from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
+from semel.types import INT64_MAX, ProducerIdentity
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
 TOPIC_ID = UUID(int=7)
-PRODUCER = Producer(1000, 0)
+PRODUCER = ProducerIdentity(1000, 0)
 ONE_OFFSET = [OffsetToCommit("orders", 0, 42)]
 
 
@@ -127,7 +127,7 @@ class TestAGroupWithOffsetsOnly:
     def test_has_no_members_scenario_53(self, transactional: bool, pending: bool) -> None:
         log = OffsetLog()
         if pending:
-            log.commit_in(Producer(2000, 0), 1)
+            log.commit_in(ProducerIdentity(2000, 0), 1)
         else:
             log.commit(1)
 
@@ -201,7 +201,7 @@ class TestAnExplicitRetention:
 
 def test_a_zombie_that_lags_behind_the_epoch_of_what_is_pending_is_refused() -> None:
     log = OffsetLog()
-    log.commit_in(Producer(1000, 4), 10)
+    log.commit_in(ProducerIdentity(1000, 4), 10)
 
-    assert log.commit_in(Producer(1000, 3), 5) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert log.commit_in(Producer(1000, 4), 11) is ErrorCode.NONE
+    assert log.commit_in(ProducerIdentity(1000, 3), 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.commit_in(ProducerIdentity(1000, 4), 11) is ErrorCode.NONE

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog, Producer
+from semel.types import ProducerIdentity
+from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog
 
-PRODUCER = Producer(1000, 0)
+PRODUCER = ProducerIdentity(1000, 0)
 
 
 def calls(act: Callable[[], object]) -> int:

@@ -18,11 +18,11 @@ from semel.coordinator.group.records import (
     OffsetTombstone,
 )
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.unit.coordinator.group.offsets.meaning import verify
-from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
-PRODUCER = Producer(1000, 0)
+PRODUCER = ProducerIdentity(1000, 0)
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
 OLD, NEW = UUID(int=1), UUID(int=2)
 
@@ -56,11 +56,11 @@ class TestOffsetDelete:
         verify(log)
 
     def test_leaves_nothing_of_a_transaction_whose_last_offset_it_takes(self, log: OffsetLog) -> None:
-        log.commit_in(Producer(1000, 4), 10)
+        log.commit_in(ProducerIdentity(1000, 4), 10)
         log.apply(log.shard.delete_offsets("payments", [TopicPartition("orders", 0)]))
 
         assert log.shard.open_transactions("payments") == ()
-        assert log.commit_in(Producer(1000, 3), 10) is ErrorCode.NONE, "its epoch is the log's to check"
+        assert log.commit_in(ProducerIdentity(1000, 3), 10) is ErrorCode.NONE, "its epoch is the log's to check"
 
     @pytest.mark.parametrize(
         ("group_id", "error"), [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)]
@@ -145,9 +145,7 @@ class TestTheEndOfATopic:
     def test_does_not_end_a_transaction_on_a_newer_topic_with_the_old_topics_offset(self, log: OffsetLog) -> None:
         """One tombstone ends both, so it is not written: what the transaction commits replaces the old one anyway."""
         log.write(OffsetCommit(key(), 42, None, "", 0, topic_id=OLD))
-        log.shard.replay(
-            OffsetCommit(key(), 1, None, "", 0, topic_id=NEW), offset=99, producer_id=1000, producer_epoch=0
-        )
+        log.shard.replay(OffsetCommit(key(), 1, None, "", 0, topic_id=NEW), 99, ProducerIdentity(1000, 0))
 
         assert log.shard.delete_topic("orders", OLD) == []
 

@@ -15,10 +15,11 @@ from semel.coordinator.group.records import (
     OffsetTombstone,
 )
 from semel.errors import ErrorCode
-from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog, Producer
+from semel.types import ProducerIdentity
+from tests.unit.coordinator.group.offsets.offset_log import MINUTE_MS, OffsetLog
 
 RETENTION_MS = 10 * MINUTE_MS
-PRODUCER = Producer(1000, 0)
+PRODUCER = ProducerIdentity(1000, 0)
 MEMBER = Member("m-1", None, "client", "/127.0.0.1", 300_000, 45_000, b"", b"")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -11,11 +11,14 @@ from semel.coordinator.group.offsets.committed import StoredOffset
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.offsets.offset_state import OffsetState
 from semel.coordinator.group.offsets.pending import PendingOffsets
-from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetKey, OffsetTombstone
+from semel.coordinator.group.records import OffsetCommit, OffsetKey, OffsetTombstone
+from semel.types import ProducerIdentity
 from tests.unit.coordinator.group.offsets.meaning import verify
-from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
-ONE = Producer(1000, 0)
+Offset: TypeAlias = OffsetCommit | OffsetTombstone
+
+ONE = ProducerIdentity(1000, 0)
 
 
 class DecidedLastWins(OffsetState):
@@ -30,20 +33,20 @@ class DecidedLastWins(OffsetState):
 class TombstonesSparePending(OffsetState):
     """redpanda #31483: what a tombstone has ended comes back with the marker, until compaction."""
 
-    def replay(self, record: GroupRecord, offset: int, producer_id: int | None, producer_epoch: int | None) -> None:
+    def replay(self, record: Offset, offset: int, producer: ProducerIdentity | None) -> None:
         if isinstance(record, OffsetTombstone):
             self.committed.remove(record.key)
         else:
-            super().replay(record, offset, producer_id, producer_epoch)
+            super().replay(record, offset, producer)
 
 
 class SeenBeforeTheMarker(OffsetState):
     """Scenario 51: an offset in a transaction counts at once, also if the transaction is aborted."""
 
-    def replay(self, record: GroupRecord, offset: int, producer_id: int | None, producer_epoch: int | None) -> None:
+    def replay(self, record: Offset, offset: int, producer: ProducerIdentity | None) -> None:
         if isinstance(record, OffsetCommit):
             self._put(StoredOffset(record, offset))
-        super().replay(record, offset, producer_id, producer_epoch)
+        super().replay(record, offset, producer)
 
 
 class AbortsCommit(OffsetState):
@@ -71,9 +74,9 @@ class _Unseen(PendingOffsets):
 class PendingIsStable(OffsetState):
     """redpanda #9571, scenario 52: the next owner of a partition is told the old offset, and processes it again."""
 
-    def replay(self, record: GroupRecord, offset: int, producer_id: int | None, producer_epoch: int | None) -> None:
+    def replay(self, record: Offset, offset: int, producer: ProducerIdentity | None) -> None:
         self.pending.__class__ = _Unseen
-        super().replay(record, offset, producer_id, producer_epoch)
+        super().replay(record, offset, producer)
 
 
 def plain_commit_between_offset_and_marker(log: OffsetLog) -> None:

@@ -7,11 +7,12 @@ import pytest
 from semel.coordinator.group.offsets.offset_results import FetchedOffset, OpenTransaction
 from semel.coordinator.group.records import OffsetKey, OffsetTombstone
 from semel.errors import ErrorCode
+from semel.types import ProducerIdentity
 from tests.unit.coordinator.group.offsets.meaning import verify
-from tests.unit.coordinator.group.offsets.offset_log import OffsetLog, Producer
+from tests.unit.coordinator.group.offsets.offset_log import OffsetLog
 
-ONE = Producer(1000, 0)
-TWO = Producer(2000, 3)
+ONE = ProducerIdentity(1000, 0)
+TWO = ProducerIdentity(2000, 3)
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ class TestScenario51:
 
     def test_a_reload_in_the_middle_leaves_it_pending(self, log: OffsetLog) -> None:
         log.commit_in(ONE, 10)
-        log.shard = log.loaded()
+        log.restart()
 
         assert log.fetch(require_stable=True) == unstable()
         log.end(ONE, committed=True)
@@ -90,7 +91,7 @@ class TestScenario51:
     def test_a_marker_may_carry_a_higher_epoch_than_what_it_ends(self, log: OffsetLog) -> None:
         """Transactions V2: every end of a transaction raises the epoch."""
         log.commit_in(ONE, 10)
-        log.end(Producer(ONE.producer_id, ONE.producer_epoch + 1), committed=True)
+        log.end(ProducerIdentity(ONE.producer_id, ONE.producer_epoch + 1), committed=True)
 
         assert log.fetch(require_stable=True) == at(10)
 
