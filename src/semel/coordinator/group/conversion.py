@@ -46,7 +46,7 @@ from semel.coordinator.group.consumer.records import (
     TargetEpoch,
 )
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import Change, Timer
+from semel.coordinator.group.directory import Change, Deadline
 from semel.coordinator.group.records import GroupTombstone
 from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
@@ -129,8 +129,8 @@ def downgrade(group: ConsumerGroup, topics: TopicsView, moment: Moment) -> Group
     draft.records += group.tombstones()
     draft.record()
     for member in members:
-        draft.cancel(Timer.REBALANCE, member.member_id)
-        draft.cancel(Timer.SYNC, member.member_id)
+        draft.cancel(Deadline.REBALANCE, member.member_id)
+        draft.cancel(Deadline.SYNC, member.member_id)
         draft.heard(member)
     prepare(draft, initial_delay_ms=0)
     return draft.decision(None)
@@ -186,10 +186,10 @@ def _upgraded(group: ClassicGroup, member: ClassicMember) -> ConsumerMember | No
 
 
 def _cancelled(group: ClassicGroup) -> Iterator[Change]:
-    for timer in (Timer.REBALANCE, Timer.SYNC):
-        yield deadlines.cancelled(group.group_id, timer, "")
+    for deadline in (Deadline.REBALANCE, Deadline.SYNC):
+        yield deadlines.cancelled(group.group_id, deadline, "")
     for member_id in sorted(group.pending_ids):
-        yield deadlines.cancelled(group.group_id, Timer.SESSION, member_id)
+        yield deadlines.cancelled(group.group_id, Deadline.SESSION, member_id)
 
 
 def _sent_away(group: ClassicGroup) -> Iterator[Answer]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.consumer.group import ConsumerGroup
@@ -24,7 +25,6 @@ from semel.coordinator.group.records import (
     GroupTombstone,
     MembershipRecord,
 )
-from semel.coordinator.group.timers import Timers
 
 
 class Group(Membership, Protocol):
@@ -55,7 +55,7 @@ class Group(Membership, Protocol):
         """Everybody whose request waits for this group."""
 
 
-class Timer(IntEnum):
+class Deadline(IntEnum):
     """What a deadline is for."""
 
     SESSION = 0
@@ -66,9 +66,9 @@ class Timer(IntEnum):
     """Classic: the members must have asked for their assignments."""
 
 
-class TimerKey(NamedTuple):
+class DeadlineKey(NamedTuple):
     group_id: str
-    timer: Timer
+    deadline: Deadline
     member_id: str = ""
 
 
@@ -77,7 +77,7 @@ class GroupDirectory:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.timers: Timers[TimerKey] = Timers()
+        self.deadlines: Deadlines[DeadlineKey] = Deadlines()
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups.values())
@@ -122,21 +122,21 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SetTimer:
-    key: TimerKey
+class SetDeadline:
+    key: DeadlineKey
     due_ms: float
     """On the monotonic clock."""
 
     def apply(self, directory: GroupDirectory) -> None:
-        directory.timers.set(self.key, self.due_ms)
+        directory.deadlines.set(self.key, self.due_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTimer:
-    key: TimerKey
+class DiscardDeadline:
+    key: DeadlineKey
 
     def apply(self, directory: GroupDirectory) -> None:
-        directory.timers.cancel(self.key)
+        directory.deadlines.discard(self.key)
 
 
 @dataclass(frozen=True, slots=True)

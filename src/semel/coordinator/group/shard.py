@@ -27,7 +27,7 @@ from semel.coordinator.group.consumer.requests import Heartbeat
 from semel.coordinator.group.consumer.requests import HeartbeatResult as ConsumerHeartbeatResult
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
-from semel.coordinator.group.directory import CancelTimer, Change, GroupDirectory, TimerKey
+from semel.coordinator.group.directory import Change, DeadlineKey, DiscardDeadline, GroupDirectory
 from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
@@ -124,15 +124,15 @@ class GroupShard:
     def time_out(self, moment: Moment) -> Iterator[GroupDecision[None]]:
         """What follows from the deadlines that have passed: sessions, rebalances. One that could not be written comes
         again."""
-        timers = self.directory.timers
-        for key in timers.take_due(moment.monotonic_ms):
-            timers.set(key, moment.monotonic_ms + TIMEOUT_RETRY_MS)
+        deadlines = self.directory.deadlines
+        for key in deadlines.take_due(moment.monotonic_ms):
+            deadlines.set(key, moment.monotonic_ms + TIMEOUT_RETRY_MS)
             decision = self._due(key, moment)
-            yield decision._replace(changes=(CancelTimer(key), *decision.changes))
+            yield decision._replace(changes=(DiscardDeadline(key), *decision.changes))
 
     def next_deadline_ms(self) -> float | None:
         """When to call ``time_out`` next, on the monotonic clock. Possibly early."""
-        return self.directory.timers.next_due_ms()
+        return self.directory.deadlines.next_ms()
 
     def loaded(self, moment: Moment) -> GroupDecision[None]:
         """The log was replayed: all sessions begin again."""
@@ -214,7 +214,7 @@ class GroupShard:
     def apply(self, change: Change) -> None:
         change.apply(self.directory)
 
-    def _due(self, key: TimerKey, moment: Moment) -> GroupDecision[None]:
+    def _due(self, key: DeadlineKey, moment: Moment) -> GroupDecision[None]:
         group = self.directory.groups.get(key.group_id)
         if isinstance(group, ClassicGroup):
             return self.classic.due(group, key, moment)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
+from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.moment import Moment
 from semel.coordinator.transaction import records, transitions
-from semel.coordinator.transaction.deadlines import Deadlines
 from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecision, aborted, ask_again, end
 from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.ending import end_v1, end_v2
@@ -58,7 +58,7 @@ class TransactionShard:
         self.coordinator_epoch = coordinator_epoch
         self._settings = settings
         self._transactions = KnownTransactions()
-        self._ongoing = Deadlines()
+        self._ongoing: Deadlines[str] = Deadlines()
         self._prepared: dict[str, None] = {}
         # How far the search for expired ids has got: what is left of its present round. No answer depends on it.
         self._to_examine: list[str] = []
@@ -204,7 +204,11 @@ class TransactionShard:
 
         Where the epochs are exhausted and there is no new producer id, the next call tries again.
         """
-        for transactional_id in self._ongoing.before(moment.wall_ms):
+        due = list(self._ongoing.take_due(moment.wall_ms))
+        for transactional_id in due:
+            # It stays until its PREPARE record is replayed: a decision that cannot be written comes again.
+            self._ongoing.set(transactional_id, _due_ms(self._transactions[transactional_id]))
+        for transactional_id in due:
             transaction = self._transactions[transactional_id]
             prepared = aborted(
                 transaction,
@@ -314,7 +318,7 @@ class TransactionShard:
             self._prepared.pop(transactional_id, None)
             return
         if record.state is TxnState.ONGOING:
-            self._ongoing.set(transactional_id, _deadline_ms(record))
+            self._ongoing.set(transactional_id, _due_ms(record))
         else:
             self._ongoing.discard(transactional_id)
         if record.state in PREPARED:
@@ -329,7 +333,8 @@ class TransactionShard:
         raise AssertionError(f"{change!r}: a transaction shard is its log and nothing beside it")
 
 
-def _deadline_ms(transaction: Transaction) -> int:
+def _due_ms(transaction: Transaction) -> int:
+    """The first millisecond at which an open transaction is over its time."""
     if transaction.started_ms is None or transaction.timeout_ms == INT32_MAX:
         return INT64_MAX  # Kafka's sign for a transaction that another system decides on (KIP-939).
-    return transaction.started_ms + transaction.timeout_ms
+    return transaction.started_ms + transaction.timeout_ms + 1

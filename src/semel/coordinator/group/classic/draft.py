@@ -16,7 +16,7 @@ from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import CancelTimer, Change, PutGroup, SetTimer, Timer, TimerKey
+from semel.coordinator.group.directory import Change, Deadline, DeadlineKey, DiscardDeadline, PutGroup, SetDeadline
 from semel.coordinator.group.records import GroupRecord
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -30,13 +30,13 @@ class Draft:
         self.moment = moment
         self.records: list[GroupRecord] = []
         self._answers: list[Answer] = []
-        self._timers: list[Change] = []
+        self._deadlines: list[Change] = []
 
     def decision(self, response: Result) -> GroupDecision[Result]:
         group = self.group
         is_worth_keeping = group.is_recorded or group.pending_ids or not group.is_empty
         put = PutGroup(group.group_id, group if is_worth_keeping else None)
-        return Decision(response, tuple(self.records), changes=(put, *self._timers), answers=tuple(self._answers))
+        return Decision(response, tuple(self.records), changes=(put, *self._deadlines), answers=tuple(self._answers))
 
     # -- the group
 
@@ -78,7 +78,7 @@ class Draft:
         member = self.group.members[member_id]
         self.answer_join(member.joining, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member.syncing, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.cancel(Timer.SESSION, member_id)
+        self.cancel(Deadline.SESSION, member_id)
         self.put_all(other for other in self.group.members.values() if other is not member)
         if self.group.leader == member_id:
             self.change(leader=next(iter(self.group.members), None))
@@ -87,11 +87,11 @@ class Draft:
     def hand_out(self, member_id: str, session_timeout_ms: int) -> None:
         """A member id, which is to be used within the session timeout."""
         self.change(pending_ids=self.group.pending_ids.with_id(member_id))
-        self.set(Timer.SESSION, session_timeout_ms, member_id)
+        self.set(Deadline.SESSION, session_timeout_ms, member_id)
 
     def take_back(self, member_id: str) -> None:
         self.change(pending_ids=self.group.pending_ids.without(member_id))
-        self.cancel(Timer.SESSION, member_id)
+        self.cancel(Deadline.SESSION, member_id)
 
     # -- answers
 
@@ -105,13 +105,13 @@ class Draft:
 
     # -- deadlines
 
-    def set(self, timer: Timer, timeout_ms: float, member_id: str = "") -> None:
-        key = TimerKey(self.group.group_id, timer, member_id)
-        self._timers.append(SetTimer(key, self.moment.monotonic_ms + timeout_ms))
+    def set(self, deadline: Deadline, timeout_ms: float, member_id: str = "") -> None:
+        key = DeadlineKey(self.group.group_id, deadline, member_id)
+        self._deadlines.append(SetDeadline(key, self.moment.monotonic_ms + timeout_ms))
 
-    def cancel(self, timer: Timer, member_id: str = "") -> None:
-        self._timers.append(CancelTimer(TimerKey(self.group.group_id, timer, member_id)))
+    def cancel(self, deadline: Deadline, member_id: str = "") -> None:
+        self._deadlines.append(DiscardDeadline(DeadlineKey(self.group.group_id, deadline, member_id)))
 
     def heard(self, member: ClassicMember) -> None:
         """Its session begins again."""
-        self.set(Timer.SESSION, member.session_timeout_ms, member.member_id)
+        self.set(Deadline.SESSION, member.session_timeout_ms, member.member_id)

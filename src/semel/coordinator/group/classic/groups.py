@@ -33,7 +33,7 @@ from semel.coordinator.group.classic.results import (
 )
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import Change, GroupDirectory, SetTimer, Timer, TimerKey
+from semel.coordinator.group.directory import Change, Deadline, DeadlineKey, GroupDirectory, SetDeadline
 from semel.coordinator.group.settings import ClassicSettings
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -76,7 +76,7 @@ class ClassicGroups:
         member = group.members[request.member_id]
         owing_sync = group.owing_sync - {request.member_id}
         if not owing_sync:
-            draft.cancel(Timer.SYNC)
+            draft.cancel(Deadline.SYNC)
         draft.change(owing_sync=owing_sync)
         if group.state is ClassicState.STABLE:
             draft.heard(member)
@@ -121,7 +121,7 @@ class ClassicGroups:
             complete_join_if_all_have(draft)  # Perhaps only an id that was handed out was missing.
         return draft.decision(LeaveResult(ErrorCode.NONE, left))
 
-    def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetTimer, ...]:
+    def heard(self, group_id: str, member_id: str, moment: Moment) -> tuple[SetDeadline, ...]:
         """A member has done something that needs its generation: committed an offset."""
         group = self._group(group_id)
         if group is None or member_id not in group.members:
@@ -130,15 +130,15 @@ class ClassicGroups:
 
     # -- time
 
-    def due(self, group: ClassicGroup, key: TimerKey, moment: Moment) -> GroupDecision[None]:
+    def due(self, group: ClassicGroup, key: DeadlineKey, moment: Moment) -> GroupDecision[None]:
         """A deadline has passed."""
         draft = Draft(group, moment)
-        match key.timer:
-            case Timer.SESSION:
+        match key.deadline:
+            case Deadline.SESSION:
                 self._session_over(draft, key.member_id)
-            case Timer.REBALANCE:
+            case Deadline.REBALANCE:
                 time_to_join_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
-            case Timer.SYNC:
+            case Deadline.SYNC:
                 time_to_sync_is_over(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
         return draft.decision(None)
 
@@ -158,9 +158,9 @@ class ClassicGroups:
         group = self._directory.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _heard(self, group: ClassicGroup, member_id: str, moment: Moment) -> SetTimer:
+    def _heard(self, group: ClassicGroup, member_id: str, moment: Moment) -> SetDeadline:
         timeout_ms = group.members[member_id].session_timeout_ms
-        return SetTimer(TimerKey(group.group_id, Timer.SESSION, member_id), moment.monotonic_ms + timeout_ms)
+        return SetDeadline(DeadlineKey(group.group_id, Deadline.SESSION, member_id), moment.monotonic_ms + timeout_ms)
 
     def _session_over(self, draft: Draft, member_id: str) -> None:
         group = draft.group

@@ -27,7 +27,7 @@ from semel.coordinator.group.classic.results import JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.classic.subscriptions import partitions_in_passing, subscribed_topics
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import Timer
+from semel.coordinator.group.directory import Deadline
 from semel.coordinator.group.settings import ClassicSettings
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -90,7 +90,7 @@ class Joining:
         if draft.group.initial is not None:
             draft.change(initial=replace(draft.group.initial, member_added=True))
         draft.add(member, request.protocol_type)
-        draft.set(Timer.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
+        draft.set(Deadline.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
         return self._rebalanced()
 
     def _replace(self, replaced_id: str, member_id: str) -> GroupDecision[JoinResult | Deferred]:
@@ -99,7 +99,7 @@ class Joining:
         replaced = before.members[replaced_id]
         draft.answer_join(replaced.joining, JoinResult(ErrorCode.FENCED_INSTANCE_ID, replaced_id))
         draft.answer_sync(replaced.syncing, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        draft.cancel(Timer.SESSION, replaced_id)
+        draft.cancel(Deadline.SESSION, replaced_id)
         member = replace(self._updated(replaced), member_id=member_id, joining=None, syncing=None)
         draft.put_all(member if other is replaced else other for other in before.members.values())
         if before.leader == replaced_id:

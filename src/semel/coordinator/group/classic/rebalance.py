@@ -18,7 +18,7 @@ from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.protocols import elected_protocol
 from semel.coordinator.group.classic.results import JoinedMember, JoinResult, SyncResult
 from semel.coordinator.group.classic.states import ClassicState
-from semel.coordinator.group.directory import Timer
+from semel.coordinator.group.directory import Deadline
 from semel.errors import ErrorCode
 
 
@@ -27,18 +27,18 @@ def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
     was_empty = draft.group.is_empty
     if draft.group.state is ClassicState.COMPLETING_REBALANCE:
         _take_back_assignment(draft)
-    draft.cancel(Timer.SYNC)
+    draft.cancel(Deadline.SYNC)
     initial = None
     if was_empty:
         # Members tend to start together: one rebalance for all of them, not one for each.
         initial = InitialDelay(initial_delay_ms, max(draft.group.rebalance_timeout_ms - initial_delay_ms, 0))
-        draft.set(Timer.REBALANCE, initial_delay_ms)
+        draft.set(Deadline.REBALANCE, initial_delay_ms)
     draft.enter(ClassicState.PREPARING_REBALANCE, owing_sync=frozenset(), initial=initial)
     if not was_empty:
         if draft.group.all_have_joined:
             complete_join(draft)
         else:
-            draft.set(Timer.REBALANCE, draft.group.rebalance_timeout_ms)
+            draft.set(Deadline.REBALANCE, draft.group.rebalance_timeout_ms)
 
 
 def prepare_or_complete(draft: Draft, *, initial_delay_ms: int) -> None:
@@ -64,13 +64,13 @@ def time_to_join_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
     if initial is not None and initial.member_added and initial.remaining_ms:
         delay_ms = min(initial_delay_ms, initial.remaining_ms)
         draft.change(initial=InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0)))
-        draft.set(Timer.REBALANCE, delay_ms)
+        draft.set(Deadline.REBALANCE, delay_ms)
     else:
         complete_join(draft)
 
 
 def complete_join(draft: Draft) -> None:
-    draft.cancel(Timer.REBALANCE)
+    draft.cancel(Deadline.REBALANCE)
     for member in list(draft.group.members.values()):
         if member.joining is None and not member.is_static:
             draft.remove(member.member_id)
@@ -86,7 +86,7 @@ def complete_join(draft: Draft) -> None:
         draft.record()
     elif not draft.group.joining_count:
         # Static members that are all away. Their sessions will put them out, or one of them comes back.
-        draft.set(Timer.REBALANCE, draft.group.rebalance_timeout_ms)
+        draft.set(Deadline.REBALANCE, draft.group.rebalance_timeout_ms)
     else:
         _next_generation(draft)
 
@@ -158,7 +158,7 @@ def _next_generation(draft: Draft) -> None:
         draft.heard(member)
     for member in waiting:
         draft.answer_join(member.joining, join_result(draft.group, member.member_id))
-    draft.set(Timer.SYNC, draft.group.rebalance_timeout_ms)
+    draft.set(Deadline.SYNC, draft.group.rebalance_timeout_ms)
 
 
 def _take_back_assignment(draft: Draft) -> None:

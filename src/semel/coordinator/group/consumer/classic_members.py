@@ -39,7 +39,7 @@ from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.conversion import can_downgrade, downgrade, emptied
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
+from semel.coordinator.group.directory import Change, Deadline, DeadlineKey, GroupDirectory
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
@@ -82,7 +82,7 @@ class ClassicMembers:
         if current.epoch < group.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
             return Decision(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), changes=self._called_back(member, moment))
         changes: tuple[Change, ...] = (
-            deadlines.cancelled(group.group_id, Timer.SYNC, member.member_id),
+            deadlines.cancelled(group.group_id, Deadline.SYNC, member.member_id),
             deadlines.session(member, self._settings.consumer, moment),
         )
         assignment = encoded_assignment(member, current.assigned, topics)
@@ -171,7 +171,7 @@ class ClassicMembers:
             deadlines.sync(member, moment),
             deadlines.rebalance(member, moment)
             if done.after.revoking
-            else deadlines.cancelled(group.group_id, Timer.REBALANCE, member_id),
+            else deadlines.cancelled(group.group_id, Deadline.REBALANCE, member_id),
         )
         response = JoinResult(ErrorCode.NONE, member_id, done.after.epoch, CONSUMER_PROTOCOL_TYPE, _preferred(member))
         return Decision(response, tuple(draft.records), changes=changes)
@@ -204,8 +204,8 @@ class ClassicMembers:
 
     def _called_back(self, member: ConsumerMember, moment: Moment) -> tuple[Change, ...]:
         """It has to join again, within its time from when it was first told so."""
-        key = TimerKey(member.group_id, Timer.REBALANCE, member.member_id)
-        return () if key in self._directory.timers else (deadlines.rebalance(member, moment),)
+        key = DeadlineKey(member.group_id, Deadline.REBALANCE, member.member_id)
+        return () if key in self._directory.deadlines else (deadlines.rebalance(member, moment),)
 
 
 def _refused(error: ErrorCode, request: JoinRequest) -> GroupDecision[JoinResult | Deferred]:

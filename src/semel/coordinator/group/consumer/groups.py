@@ -35,7 +35,7 @@ from semel.coordinator.group.consumer.requests import (
 from semel.coordinator.group.consumer.targeting import preferred_assignor
 from semel.coordinator.group.conversion import Upgrade, can_upgrade
 from semel.coordinator.group.decisions import GroupDecision
-from semel.coordinator.group.directory import Change, GroupDirectory, Timer, TimerKey
+from semel.coordinator.group.directory import Change, Deadline, DeadlineKey, GroupDirectory
 from semel.coordinator.group.member_size import refusal_of_subscription
 from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
@@ -79,7 +79,7 @@ class ConsumerGroups:
         assignor = preferred_assignor(group, self._settings.assignors)
         return GroupDescription(group_id, group.state_name, group.epoch, group.target_epoch, assignor, tuple(members))
 
-    def due(self, group: ConsumerGroup, key: TimerKey, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
+    def due(self, group: ConsumerGroup, key: DeadlineKey, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
         """A member was not heard for too long, or has not done in time what it was told to."""
         if key.member_id not in group.members:
             return Decision(None)
@@ -121,7 +121,7 @@ class ConsumerGroups:
         response = HeartbeatResult(beat.member_id, beat.member_epoch)
         if beat.member_epoch == LEAVING_FOR_A_WHILE:
             leave_for_a_while(draft, beat.member_id)
-            cancelled = deadlines.cancelled(group.group_id, Timer.REBALANCE, beat.member_id)
+            cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
             heard = deadlines.session(member, self._settings, moment)
             return Decision(response, tuple(draft.records), changes=(cancelled, heard))
         remove_member(draft, beat.member_id, topics, moment.wall_ms)

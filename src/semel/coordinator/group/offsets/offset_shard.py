@@ -189,7 +189,8 @@ class OffsetShard:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether ``expire`` has a group to look at."""
-        return self._state.to_look_at.has_due(now_ms)
+        next_ms = self._state.expiry.next_ms()
+        return next_ms is not None and next_ms <= now_ms
 
     # -- remembering
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.group.classic.group import SIMPLE_GROUP
 from semel.coordinator.group.membership import Groups, Membership, Retention
 from semel.coordinator.group.offsets.committed import CommittedOffsets, StoredOffset
-from semel.coordinator.group.offsets.expiry import GroupsToLookAt, expires_ms
+from semel.coordinator.group.offsets.expiry import expires_ms
 from semel.coordinator.group.offsets.pending import PendingOffsets
 from semel.coordinator.group.records import OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import OffsetSettings
@@ -18,7 +19,9 @@ class OffsetState:
         self.groups = groups
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
-        self.to_look_at = GroupsToLookAt()
+        self.expiry: Deadlines[str] = Deadlines()
+        """When to look at a group again: no later than its first offset expires. A look that comes too early finds
+        nothing, so a commit that lets an offset live longer changes nothing here."""
 
     def membership(self, group_id: str) -> Membership | None:
         """The group, if it exists: one without members does for as long as it has an offset, committed or pending."""
@@ -54,10 +57,12 @@ class OffsetState:
         group_id = stored.commit.key.group_id
         membership = self.groups.membership(group_id)
         retention = None if membership is None else membership.retention()
-        self.to_look_at.add(group_id, expires_ms(stored.commit, retention or Retention(), self.settings.retention_ms))
+        self.expiry.set_earlier(
+            group_id, expires_ms(stored.commit, retention or Retention(), self.settings.retention_ms)
+        )
 
     def group_changed(self, group_id: str) -> None:
         """Its offsets may now stay for longer or shorter, or nothing may be left of it but its name: the next round of
         expiry looks at it."""
         if self.membership(group_id) is not None:
-            self.to_look_at.add(group_id, 0)
+            self.expiry.set_earlier(group_id, 0)

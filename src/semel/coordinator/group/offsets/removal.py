@@ -7,6 +7,7 @@ partition alone while a transaction is undecided about it, and a topic's end lea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -23,7 +24,7 @@ def expired(state: OffsetState, now_ms: int, examined_max: int) -> Iterator[list
 
     Repeated before they are replayed, it gives the same ones: a batch that could not be written is not forgotten.
     """
-    due = state.to_look_at.take_due(now_ms, examined_max)
+    due = list(islice(state.expiry.take_due(now_ms), examined_max))
     return _batches(_expired_of(state, group_id, now_ms) for group_id in due)
 
 
@@ -63,7 +64,7 @@ def _expired_of(state: OffsetState, group_id: str, now_ms: int) -> list[GroupRec
     if not tombstones or len(tombstones) + len(forgotten) <= RECORDS_PER_BATCH_MAX:
         tombstones += forgotten
     # What is not written is still due.
-    state.to_look_at.add(group_id, now_ms if tombstones else min(later, default=next_sweep_ms))
+    state.expiry.set_earlier(group_id, now_ms if tombstones else min(later, default=next_sweep_ms))
     return tombstones
 
 

@@ -144,7 +144,7 @@ def test_who_leaves_frees_its_partitions_at_once(coordinator: Coordinator) -> No
     assert first.leave() == HeartbeatResult("member-0", -1)
 
     assert second.beat().assigned == frozenset(coordinator.topics.partitions())
-    assert coordinator.shard.directory.timers.next_due_ms() is not None
+    assert coordinator.shard.directory.deadlines.next_ms() is not None
     coordinator.pass_time(SESSION_TIMEOUT_MS - 1)
     assert list(coordinator.group.members) == ["member-1"]
 
