@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from semel.coordinator.transaction.patterns import Pattern, PatternError
+from semel.coordinator.regex.regex import Regex
+from semel.coordinator.regex.syntax import RegexError
 from semel.coordinator.transaction.records import Transaction
 from semel.coordinator.transaction.results import ListedTransaction, TransactionListing
 from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, TxnState
@@ -47,7 +48,7 @@ def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms
     """Those that match. A pattern that takes too long over these ids is refused like one that is not understood."""
     try:
         pattern = _compiled(filters.pattern) if filters.pattern else None
-    except PatternError:
+    except RegexError:
         return TransactionListing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     matches = _matcher(filters, pattern, now_ms)
     work_max = 0 if pattern is None else pattern.work + WORK_MAX
@@ -64,12 +65,12 @@ def listing(transactions: Iterable[Transaction], filters: ListFilters, *, now_ms
 
 
 @lru_cache(maxsize=8)
-def _compiled(pattern: str) -> Pattern:
+def _compiled(pattern: str) -> Regex:
     """Once for all shards."""
-    return Pattern(pattern)
+    return Regex(pattern)
 
 
-def _matcher(filters: ListFilters, pattern: Pattern | None, now_ms: int) -> Callable[[Transaction], bool]:
+def _matcher(filters: ListFilters, pattern: Regex | None, now_ms: int) -> Callable[[Transaction], bool]:
     states = filters.known_states() if filters.states else None
 
     def matches(transaction: Transaction) -> bool:

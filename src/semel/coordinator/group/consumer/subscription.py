@@ -17,10 +17,10 @@ from typing import Final
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import ConsumerGroupTombstone, GroupEpoch, ResolvedRegex
-from semel.coordinator.group.consumer.regex import Regex
-from semel.coordinator.group.consumer.regex_syntax import RegexError
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.topics import TopicsView, TopicView
+from semel.coordinator.regex.regex import Regex
+from semel.coordinator.regex.syntax import RegexError
 from semel.types import INTERNAL_TOPICS
 
 WORK_MAX: Final = 100_000

@@ -8,7 +8,7 @@ import pytest
 
 from semel.coordinator.group.consumer import subscription
 from semel.coordinator.group.consumer.records import ResolvedRegex
-from semel.coordinator.group.consumer.regex import Regex
+from semel.coordinator.regex.regex import Regex
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.simulated_group import GROUP, WALL_MS, Coordinator, Member, Topics, settle
 

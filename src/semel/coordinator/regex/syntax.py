@@ -1,65 +1,66 @@
-"""The syntax of subscriptions by regular expression: RE2's, as far as it can say anything about a topic's name.
+"""The syntax of regular expressions: RE2's, as far as an id or the name of a topic needs it.
 
-Names of topics are made of few characters, so a class is the set of those it means. What RE2 does not have, Semel does
-not have either: backreferences and lookaround. Word boundaries, Unicode classes and numeric escapes are RE2's only.
+Literals, ``.``, classes, groups, ``|``, ``* + ? {m,n}``, ``^ $ \\A \\z``, ``\\d \\s \\w`` and their opposites, named
+classes as in ``[[:alpha:]]``, and the flags ``i`` and ``s``; ``U`` and ``m`` are read and change nothing. What
+RE2 does not have is refused: backreferences and lookaround. So are word boundaries, Unicode classes and numeric
+escapes, which RE2 has.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 NESTING_MAX: Final = 50
 REPEAT_MAX: Final = 1000
 
+Accepts: TypeAlias = Callable[[str], bool]
+"""Whether a character is one of those that are meant."""
+
 _WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
-_DIGITS: Final = frozenset(string.digits)
-_NOTHING: Final[frozenset[str]] = frozenset()
 _CLASSES: Final = {
-    "d": _DIGITS,
-    "D": ALPHABET - _DIGITS,
+    "d": frozenset(string.digits),
+    "s": frozenset("\t\n\f\r "),
     "w": _WORD,
-    "W": ALPHABET - _WORD,
-    "s": _NOTHING,
-    "S": ALPHABET,
 }
 _NAMED: Final = {
     "alnum": _WORD - {"_"},
     "alpha": frozenset(string.ascii_letters),
-    "digit": _DIGITS,
+    "digit": frozenset(string.digits),
     "lower": frozenset(string.ascii_lowercase),
-    "punct": frozenset("._-"),
+    "punct": frozenset(string.punctuation),
     "upper": frozenset(string.ascii_uppercase),
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
 }
-_REPEAT: Final = re.compile(r"\{(\d{1,4})(?:(,)(\d{1,4})?)?\}")
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+_REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]+)?)?\}")
 _GROUP: Final = re.compile(r"\?(?:P?<[A-Za-z_]\w*>|([imsU]*(?:-[imsU]+)?)(:|\)))")
 _NAMED_CLASS: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 
 class RegexError(ValueError):
-    """It is not understood; the message says where and why."""
+    """A pattern is not understood, or takes too much; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character of these."""
+    """One character that is accepted."""
 
-    chars: frozenset[str]
+    accepts: Accepts
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Nothing, at the beginning of the name."""
+    """The beginning of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing, at the end of the name."""
+    """The end of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._ignores_case = False
+        self._dot_takes_newlines = False
         self.position = 0
 
     def error(self, why: str) -> RegexError:
@@ -120,7 +122,7 @@ class _Parser:
         repeat = self._repeat()
         if repeat is None:
             return node
-        self._take("?")  # Who is greedy decides which part matches what, not whether all of it matches.
+        self._take("?")  # Greed decides which part matches what, not whether all of it matches.
         if self._repeat() is not None:
             raise self.error("a repetition of a repetition")
         return Repeat(node, *repeat)
@@ -147,7 +149,7 @@ class _Parser:
             case "[":
                 return Chars(self._class())
             case ".":
-                return Chars(ALPHABET)
+                return Chars(_any_char if self._dot_takes_newlines else "\n".__ne__)
             case "^":
                 return Start()
             case "$":
@@ -160,26 +162,27 @@ class _Parser:
                 return self._literal(char)
 
     def _group(self, depth: int) -> Node:
-        before = self._ignores_case
+        before = self._ignores_case, self._dot_takes_newlines
         if self._peek() == "?":
             found = _GROUP.match(self._pattern, self.position)
             if found is None:
                 raise self.error("a kind of group that there is not")
             self.position = found.end()
             on, _, off = (found[1] or "").partition("-")
-            self._ignores_case = (before or "i" in on) and "i" not in off
+            self._ignores_case = (self._ignores_case or "i" in on) and "i" not in off
+            self._dot_takes_newlines = (self._dot_takes_newlines or "s" in on) and "s" not in off
             if found[2] == ")":
                 return Sequence(())  # Flags for the rest of the group around it.
         node = self.choice(depth + 1)
         if not self._take(")"):
             raise self.error("a group is not closed")
-        self._ignores_case = before
+        self._ignores_case, self._dot_takes_newlines = before
         return node
 
     def _escape(self) -> Node:
         char = self._next()
-        if char in _CLASSES:
-            return Chars(_CLASSES[char])
+        if char.lower() in _CLASSES:
+            return Chars(_class_of(char))
         if char == "A":
             return Start()
         if char == "z":
@@ -187,56 +190,55 @@ class _Parser:
         return self._literal(self._escaped(char))
 
     def _escaped(self, char: str) -> str:
-        if char in ("t", "n", "r", "f", "v"):
-            return "\n"  # No topic has any of them.
+        if char in _CONTROLS:
+            return _CONTROLS[char]
         if not char or char.isalnum():
             raise self.error(f"\\{char} is not understood")
         return char
 
     def _literal(self, char: str) -> Chars:
-        return Chars(self._folded(ALPHABET & {char}))
+        return Chars(self._folded(char.__eq__))
 
-    def _folded(self, chars: frozenset[str]) -> frozenset[str]:
+    def _folded(self, accepts: Accepts) -> Accepts:
         if not self._ignores_case:
-            return chars
-        return chars | {char.lower() for char in chars} | {char.upper() for char in chars}
+            return accepts
+        return lambda char: any(accepts(each) for each in (char, char.lower(), char.upper()) if len(each) == 1)
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Accepts:
         is_negated = self._take("^")
-        chars: set[str] = set()
-        is_first = True
-        while is_first or self._peek() != "]":
-            is_first = False
-            chars |= self._class_item()
+        members = [self._class_member()]  # A ] that comes first is a member.
+        while self._peek() != "]":
+            members.append(self._class_member())
         self.position += 1
-        folded = self._folded(frozenset(chars))
-        return ALPHABET - folded if is_negated else ALPHABET & folded
+        accepts = self._folded(lambda char: any(member(char) for member in members))
+        return _not(accepts) if is_negated else accepts
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_member(self) -> Accepts:
         named = _NAMED_CLASS.match(self._pattern, self.position)
         if named is not None:
             if named[2] not in _NAMED:
                 raise self.error(f"{named[0]} is not understood")
             self.position = named.end()
-            return ALPHABET - _NAMED[named[2]] if named[1] else _NAMED[named[2]]
+            accepts = _NAMED[named[2]].__contains__
+            return _not(accepts) if named[1] else accepts
         first = self._next()
         if first == "\\":
             escaped = self._next()
-            if escaped in _CLASSES:
-                return _CLASSES[escaped]
+            if escaped.lower() in _CLASSES:
+                return _class_of(escaped)
             first = self._escaped(escaped)
         if not first:
             raise self.error("a class is not closed")
         following = self._pattern[self.position + 1 : self.position + 2]
         if self._peek() != "-" or following in ("", "]"):
-            return frozenset(first)
+            return first.__eq__
         self.position += 1
         last = self._next()
         if last == "\\":
             last = self._escaped(self._next())
         if last < first:
             raise self.error(f"{first}-{last} is no range")
-        return frozenset(char for char in ALPHABET if first <= char <= last)
+        return lambda char: first <= char <= last
 
     def _peek(self) -> str:
         return self._pattern[self.position : self.position + 1]
@@ -251,3 +253,16 @@ class _Parser:
             return False
         self.position += 1
         return True
+
+
+def _class_of(escape: str) -> Accepts:
+    accepts = _CLASSES[escape.lower()].__contains__
+    return accepts if escape.islower() else _not(accepts)
+
+
+def _not(accepts: Accepts) -> Accepts:
+    return lambda char: not accepts(char)
+
+
+def _any_char(char: str) -> bool:
+    return True

@@ -1,11 +1,11 @@
-"""Regular expressions over names of topics: the syntax of ``regex_syntax`` made into an ``Automaton``."""
+"""A regular expression: the syntax tree of a pattern made into an ``Automaton``, which matches whole texts."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from semel.coordinator.automaton import MATCHED, Steps, TooLarge
-from semel.coordinator.group.consumer.regex_syntax import (
+from semel.coordinator.regex.automaton import MATCHED, Steps, TooLarge
+from semel.coordinator.regex.syntax import (
     Chars,
     Choice,
     End,
@@ -21,7 +21,7 @@ _LENGTH_SHOWN_MAX: Final = 100
 
 
 class Regex:
-    """Raises ``RegexError`` if the pattern is not understood or too large."""
+    """One pattern, compiled. Raises ``RegexError`` if it is not understood or too large."""
 
     def __init__(self, pattern: str) -> None:
         try:
@@ -30,19 +30,21 @@ class Regex:
         except TooLarge as error:
             raise RegexError(f"{pattern[:_LENGTH_SHOWN_MAX]!r}: {error}") from None
         self.matches = self._automaton.matches
-        """Whether it is the whole name that matches."""
+        """Whether the whole text matches."""
         self.forget = self._automaton.forget
+        """Give back the memory of the texts so far."""
 
     @property
     def work(self) -> int:
+        """How many positions of the pattern were looked at so far, over all texts."""
         return self._automaton.work
 
 
 def _compile(steps: Steps, node: Node, following: int) -> int:
     """The step from which ``node`` leads to ``following``."""
     match node:
-        case Chars(chars):
-            return steps.consume(chars.__contains__, following)
+        case Chars(accepts):
+            return steps.consume(accepts, following)
         case Start():
             return steps.anchor(following, at_start=True)
         case End():

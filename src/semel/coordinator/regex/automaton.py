@@ -13,9 +13,10 @@ Kafka uses, limits the size of a program likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
+
+from semel.coordinator.regex.syntax import Accepts
 
 PATTERN_LENGTH_MAX: Final = 4096
 STEPS_MAX: Final = 2000
@@ -24,8 +25,6 @@ WAYS_MAX: Final = 20_000
 """How many ways there may be from a position of the pattern to the next, over all positions."""
 SETS_REMEMBERED_MAX: Final = 1000
 MOVES_REMEMBERED_MAX: Final = 10_000
-
-Accepts: TypeAlias = Callable[[str], bool]
 
 MATCHED: Final = 0
 
