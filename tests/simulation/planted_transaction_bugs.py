@@ -16,7 +16,7 @@ from semel.client.machine.consumer import fetched
 from semel.client.machine.transaction.transaction import Transaction
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction import shard as transaction_shard
-from semel.coordinator.transaction.ending import end_v1
+from semel.coordinator.transaction.decisions import end_v1
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.log.durability.commit import Committer, _Outcome
 from semel.log.durability.journal_replay import JournalContent

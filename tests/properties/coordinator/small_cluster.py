@@ -24,8 +24,8 @@ from typing import Any
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.moment import Moment
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction, decode, encode
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.states import TxnState

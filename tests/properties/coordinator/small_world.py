@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.coordinator.transaction.states import LEGAL_SOURCES, PREPARED
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity

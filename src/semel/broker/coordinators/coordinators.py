@@ -30,7 +30,7 @@ from semel.coordinator.group.settings import (
     OffsetSettings,
 )
 from semel.coordinator.group.shard import GroupShard
-from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.metadata.image import Change, ClusterImage, TopicDeleted

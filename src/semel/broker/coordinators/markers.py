@@ -22,7 +22,7 @@ from typing import Final
 
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.coordinator.transaction.effects import WriteMarkers
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker

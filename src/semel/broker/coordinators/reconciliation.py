@@ -18,9 +18,9 @@ from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.markers import MarkerDelivery
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.listing import ListFilters
 from semel.coordinator.transaction.records import Transaction
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.states import PREPARED, TxnState
 from semel.errors import ErrorCode

@@ -9,13 +9,19 @@ from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.moment import Moment
 from semel.coordinator.transaction import records, transitions
-from semel.coordinator.transaction.decisions import AbortedFor, TransactionDecision, aborted, ask_again, end
-from semel.coordinator.transaction.effects import WriteMarkers
-from semel.coordinator.transaction.ending import end_v1, end_v2
-from semel.coordinator.transaction.initializing import init_known, init_new
+from semel.coordinator.transaction.decisions import (
+    AbortedFor,
+    TransactionDecision,
+    aborted,
+    ask_again,
+    end,
+    end_v1,
+    end_v2,
+    init_known,
+    init_new,
+)
 from semel.coordinator.transaction.known import KnownTransactions
 from semel.coordinator.transaction.listing import ListFilters, listing
-from semel.coordinator.transaction.older_versions import error_for_version
 from semel.coordinator.transaction.records import Tombstone, Transaction, TransactionRecord
 from semel.coordinator.transaction.results import (
     AddPartitionsResult,
@@ -23,6 +29,8 @@ from semel.coordinator.transaction.results import (
     InitProducerIdResult,
     TransactionDescription,
     TransactionListing,
+    WriteMarkers,
+    error_for_version,
 )
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import IDLE, PREPARED, TxnState

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import EPOCH_MAX, NO_PARTITIONS, Transaction
+from semel.coordinator.transaction.results import WriteMarkers
 from semel.coordinator.transaction.states import LEGAL_SOURCES, TxnState
 from semel.types import TopicPartition
 

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from semel.coordinator.moment import Moment
 from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
-from semel.coordinator.transaction.results import AddPartitionsResult, EndTxnResult, InitProducerIdResult
+from semel.coordinator.transaction.results import AddPartitionsResult, EndTxnResult, InitProducerIdResult, WriteMarkers
 from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode

@@ -18,7 +18,7 @@ from semel.coordinator.transaction.shard import TransactionShard
 from tests.unit.coordinator.transaction.bench import Bench
 
 _PACKAGE: Final = "semel.coordinator.transaction"
-_DECIDING: Final = ("transitions", "decisions", "ending", "initializing", "listing", "shard")
+_DECIDING: Final = ("transitions", "decisions", "listing", "shard")
 """In the order in which they import each other."""
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.decision import Decision
-from semel.coordinator.transaction.effects import WriteMarkers
 from semel.coordinator.transaction.records import NO_PARTITIONS, Transaction
-from semel.coordinator.transaction.results import EndTxnResult
+from semel.coordinator.transaction.results import EndTxnResult, WriteMarkers
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity

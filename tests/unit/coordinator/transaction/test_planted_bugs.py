@@ -33,7 +33,11 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "16: a new instance does not abort what is open": (
-        Bug("initializing", "if transaction.state is TxnState.ONGOING:", "if False:"),
+        Bug(
+            "decisions",
+            "if transaction.state is TxnState.ONGOING:\n        prepared = aborted(",
+            "if False:\n        prepared = aborted(",
+        ),
         test_init_producer_id.test_a_new_instance_aborts_what_is_open_first,
         {},
     ),
@@ -47,7 +51,11 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "17: InitProducerId does not wait for a decision": (
-        Bug("initializing", "if transaction.state in PREPARED:", "if False:"),
+        Bug(
+            "decisions",
+            "if transaction.state in PREPARED:\n        return ask_again(InitProducerIdResult",
+            "if False:\n        return ask_again(InitProducerIdResult",
+        ),
         test_init_producer_id.test_a_decided_transaction_is_waited_for_and_never_reversed,
         {"committed": True},
     ),
@@ -57,7 +65,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {"committed": True},
     ),
     "18: a repeated InitProducerId is fenced": (
-        Bug("initializing", "transaction.state in IDLE and transaction.is_last(*identity)", "False"),
+        Bug("decisions", "transaction.state in IDLE and transaction.is_last(*identity)", "False"),
         test_init_producer_id.test_a_repeated_resume_gets_the_same_answer_and_no_second_bump,
         {"crash": False},
     ),
@@ -68,7 +76,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
     ),
     "18: a stale InitProducerId aborts what is open, as Kafka's does": (
         Bug(
-            "initializing",
+            "decisions",
             "if identity is not None and not owns:",
             "if identity is not None and not owns and transaction.state in IDLE:",
         ),
@@ -81,7 +89,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "19, KAFKA-18660: the answer carries the producer id that has no epochs left": (
-        Bug("ending", "if transaction.next_producer_id is None:", "if True:"),
+        Bug("decisions", "if transaction.next_producer_id is None:", "if True:"),
         test_end_txn.test_when_the_epochs_are_exhausted_the_producer_goes_on_with_a_new_id,
         {"committed": True},
     ),
@@ -100,18 +108,18 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "20: a repeated end is told the outcome that it asks for": (
-        Bug("ending", "if transitions.is_commit(transaction) != committed:", "if False:"),
+        Bug("decisions", "if transitions.is_commit(transaction) != committed:", "if False:"),
         test_end_txn.test_a_repeated_end_with_the_other_outcome_is_refused,
         {"committed": True},
     ),
     "20: V1 answers an abort after a commit": (
-        Bug("ending", "transaction.state in COMPLETE and transitions.is_commit(transaction) == committed", "True"),
+        Bug("decisions", "transaction.state in COMPLETE and transitions.is_commit(transaction) == committed", "True"),
         test_end_txn_v1.test_a_repeated_end_with_the_other_outcome_is_refused,
         {"committed": True},
     ),
     "21, KAFKA-17754: V2 takes an end of the epoch before": (
         Bug(
-            "ending",
+            "decisions",
             "if not transaction.is_present(producer_id, producer_epoch):",
             "if transaction.producer_epoch < producer_epoch:",
         ),
@@ -128,7 +136,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {"committed": False},
     ),
     "23: an abort without partitions is refused": (
-        Bug("ending", "if committed and (transaction.state", "if (transaction.state"),
+        Bug("decisions", "if committed and (transaction.state", "if (transaction.state"),
         test_end_txn.test_an_abort_without_partitions_bumps_the_epoch_all_the_same,
         {"committed": True},
     ),
@@ -142,7 +150,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {},
     ),
     "25: two instances get the same identity": (
-        Bug("initializing", "transaction.producer_epoch + 1)", "transaction.producer_epoch)"),
+        Bug("decisions", "transaction.producer_epoch + 1)", "transaction.producer_epoch)"),
         test_init_producer_id.test_two_inits_in_any_order_never_get_the_same_identity,
         {},
     ),
@@ -216,7 +224,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
     ),
     "a zombie gets the identity of its successor, as it may from Kafka": (
         Bug(
-            "ending",
+            "decisions",
             "transaction.is_last(producer_id, producer_epoch)",
             "producer_epoch + 1 == transaction.producer_epoch",
         ),

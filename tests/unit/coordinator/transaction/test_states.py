@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.coordinator.transaction import state_diagram, transitions
-from semel.coordinator.transaction.older_versions import error_for_version
+from semel.coordinator.transaction.results import error_for_version
 from semel.coordinator.transaction.states import IDLE, KAFKA_NAMES, LEGAL_SOURCES, PREPARED, TxnState
 from semel.errors import ErrorCode
 from semel.types import TopicPartition

@@ -8,8 +8,7 @@ from __future__ import annotations
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.older_versions import error_for_version
-from semel.coordinator.transaction.results import AddPartitionsResult
+from semel.coordinator.transaction.results import AddPartitionsResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
 from semel.types import CONSUMER_OFFSETS_TOPIC, TopicPartition

@@ -12,8 +12,7 @@ from semel.broker.coordinators.new_producer_id import NewProducerId
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.older_versions import error_for_version
-from semel.coordinator.transaction.results import EndTxnResult
+from semel.coordinator.transaction.results import EndTxnResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
