@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a transactional id or a group belongs to, as every Kafka broker reckons it.
+"""The partition of an internal topic that an id belongs to, as every Kafka broker computes it.
 
 The law: the number never changes for an id, here or in Kafka, or its state would be looked for where it is not.
 """

@@ -1,8 +1,8 @@
-"""All shards of one internal topic: which one serves an id, which of them are here, and the topic itself.
+"""A coordinator: all shards of one internal topic, which of them serves an id, and the topic itself.
 
 An id belongs to the partition that its hash says, and is served by the broker that leads this partition. The law: no
-request is served by a shard that is not, at this moment, the one for its id; whoever asks the wrong broker, or too
-early, is told so with the code that makes Kafka's clients do the right thing (NOT_COORDINATOR: look again,
+request is served by a shard that is not, at this moment, the one for its id; a client that asks the wrong broker, or
+too early, is told so with the code that makes Kafka's clients do the right thing (NOT_COORDINATOR: look again,
 COORDINATOR_LOAD_IN_PROGRESS: ask again).
 """
 
@@ -64,7 +64,7 @@ class Coordinator(Generic[AnyShard]):
         """The shards that are here, loaded or not."""
         return iter(list(self._runtimes.values()))
 
-    # Who serves an id.
+    # The broker and the shard that serve an id.
 
     def partition_for(self, key: str) -> int:
         topic = self._node.image.topics.get(self.topic)
@@ -72,7 +72,7 @@ class Coordinator(Generic[AnyShard]):
         return partition_for(key, count)
 
     def broker_for(self, key: str) -> Broker | None:
-        """The broker that serves the id, as far as anybody does."""
+        """The broker that serves the id, if one does."""
         image = self._node.image
         state = image.partition(self.topic, self.partition_for(key))
         return None if state is None or state.leader is None else image.brokers.get(state.leader)
@@ -117,7 +117,7 @@ class Coordinator(Generic[AnyShard]):
         if partition in self._away or state is None or state.leader != node.config.node_id:
             return ErrorCode.NOT_COORDINATOR
         if (self.topic, partition) in node.partitions.unavailable:
-            return ErrorCode.NOT_COORDINATOR  # Whoever then asks who it is gets the final answer.
+            return ErrorCode.NOT_COORDINATOR  # FindCoordinator then gives the final answer.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     # The topic.
@@ -172,8 +172,8 @@ class Coordinator(Generic[AnyShard]):
             self.unload(partition)
 
     async def move(self, partition: int, *, away_ms: float = 0) -> None:
-        """What a client sees of a failover to another broker and back: the shard is given up, whoever asks for it is
-        told NOT_COORDINATOR for a while, then it is loaded anew under a higher leader epoch."""
+        """What a client sees of a failover to another broker and back: the shard is given up, requests for it
+        are answered NOT_COORDINATOR for a while, then it is loaded again under a higher leader epoch."""
         node = self._node
         self._away.add(partition)
         try:

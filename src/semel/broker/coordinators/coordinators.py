@@ -1,4 +1,4 @@
-"""The two coordinators of a broker, of transactions and of groups: made, loaded at start, kept up, let go.
+"""The two coordinators of a broker, of transactions and of groups: created, loaded at start, and stopped.
 
 At start every shard whose partition is here is loaded. Then everything that was decided is finished (markers that are
 owed are delivered again), everything undecided is as it was, and what a power cut took from the data partitions is put
@@ -85,7 +85,7 @@ class Coordinators:
         self._reconciliation = Reconciliation(node, self.transactions)
 
     def start(self) -> None:
-        """After the logs were opened, and before anybody asks."""
+        """After the logs were opened, and before the first request."""
         node = self._node
         # Offsets first: transactions that are decided have markers for them.
         for topic, coordinator in self._by_topic.items():
@@ -104,13 +104,13 @@ class Coordinators:
             runtime.retire()
 
     def stop(self) -> None:
-        """Decide nothing more. Who still waits is told to look elsewhere."""
+        """Decide nothing more. Requests that still wait are answered NOT_COORDINATOR."""
         self._let_go()
         self.transactions.unload_all()
         self.groups.unload_all()
 
     def kill(self) -> None:
-        """Decide nothing more, and tell nobody."""
+        """Decide nothing more, and answer no request."""
         self._let_go()
         for coordinator in self._by_topic.values():
             for runtime in coordinator:
@@ -118,7 +118,7 @@ class Coordinators:
 
     def _let_go(self) -> None:
         self._sweeps.stop()
-        self._node.partitions.on_add = self._node.partitions.on_remove = _nobody_asks
+        self._node.partitions.on_add = self._node.partitions.on_remove = _ignored
 
     def _added(self, partition: Partition) -> None:
         coordinator = self._by_topic.get(partition.topic_partition.topic)
@@ -188,5 +188,5 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
     )
 
 
-def _nobody_asks(partition: Partition) -> None:
+def _ignored(partition: Partition) -> None:
     """The broker ends."""

@@ -1,4 +1,4 @@
-"""What a coordinator writes and nobody waits for: it is synced with what is written next, or a moment later by itself.
+"""Records of a coordinator that no request waits for: synced with what is written next, or a moment later.
 
 COMPLETE is such a record. The transaction is decided and its markers are in place; if a power cut takes COMPLETE, the
 next start finds PREPARE and delivers the markers again, which changes nothing. So it need not cost a sync of its own,
@@ -12,7 +12,7 @@ from typing import Final
 from semel.broker.waiting.deadlines import Deadlines
 from semel.log.partition_log import PartitionLog
 
-# Whoever reads the partition sees no more than what is synced, and should not be kept from it for long.
+# A reader of the partition sees no more than what is synced, and should not be kept from it for long.
 SYNC_WITHIN_MS: Final = 20
 
 

@@ -1,4 +1,4 @@
-"""A question to all shards of a coordinator, some of it in each turn of the event loop: each may know a million ids."""
+"""Requests to all shards of a coordinator, a few shards in each turn of the event loop: each may know a million ids."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the coordinators do when nobody asks: abort what has timed out, forget what has expired.
+"""The periodic tasks of the coordinators: abort what has timed out, forget what has expired.
 
-Timers of the event loop drive it. A sweep does a piece of one shard per turn of the loop, so that nobody else waits for
+Timers of the event loop drive it. A sweep does a piece of one shard per turn of the loop, so that no request waits for
 long; a shard that fails is a line in the log, and the next sweep tries again.
 """
 

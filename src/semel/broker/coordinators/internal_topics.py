@@ -1,4 +1,4 @@
-"""The topics in which the coordinators keep what they know: made on first use, and never changed after that.
+"""The internal topics: made on first use, and never changed after that.
 
 How many partitions one has is a setting only until it exists. After that the topic itself says so, because the
 partition in which an id is kept follows from the number.

@@ -1,4 +1,4 @@
-"""After a start: transactions that are open on a partition and that no coordinator knows as open are ended.
+"""Reconciliation after a start: transactions that are open on a partition and not at their coordinator are ended.
 
 What coordinators write is always synced, data only with ``flush=commit``. With ``flush=os`` a power cut may take a
 marker from a data partition although the transaction is complete, and its records would stay undecided for ever. Such a
@@ -67,7 +67,7 @@ class Reconciliation:
         owners = self._search(ListFilters(producer_ids=frozenset(producer_ids)))
         if producer_ids <= owners.keys():
             return owners
-        # Somebody may have had the id until its epochs were exhausted. Only a look at everybody tells.
+        # A transactional id may have had it until its epochs were exhausted. Only a look at all of them tells.
         return self._search(ListFilters())
 
     def _search(self, filters: ListFilters) -> dict[int, _Owner]:

@@ -38,7 +38,7 @@ AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 
 
 class LoadingLine:
-    """Who waits for a slice. The first in line is loaded to its end, so that its ids are served soon."""
+    """The shards that wait for a slice. The first in line is loaded to its end, so that its ids are served soon."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -91,7 +91,7 @@ class ShardLoading(Generic[AnyShard]):
         self._slices = self._replay()
 
     def begin(self) -> None:
-        """Load what fits into a slice at once, if nobody is in line: a small shard is ready when this returns."""
+        """Load what fits into a slice at once, if no other shard is in line: a small one is ready when this returns."""
         log = self._runtime.partition.log
         if log.offline is not None:
             self.failed(None, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -2,9 +2,9 @@
 
 Up: a member that speaks KIP-848 joins a classic group of consumers. The others stay, as classic members of a consumer
 group, each with what it was assigned; its generation becomes the epoch, so no member is fenced by the change itself.
-Who waits is told to join again.
+Members that wait are told to join again.
 
-Down: no member speaks KIP-848 any more. The epoch becomes the generation, everybody keeps what it owns, and a
+Down: no member speaks KIP-848 any more. The epoch becomes the generation, every member keeps what it owns, and a
 rebalance follows, in which they choose their leader.
 
 The law: both are a tombstone of everything old and records of everything new, in one batch.
@@ -148,7 +148,7 @@ def emptied(group: ConsumerGroup, moment: Moment) -> ClassicGroup:
 
 
 def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
-    """What everybody may be reading, each partition once: a leader may have assigned one twice, here that cannot be.
+    """What each member may be reading, each partition once: a leader may have assigned one twice, here that cannot be.
 
     A rebalance that began again has taken the assignments back. Cooperative members read on; they said what when they
     joined, and of two who said the same the one of the later generation is right.

@@ -1,4 +1,4 @@
-"""What is told of groups to those who ask about them: ListGroups and DescribeGroups."""
+"""The descriptions of groups: ListGroups and DescribeGroups."""
 
 from __future__ import annotations
 

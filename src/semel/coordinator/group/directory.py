@@ -52,7 +52,7 @@ class Group(Membership, Protocol):
         """The records that make it forgotten."""
 
     def waiters(self) -> Iterable[Waiter]:
-        """Everybody whose request waits for this group."""
+        """The requests that wait for this group."""
 
 
 class Deadline(IntEnum):

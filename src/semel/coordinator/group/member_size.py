@@ -1,4 +1,4 @@
-"""How much memory a member may pin: what it offers or subscribes to, and what it is assigned.
+"""The memory that a member may take: what it offers or subscribes to, and what it is assigned.
 
 A member keeps it for as long as its session lasts, which may be half an hour. Kafka has no limit of its own: there the
 record that holds a group must fit ``max.message.bytes`` (1 MB), and what does not is UNKNOWN_SERVER_ERROR. Here a

@@ -1,6 +1,6 @@
-"""What the offsets of a group must know about its members, and no more.
+"""The membership of a group, as far as its offsets must know it.
 
-An offset may be committed by a member of the current generation, or, while the group has no members, by anybody who
+An offset may be committed by a member of the current generation, or, while the group has no members, by a client that
 claims to be none; and it stays for as long as a member may come back for it. Both depend on the group, so the offset
 shard asks: ``Groups`` finds a group, ``Membership`` answers for it. Group coordination implements the two.
 """

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``, as values: what an offset shard remembers, and what it writes.
+"""Records of ``__consumer_offsets``, as values: what a group shard remembers, and what it writes.
 
 ``encode`` and ``decode`` go to Kafka's bytes and back. The law of reading: a kind of record that is not served here is
 passed over, because a newer or an older broker may have left it; a record of a kind that is served and cannot be read

@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets``, as a state machine: who is in a group, and how far it has read.
+"""One partition of ``__consumer_offsets``, as a state machine: the members of groups, and how far they have read.
 
     GroupShard
       offsets     committing, reading and removing offsets                  offsets/
@@ -177,7 +177,7 @@ class GroupShard:
         )
 
     def waiters(self) -> Iterator[Waiter]:
-        """Everybody whose request is deferred."""
+        """The requests that are deferred."""
         for group in self.directory:
             yield from group.waiters()
 

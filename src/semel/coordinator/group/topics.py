@@ -1,4 +1,4 @@
-"""What a group shard must know of the cluster's topics: a view of them, as they are at one moment."""
+"""The topics of the cluster, as a group shard sees them at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching a regular expression against whole texts, in one pass over each, whatever the pattern.
+"""The automaton of a regular expression: matches whole texts, in one pass over each, whatever the pattern.
 
 Any client may send a pattern, and all clients wait while it is matched; with a matcher that tries one way after
 another, twenty characters of pattern can take years. Here all ways are followed at once: the pattern becomes an

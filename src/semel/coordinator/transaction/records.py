@@ -1,4 +1,4 @@
-"""What a partition of ``__transaction_state`` holds: the last word on every transactional id, or that it is forgotten.
+"""The records of ``__transaction_state``: the last word on every transactional id, or that it is forgotten.
 
 A ``Transaction`` is at once the record in the log and the state in memory: replay puts the one in the place of the
 other. The law: what a restart decodes equals what was in memory. (At ``transaction.version`` 0 the format, Kafka's, has
@@ -74,8 +74,9 @@ class Transaction(NamedTuple):
     """The producer id of the record before this one. Differs from ``producer_id`` only just after a rotation."""
 
     last_producer_epoch: int | None
-    """The epoch from which this record bumped, at its owner's own request or when its transaction timed out: who sends
-    that epoch again repeats a request and is answered. ``None`` fences the previous producer of the id."""
+    """The epoch from which this record bumped, at its owner's own request or when its transaction timed out: a
+    producer that sends that epoch again repeats a request and is answered. ``None`` fences the previous producer of
+    the id."""
 
     next_producer_id: int | None
     """While PREPARE, with the epochs exhausted: the producer id to go on with."""

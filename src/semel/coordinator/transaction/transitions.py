@@ -63,7 +63,7 @@ def with_partitions(
         transaction,
         TxnState.ONGOING,
         now_ms,
-        # Who uses this epoch has heard of it: the request that it was the answer to is not repeated any more.
+        # The producer uses this epoch, so it has heard of it: the request that led to it is not repeated any more.
         last_producer_epoch=None,
         partitions=partitions if begins else transaction.partitions | partitions,
         started_ms=now_ms if begins else transaction.started_ms,

@@ -1,7 +1,8 @@
 """A group of the classic protocol: a value that is replaced, never changed.
 
 Most of it is in the log, as of the last completed rebalance; ``of_record`` is what a restart makes of that. The rest
-(who waits, which ids were handed out, who owes a SyncGroup) is lost with the coordinator, and members say it again.
+(which members wait, which ids were handed out, which owe a SyncGroup) is lost with the coordinator, and members say it
+again.
 """
 
 from __future__ import annotations

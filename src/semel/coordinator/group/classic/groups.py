@@ -1,4 +1,4 @@
-"""What a coordinator of the classic protocol does with each request, and when time passes.
+"""The classic groups of one shard: what follows from each request, and from each deadline.
 
 Handlers read the directory and change nothing: what they decide is a ``Draft``, or nothing but an answer.
 """

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, under which id, and whether that means a rebalance.
+"""JoinGroup: which member is let in, under which id, and whether that means a rebalance.
 
 A new member is told an id first and joins with it (KIP-394). A static member that lost its id takes the place of its
 former self, whose requests are fenced (KIP-345); while the group is stable that is no rebalance, as long as it offers

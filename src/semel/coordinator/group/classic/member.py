@@ -31,7 +31,7 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it is with us: then it is alive as far as anybody can know, without heartbeats."""
+        """Whether a request of it is with us: then it counts as alive, without heartbeats."""
         return self.joining is not None or self.syncing is not None
 
     def metadata(self, protocol: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Which assignor a group uses: one that every member offers, and of those the one that most members prefer."""
+"""The protocol of a group, which is its assignor: of those that every member offers, the one that most prefer."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
     prepare         a member that waits for an assignment is told to join again, and all others by their heartbeats
     complete_join   all have joined or the time is over: a new generation, a leader, a protocol; joins are answered
-    complete_sync   the leader has assigned: this is written down, and then everybody is answered
+    complete_sync   the leader has assigned: this is written down, and then every member is answered
 
-The laws: within a generation there is one leader, one protocol and one assignment; who has not joined in time is out,
-but for a static member, whom only its session puts out; and the generation grows with every rebalance.
+The laws: within a generation there is one leader, one protocol and one assignment; a member that has not joined
+in time is removed, but for a static member, which only its session removes; and the generation grows with every
+rebalance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What members of the classic protocol ask, as values. ``None`` stands where Kafka's messages have -1 or null."""
+"""The requests of members of the classic protocol, as values. ``None`` stands for Kafka's -1 and null."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class HeartbeatRequest:
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves. An administrator removes a static member by its instance id alone."""
+    """A member that leaves. An administrator removes a static member by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None

@@ -1,4 +1,4 @@
-"""What members of the classic protocol are answered, as values."""
+"""The results of requests of the classic protocol, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol say they read.
+"""The subscriptions of consumers of the classic protocol.
 
 To the coordinator it is bytes that clients send each other, and it need not understand them. It looks all the same: so
 offsets of a topic that no member reads any more can go, a static member that comes back with other topics is noticed,

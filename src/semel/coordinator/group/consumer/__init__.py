@@ -1,1 +1,4 @@
-"""KIP-848: the consumer group protocol that assigns on the broker and moves partitions one member at a time."""
+"""Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat.
+
+Open ``groups.py`` first: its docstring names the steps of a heartbeat in order, one file for each.
+"""

@@ -1,4 +1,4 @@
-"""Who may heartbeat, and as whom. Says no with Kafka's codes, or returns ``None``.
+"""The admission of a ConsumerGroupHeartbeat: refused with one of Kafka's codes, or ``None``.
 
 A member is who it says it is while its epoch is the current one. The previous one is accepted too, from a member that
 claims nothing but what it is assigned: the answer that told it the new epoch was lost. Epoch 0 begins again.

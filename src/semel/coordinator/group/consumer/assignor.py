@@ -1,4 +1,4 @@
-"""What a server-side assignor is given and what it gives back.
+"""The input and the output of a server-side assignor.
 
 The laws, for every assignor: complete (each partition of a subscribed topic has an owner), disjoint
 (never two), allowed (only of topics that the owner subscribes to), and a function of its arguments.
@@ -32,7 +32,7 @@ class Assignor(Protocol):
 def subscribers_of_topics(
     subscribers: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int], member_ids: Iterable[str]
 ) -> dict[UUID, list[str]]:
-    """Who subscribes to each topic that exists; topics by id, members in the order given."""
+    """The subscribers of each topic that exists; topics by id, members in the order given."""
     by_topic: dict[UUID, list[str]] = {topic_id: [] for topic_id in sorted(partition_counts, key=lambda each: each.int)}
     for member_id in member_ids:
         for topic_id in subscribers[member_id].topics:

@@ -254,7 +254,7 @@ def _should_join(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> tuple[str, ErrorCode]:
-    """Who is meant. An administrator names an instance id alone, also of a member that speaks KIP-848."""
+    """The member that is meant. An administrator names an instance id alone, also of a member that speaks KIP-848."""
     member_id, instance_id = leaving
     if not member_id:
         holder = None if instance_id is None else group.instances.get(instance_id)

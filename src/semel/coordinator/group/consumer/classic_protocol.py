@@ -1,4 +1,4 @@
-"""What a member of the classic protocol says and hears, in the terms of a consumer group."""
+"""The messages of the classic protocol, in the terms of a consumer group and back."""
 
 from __future__ import annotations
 

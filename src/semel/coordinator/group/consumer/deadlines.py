@@ -1,4 +1,4 @@
-"""The deadlines of a member: to be heard, to have given up, and, if it speaks the classic protocol, to go on.
+"""The deadlines of a member: its session, its revocation, and, if it speaks the classic protocol, its next request.
 
 Deadline.SESSION     every member: from its last request
 Deadline.REBALANCE   from when it was told to give partitions up, or, of a classic member, to join again

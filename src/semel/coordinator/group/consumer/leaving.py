@@ -1,4 +1,4 @@
-"""A member goes: it left, was not heard in time, or did not give up in time what it had to.
+"""The removal of a member: it left, was not heard in time, or did not give up in time what it had to.
 
 With its records go its claims, so what it owned is free at once. The group moves to its next epoch; a member that
 heartbeats next has the targets computed.

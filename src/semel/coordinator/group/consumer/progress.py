@@ -1,4 +1,4 @@
-"""What a member's request does to its group once it is let in: the next epoch, the targets, one step of the member."""
+"""The progress of a group with a member's heartbeat: the next epoch, the targets, one step of the member."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """Who a member is and what it wants."""
+    """A member and its subscription."""
 
     group_id: str
     member_id: str

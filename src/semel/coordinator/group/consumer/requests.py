@@ -1,4 +1,4 @@
-"""What goes into a consumer group and what it answers, as values. ``None`` stands where Kafka's messages have null."""
+"""The requests and results of a consumer group, as values. ``None`` stands where Kafka's messages have null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topics a group reads: names, regular expressions, and what tells that one of those topics has changed.
+"""The subscription of a group: names, regular expressions, and how a change of one of those topics is noticed.
 
 A regular expression must match the whole name, as Kafka's do, and never means an internal topic. It is resolved again
 whenever the topics of the cluster change; what it means is recorded, so a restart changes no subscription.

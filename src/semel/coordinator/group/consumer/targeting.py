@@ -1,4 +1,4 @@
-"""The target assignment: what everybody shall own, once per epoch of the group."""
+"""The target assignment: which partitions each member shall own, computed once per epoch of the group."""
 
 from __future__ import annotations
 

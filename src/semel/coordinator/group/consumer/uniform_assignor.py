@@ -1,4 +1,4 @@
-"""``uniform``: everybody gets the same number of partitions, and as few as possible change hands.
+"""``uniform``: every member gets the same number of partitions, and as few as possible change hands.
 
 With equal subscriptions no member has two more than another, and exactly the surplus moves. With unequal ones a member
 can only be relieved by those who subscribe to what it has: partitions then move along chains of members, for as long as
@@ -38,7 +38,7 @@ def _kept(
     by_topic: Mapping[UUID, list[str]],
     members: list[str],
 ) -> tuple[dict[str, list[AssignedPartition]], list[AssignedPartition]]:
-    """What everybody may keep of what it had, and what then has no owner."""
+    """What each member may keep of what it had, and which partitions then have no owner."""
     owned: set[AssignedPartition] = set()
     kept: dict[str, list[AssignedPartition]] = {}
     for member_id in members:
@@ -66,7 +66,7 @@ def _level(kept: dict[str, list[AssignedPartition]], homeless: list[AssignedPart
         else:
             homeless += _cut(mine, quota)
     queue = deque(homeless)
-    # First everybody up to the quota, the emptiest in turn; what is over goes to those who have just reached it.
+    # First every member up to the quota, the emptiest in turn; what is over goes to those who have just reached it.
     poor = deque(mine for mine in kept.values() if len(mine) < quota)
     while poor:
         mine = poor.popleft()

@@ -1,4 +1,4 @@
-"""Committed offsets of groups: those that are stable, those that a transaction has pending, and expiry.
+"""Committed offsets of groups: those that are stable, those that a transaction has pending, and their expiry.
 
-Open ``offset_shard.py`` first.
+Open ``offset_shard.py`` first: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 """

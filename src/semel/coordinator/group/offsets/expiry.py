@@ -1,4 +1,4 @@
-"""When an offset expires.
+"""The time at which an offset expires.
 
 An offset with an explicit expiry goes at that time; any other one when the retention time has passed since the group's
 members went away, or, in a group without members, since its own commit.

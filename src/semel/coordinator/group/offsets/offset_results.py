@@ -1,4 +1,4 @@
-"""What goes into an offset shard and what it answers, as values.
+"""The requests and results of offsets, as values.
 
 A handler refuses with a code and raises nothing. ``None`` stands where Kafka's messages have -1.
 """

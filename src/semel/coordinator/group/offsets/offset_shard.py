@@ -63,7 +63,7 @@ class OffsetShard:
         api_version: int,
         now_ms: int,
     ) -> GroupDecision[CommitResult]:
-        """OffsetCommit. ``generation`` is a member epoch in KIP-848's protocol, and ``None`` from who is no member."""
+        """OffsetCommit. ``generation`` is a member epoch in KIP-848's protocol, ``None`` if the client is no member."""
         error = self._validate_commit(group_id, generation, member_id, instance_id, False, api_version)
         if error is not ErrorCode.NONE:
             return _refused(error, offsets)

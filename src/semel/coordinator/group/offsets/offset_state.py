@@ -1,4 +1,4 @@
-"""What an offset shard remembers. Nothing changes it but ``replay`` and ``replay_marker``, in the order of the log."""
+"""The state of an offset shard. Nothing changes it but ``replay`` and ``replay_marker``, in the order of the log."""
 
 from __future__ import annotations
 

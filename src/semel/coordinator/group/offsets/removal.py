@@ -1,4 +1,4 @@
-"""Which offsets go, and the tombstones that say so: expired ones, and those of a topic that is gone.
+"""The removal of offsets, and the tombstones that say so: expired ones, and those of a topic that is gone.
 
 The law: a tombstone ends everything below it in the log, also what a transaction has pending there. So expiry leaves a
 partition alone while a transaction is undecided about it, and a topic's end leaves alone what belongs to its successor.
