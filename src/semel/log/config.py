@@ -279,7 +279,7 @@ class LogConfig:
         "min.insync.replicas",
         SettingType.INT,
         1,
-        "How many replicas must be in sync for a write with acks=all to be accepted.",
+        "Kept and shown, and without effect: a partition has one replica, which is in sync.",
         rule=AtLeast(1),
         synonyms=_from("min.insync.replicas"),
     )
@@ -287,21 +287,21 @@ class LogConfig:
         "unclean.leader.election.enable",
         SettingType.BOOLEAN,
         False,
-        "Whether a replica that is not in sync may lead when no other is left: availability for lost records.",
+        "Kept and shown, and without effect: a partition has one replica.",
         synonyms=_from("unclean.leader.election.enable"),
     )
     leader_replication_throttled_replicas: tuple[str, ...] = declare(
         "leader.replication.throttled.replicas",
         SettingType.LIST,
         (),
-        "The replicas whose copying is slowed on the leader's side, as partition:broker, or * for all.",
+        "Kept and shown, and without effect: nothing is copied. As partition:broker, or * for all.",
         rule=_ThrottledReplicas(),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = declare(
         "follower.replication.throttled.replicas",
         SettingType.LIST,
         (),
-        "The replicas whose copying is slowed on the follower's side, as partition:broker, or * for all.",
+        "Kept and shown, and without effect: nothing is copied. As partition:broker, or * for all.",
         rule=_ThrottledReplicas(),
     )
     internal_segment_bytes: int | None = declare(

@@ -70,11 +70,6 @@ class ClusterMetadata:
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
-    async def refresh(self) -> None:
-        """Read the image again, for a store that others write to."""
-        async with self._turn:
-            await self._reread()
-
     def watch(self, changed: Changed) -> Callable[[], None]:
         """Call ``changed(before, after, changes)`` with every new image, until the function returned is called."""
         key = object()

@@ -143,9 +143,6 @@ class Api:
     def response_class(self) -> type[Any]:
         return _message_class(self.key, "Response")
 
-    def supports(self, version: int) -> bool:
-        return self.min_version <= version <= self.max_version
-
     def flexible_in(self, version: int) -> bool:
         return self.flexible_since is not None and version >= self.flexible_since
 

@@ -27,13 +27,6 @@ def encode(message: object, version: int) -> bytearray:
     return encoder(type(message), version)(message, bytearray(), None)
 
 
-def encode_parts(message: object, version: int) -> list[Buffer]:
-    """The same bytes in pieces: large records fields are their own piece, the very buffer that the message holds."""
-    parts: list[Buffer] = []
-    parts.append(encoder(type(message), version)(message, bytearray(), parts))
-    return parts
-
-
 def decode(message_class: type[T], buffer: Buffer, version: int, position: int = 0) -> T:
     """The message that fills ``buffer`` from ``position`` to its end, else ``DecodeError``.
 

@@ -11,8 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from semel.errors import ErrorCode
-from semel.types import ZERO_UUID
+from semel.types import ZERO_UUID, Buffer
 from semel.wire.apis import APIS
+from semel.wire.codec import encoder
 from semel.wire.schema import (
     Array,
     Bytes,
@@ -63,6 +64,13 @@ def legal_in(message: Any, version: int) -> Any:
 def as_of(message: Any, version: int) -> Any:
     """What is left of the message after a trip through one version: defaults in every field that it does not carry."""
     return _replaced(message, version, lambda field, value: field.default)
+
+
+def encode_parts(message: object, version: int) -> list[Buffer]:
+    """The bytes of a message in pieces: a large records field is its own piece, the very buffer of the message."""
+    parts: list[Buffer] = []
+    parts.append(encoder(type(message), version)(message, bytearray(), parts))
+    return parts
 
 
 def _replaced(message: Any, version: int, absent: Callable[[Field, Any], Any]) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semel.wire.codec import decode, encode, encode_parts
-from tests.properties.wire.message_strategies import as_of, legal_in, message_classes, messages, versions
+from semel.wire.codec import decode, encode
+from tests.properties.wire.message_strategies import as_of, encode_parts, legal_in, message_classes, messages, versions
 
 
 @pytest.mark.parametrize("message_class", message_classes(), ids=lambda message_class: message_class.__name__)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from semel.errors import DecodeError
-from semel.wire.codec import decode, decoder, encode, encode_parts, encoder
+from semel.wire.codec import decode, decoder, encode, encoder
 from semel.wire.encoding import RECORDS_BY_REFERENCE_SIZE_BYTES_MIN
 from semel.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
 from semel.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
@@ -27,6 +27,7 @@ from semel.wire.messages.produce import (
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest
 from semel.wire.schema import INT32, field, message
 from tests.memory import peak_bytes
+from tests.properties.wire.message_strategies import encode_parts
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 

@@ -225,11 +225,6 @@ class Connection(asyncio.BufferedProtocol):
         inbox = self._inbox
         return inbox.large_frames if inbox.is_receiving_large and not inbox.starved else None
 
-    @property
-    def answer_bytes(self) -> int:
-        """Bytes of this client's answers that count in ``responses``."""
-        return self._counted_bytes + self._answer_bytes
-
     def unread_ms(self, now_ms: float) -> float:
         """For how long the client has read nothing of what waits for it. 0 if nothing waits, or it reads.
 

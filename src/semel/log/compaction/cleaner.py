@@ -137,11 +137,6 @@ class LogCleaner:
         if self._running.pop(log, None) is not None and log.offline is None:
             remove_unfinished(self._directory.disk, log.folder)
 
-    def truncated(self, log: PartitionLog, offset: int) -> None:
-        """The log was cut back to ``offset``: what is written there from now on is new."""
-        self.abort(log)
-        self._offsets()[log] = min(self.first_dirty_offset(log), offset)
-
     def _step(self, steps: Iterator[None]) -> bool:
         """One slice. Says whether another one follows."""
         started_ms = self._clock.monotonic_ms()

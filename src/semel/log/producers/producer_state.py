@@ -40,7 +40,6 @@ from semel.wire.records import NO_SEQUENCE, BatchHeader
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 # A coordinator needs time to notice a timeout and to deliver the markers; before that a transaction is not called late.
-LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +251,6 @@ class ProducerStates:
             for first_offset, producer in self._open.items()
         ]
 
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a transactional batch of this producer and epoch would continue a transaction, not begin one."""
-        producer = self._producers.get(producer_id)
-        if producer is None or producer.epoch != producer_epoch:
-            return False
-        return producer.transaction_first_offset is not None
-
     def coordinator_epoch(self, producer_id: int) -> int | None:
         """The epoch of the coordinator whose marker for this producer was the last."""
         producer = self._producers.get(producer_id)
@@ -306,11 +298,6 @@ class ProducerStates:
 
     def producer_ids(self) -> list[int]:
         return list(self._producers)
-
-    def late_transactions(self, now_ms: int, transaction_timeout_max_ms: int) -> list[OpenTransaction]:
-        """Open transactions whose producer has been silent for longer than any coordinator lets it be."""
-        silent_since_ms = now_ms - transaction_timeout_max_ms - LATE_TRANSACTION_BUFFER_MS
-        return [transaction for transaction in self.open_transactions if transaction.last_timestamp < silent_since_ms]
 
     # Snapshots
 

@@ -297,14 +297,6 @@ def test_a_topic_made_again_under_its_name_begins_anew() -> None:
     assert read_offsets(bench.disk, CHECKPOINT) == {}
 
 
-def test_a_log_that_was_cut_back_is_dirty_from_there_on() -> None:
-    bench = dirty()
-    cleaner = bench.cleaner()
-    run(cleaner, bench)
-    cleaner.truncated(bench.log, 12)
-    assert cleaner.first_dirty_offset(bench.log) == 12
-
-
 def test_statistics_say_what_a_pass_did() -> None:
     bench = dirty()
     read = bench.log.size_bytes

@@ -6,7 +6,6 @@ import pytest
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.producers.producer_state import (
-    LATE_TRANSACTION_BUFFER_MS,
     CompletedTransaction,
     Duplicate,
     OpenTransaction,
@@ -328,11 +327,10 @@ def test_non_transactional_batch_in_an_open_transaction_is_refused__scenario_43(
 def test_records_of_two_epochs_never_share_a_transaction(partition: Partition) -> None:
     partition.send(0, transactional=True)
     refused(ErrorCode.INVALID_TXN_STATE, partition.states, batch(0, epoch=1, transactional=True))
-    assert partition.states.has_open_transaction(1000, 0)
-    assert not partition.states.has_open_transaction(1000, 1)
+    assert [opened.producer_epoch for opened in partition.states.open_transactions] == [0]
     partition.end(committed=False, epoch=1)
     assert partition.send(0, epoch=1, transactional=True) == 2
-    assert partition.states.has_open_transaction(1000, 1)
+    assert [opened.producer_epoch for opened in partition.states.open_transactions] == [1]
 
 
 def test_last_stable_offset_is_held_by_the_oldest_open_transaction__scenario_39(partition: Partition) -> None:
@@ -513,14 +511,6 @@ def test_producer_with_an_open_transaction_never_expires__scenario_15(partition:
     assert partition.states.expire(1000 + 10 * DAY_MS) == []
     partition.end(timestamp=2000)
     assert partition.states.expire(2000 + DAY_MS) == [1000]
-
-
-def test_transaction_is_late_once_no_coordinator_would_still_wait__scenario_15(partition: Partition) -> None:
-    partition.send(0, producer=1, transactional=True, timestamp=1000)
-    partition.send(0, producer=2, transactional=True, timestamp=5000)
-    late_ms = 1000 + 900_000 + LATE_TRANSACTION_BUFFER_MS
-    assert partition.states.late_transactions(late_ms, 900_000) == []
-    assert partition.states.late_transactions(late_ms + 1, 900_000) == [OpenTransaction(1, 0, 0, 1000)]
 
 
 def test_marker_counts_as_activity(partition: Partition) -> None:
