@@ -11,7 +11,7 @@ import pytest
 from semel.blocking import Producer
 from semel.client.admin.batches import RawBatches
 from semel.spark.cluster import Cluster
-from semel.spark.source.reading import DataLost, read_splits
+from semel.spark.source.reading import DataLost, read_split, read_splits
 from semel.spark.source.splits import Split
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -28,7 +28,7 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
 
 def read(cluster: Cluster, start: int, end: int, **changes: bool) -> list[dict[str, object]]:
     chosen = {"include_headers": False, "fail_on_data_loss": True, **changes}
-    return [row for _, rows in read_splits([Split(ORDERS, start, end)], cluster, **chosen) for row in rows.to_pylist()]
+    return [row for rows in read_split(Split(ORDERS, start, end), cluster, **chosen) for row in rows.to_pylist()]
 
 
 def offsets(rows: list[dict[str, object]]) -> list[object]:
@@ -149,7 +149,7 @@ def test_reading_goes_on_when_the_broker_was_killed_in_between(broker: Broker, c
     broker.restart(kill=True)
     rows = [
         row
-        for _, rows in read_splits([Split(place, 0, 20)], cluster, include_headers=False, fail_on_data_loss=True)
+        for rows in read_split(Split(place, 0, 20), cluster, include_headers=False, fail_on_data_loss=True)
         for row in rows.to_pylist()
     ]
     assert [row["value"] for row in rows] == [b"%d" % number for number in range(20)]

@@ -29,7 +29,7 @@ def fill(broker: Broker, topic: str, values: Iterable[int], *, key_count: int = 
 
 def committed(broker: Broker, topic: str) -> list[ConsumerRecord]:
     """All records that a read_committed reader sees, partition by partition. There must be nothing undecided."""
-    from semel.spark.source.reading import read_splits
+    from semel.spark.source.reading import read_split
 
     with (
         Cluster(bootstrap_servers=broker.bootstrap_servers) as stable,
@@ -44,8 +44,8 @@ def committed(broker: Broker, topic: str) -> list[ConsumerRecord]:
         return [
             ConsumerRecord(topic, index, row["offset"], 0, row["key"], row["value"], ())
             for (_, index), end in ends.items()
-            for _, rows in read_splits(
-                [Split(TopicPartition(topic, index), 0, end)], stable, include_headers=False, fail_on_data_loss=True
+            for rows in read_split(
+                Split(TopicPartition(topic, index), 0, end), stable, include_headers=False, fail_on_data_loss=True
             )
             for row in rows.to_pylist()
         ]

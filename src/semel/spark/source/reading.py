@@ -49,6 +49,13 @@ class DataLost(RuntimeError):
         )
 
 
+def read_split(
+    split: Split, cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    read = read_splits([split], cluster, include_headers=include_headers, fail_on_data_loss=fail_on_data_loss)
+    return (rows for _, rows in read)
+
+
 def read_splits(
     splits: Iterable[Split], cluster: Cluster, *, include_headers: bool, fail_on_data_loss: bool
 ) -> Iterator[tuple[Split, pa.RecordBatch]]:
