@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
+from typing import Any, Final
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -70,15 +71,20 @@ class ConfluentMember(Member):
             consumer.close()
 
 
+PYTHON_SETTINGS: Final[dict[str, Any]] = {
+    "group_id": GROUP,
+    "auto_offset_reset": "earliest",
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 300,
+}
+
+
 class KafkaPythonMember(Member):
     def run(self) -> None:
         consumer = KafkaConsumer(
             "orders",
             bootstrap_servers=self.bootstrap_servers,
-            group_id=GROUP,
-            auto_offset_reset="earliest",
-            session_timeout_ms=45_000,
-            heartbeat_interval_ms=300,
+            **PYTHON_SETTINGS,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         try:
@@ -98,10 +104,7 @@ class AiokafkaMember(Member):
         consumer = AIOKafkaConsumer(
             "orders",
             bootstrap_servers=self.bootstrap_servers,
-            group_id=GROUP,
-            auto_offset_reset="earliest",
-            session_timeout_ms=45_000,
-            heartbeat_interval_ms=300,
+            **PYTHON_SETTINGS,
             partition_assignment_strategy=[AioRange],
         )
         await consumer.start()

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from semel import blocking
 from semel.testing import Broker, exactly_once
+from tests.examples.loading import EXAMPLES, load_example
 from tools.patience import wait_until
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 ORDERS = [json.dumps({"amount": amount}).encode() for amount in (5, 1500, 20, 3000, 999, 1000)]
-
-
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -70,7 +58,7 @@ def test_every_example_is_listed_and_every_one_listed_is_there() -> None:
 @pytest.mark.parametrize("name", ["copy_asyncio", "copy_blocking"])
 def test_orders_are_counted_and_large_ones_reviewed(broker: Broker, name: str) -> None:
     _fill(broker, "orders", [(b"ann", order) for order in ORDERS])
-    run, servers = example(name).run, broker.bootstrap_servers
+    run, servers = load_example(name).run, broker.bootstrap_servers
 
     def copy() -> int:
         return int(asyncio.run(run(servers, idle_ms=500)) if name == "copy_asyncio" else run(servers, idle_ms=500))
@@ -86,7 +74,7 @@ def test_orders_are_counted_and_large_ones_reviewed(broker: Broker, name: str) -
 
 def test_the_copy_is_exactly_once_when_the_answer_to_its_commit_is_lost() -> None:
     def copy_all(servers: str) -> None:
-        run = example("copy_blocking").run
+        run = load_example("copy_blocking").run
         _until_all_is_read(lambda: int(run(servers, idle_ms=500)), servers, "review", len(ORDERS))
 
     outcomes = exactly_once.prove(
@@ -102,7 +90,7 @@ def test_the_copy_is_exactly_once_when_the_answer_to_its_commit_is_lost() -> Non
 def test_the_sum_of_all_accounts_stays_zero_and_some_transfers_are_refused(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    balances = example("payments").run(broker.bootstrap_servers, transfers=60)
+    balances = load_example("payments").run(broker.bootstrap_servers, transfers=60)
     assert sum(balances.values()) == 0
     assert any(balances.values())
     assert "refused" in capsys.readouterr().out
@@ -111,7 +99,7 @@ def test_the_sum_of_all_accounts_stays_zero_and_some_transfers_are_refused(
 def test_repeated_events_are_passed_on_once_also_over_two_lives(broker: Broker) -> None:
     events = [(str(number % 5).encode(), b"event") for number in range(15)]
     _fill(broker, "events", events)
-    run, servers = example("dedup").run, broker.bootstrap_servers
+    run, servers = load_example("dedup").run, broker.bootstrap_servers
 
     def pass_on() -> int:
         return int(run(servers, idle_ms=500))
@@ -123,7 +111,7 @@ def test_repeated_events_are_passed_on_once_also_over_two_lives(broker: Broker) 
 
 
 def test_a_compacted_topic_is_a_table(broker: Broker) -> None:
-    assert example("compacted_table").run(broker.bootstrap_servers) == {
+    assert load_example("compacted_table").run(broker.bootstrap_servers) == {
         "ann": {"city": "Arles"},
         "cid": {"city": "Cork"},
     }

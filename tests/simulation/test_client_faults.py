@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.frames import DELIVER, DROP, Frame, Verdict
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
+from tests.simulation.client_workloads import until_told
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.group_members import PROTOCOLS
 from tests.simulation.served_broker import BROKER, PORT, ServedBroker, create_topic
@@ -219,15 +219,6 @@ async def read_tables(bench: Bench, count: int) -> list[bytes]:
             for partition, value in zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True):
                 read[partition].append(value)
     return [*read[0], *read[1]]
-
-
-async def until_told(call: Callable[[], Awaitable[None]]) -> None:
-    """Ask until the outcome is known: what timed out is still pursued."""
-    while True:
-        try:
-            return await call()
-        except TimedOut:
-            continue
 
 
 @pytest.mark.parametrize("fault", Fault)

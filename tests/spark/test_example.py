@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,20 +12,15 @@ from pyspark.sql import SparkSession
 
 from semel.blocking import Producer
 from semel.testing import Broker
+from tests.examples.loading import load_example
 from tests.spark.topics import committed, create
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_totals.py"
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
 def spark_totals() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("spark_totals", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example("spark_totals")
 
 
 @pytest.fixture

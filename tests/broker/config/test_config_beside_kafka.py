@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Conf
 from semel.broker.config.broker_config import BROKER_SETTINGS
 from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Settings, Update
+from tests.unit.broker.config.own_settings import OUR_OWN
 from tools.brokers import apache_kafka
 from tools.load import create_topic
 from tools.patience import PATIENCE_S
@@ -17,14 +18,6 @@ from tools.server import running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.needs("kafka")]
 
-OUR_OWN = {
-    "connections.max.stalled.ms",
-    "flush",
-    "group.version",
-    "max.partitions",
-    "queued.max.response.bytes",
-    "transaction.version",
-}
 OTHER_DEFAULT = {"max.connections", "max.connections.per.ip", "queued.max.request.bytes"}
 INTERNAL_TO_KAFKA = {"internal.segment.bytes", "producer.id.expiration.check.interval.ms"}
 

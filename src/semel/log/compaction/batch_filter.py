@@ -12,7 +12,7 @@ The filter gets the batches of a log in order, from the first segment to the las
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from semel.errors import DecodeError
 from semel.log.compaction.offset_map import OffsetMap
@@ -21,7 +21,7 @@ from semel.log.compaction.statistics import CleanerStatistics
 from semel.log.compaction.transactions import AbortedTransactions, LiveProducers
 from semel.types import Buffer
 from semel.wire.control import parse_marker
-from semel.wire.records import BatchHeader, Record, TimestampType, build_batch, iterate_records, verify_crc
+from semel.wire.records import BatchHeader, Codec, Record, TimestampType, build_batch, iterate_records, verify_crc
 
 logger = logging.getLogger(__name__)
 
@@ -122,11 +122,34 @@ class BatchFilter:
 
 def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
     log_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return _batch(
+        header,
+        records,
+        codec=header.compression,
+        delete_horizon_ms=delete_horizon_ms,
+        max_timestamp=header.max_timestamp if log_append_time else None,
+    )
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """The batch as a header alone. Its time stays: a start takes it for when the producer was last active."""
+    return _batch(header, (), codec=Codec.NONE, delete_horizon_ms=None, max_timestamp=header.max_timestamp)
+
+
+def _batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    codec: Codec,
+    delete_horizon_ms: int | None,
+    max_timestamp: int | None,
+) -> bytes:
+    """A batch with the offsets, sequences and attributes of ``header``, and these records."""
     return build_batch(
         records,
         base_offset=header.base_offset,
         partition_leader_epoch=header.partition_leader_epoch,
-        codec=header.compression,
+        codec=codec,
         timestamp_type=header.timestamp_type,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
@@ -135,22 +158,5 @@ def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int 
         is_control=header.is_control,
         delete_horizon_ms=delete_horizon_ms,
         last_offset_delta=header.last_offset_delta,
-        max_timestamp=header.max_timestamp if log_append_time else None,
-    )
-
-
-def _emptied(header: BatchHeader) -> bytes:
-    """The batch as a header alone. Its time stays: a start takes it for when the producer was last active."""
-    return build_batch(
-        (),
-        base_offset=header.base_offset,
-        partition_leader_epoch=header.partition_leader_epoch,
-        timestamp_type=header.timestamp_type,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-        last_offset_delta=header.last_offset_delta,
-        max_timestamp=header.max_timestamp,
+        max_timestamp=max_timestamp,
     )

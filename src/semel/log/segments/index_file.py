@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from semel.errors import DecodeError
 from semel.log.disk import File
 from semel.log.segments.segment_checksums import IndexChecksum, RunningChecksum
 from semel.types import Buffer
@@ -88,6 +89,12 @@ class IndexFile:
     def checksum(self, index: Index) -> IndexChecksum:
         """The checksum of the file once it holds all entries."""
         return self._checksum.over(index.entries, index.packed)
+
+
+def require_whole_entries(data: Buffer, entry_size: int) -> None:
+    """Raise ``DecodeError`` if a file ends within an entry."""
+    if len(data) % entry_size:
+        raise DecodeError(f"an index of {len(data)} bytes; entries are {entry_size} bytes each")
 
 
 def flush(index: Index, file: File) -> None:

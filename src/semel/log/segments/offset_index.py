@@ -18,7 +18,7 @@ from operator import ge
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log.segments.index_file import IndexFile
+from semel.log.segments.index_file import IndexFile, require_whole_entries
 from semel.types import INT32_MAX, Buffer
 
 ENTRY_SIZE: Final = 8
@@ -37,12 +37,8 @@ class OffsetIndex:
     def load(
         cls, data: Buffer, base_offset: int, *, end_offset: int | None = None, end_position: int | None = None
     ) -> OffsetIndex:
-        """The index in a file, without the entries at or beyond where the log now ends.
-
-        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
-        """
-        if len(data) % ENTRY_SIZE:
-            raise DecodeError(f"an offset index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        """Read an index file, without the entries at or beyond the log end. Raises ``DecodeError``."""
+        require_whole_entries(data, ENTRY_SIZE)
         words = array("I", bytes(data))
         if sys.byteorder == "little":
             words.byteswap()

@@ -19,7 +19,7 @@ from operator import ge, gt
 from typing import Final
 
 from semel.errors import DecodeError
-from semel.log.segments.index_file import IndexFile
+from semel.log.segments.index_file import IndexFile, require_whole_entries
 from semel.types import INT32_MAX, Buffer
 from semel.wire.records import NO_TIMESTAMP
 
@@ -37,12 +37,8 @@ class TimeIndex:
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
-        """The index in a file, without the entries at or beyond where the log now ends.
-
-        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
-        """
-        if len(data) % ENTRY_SIZE:
-            raise DecodeError(f"a time index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        """Read an index file, without the entries at or beyond the log end. Raises ``DecodeError``."""
+        require_whole_entries(data, ENTRY_SIZE)
         index = cls(base_offset)
         index._timestamps, index._offsets = _decode(bytes(data))
         timestamps, offsets = index._timestamps, index._offsets

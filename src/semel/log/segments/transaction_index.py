@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
-from semel.log.segments.index_file import IndexFile
+from semel.log.segments.index_file import IndexFile, require_whole_entries
 from semel.types import Buffer
 
 VERSION: Final = 0
@@ -46,12 +46,8 @@ class TransactionIndex:
 
     @classmethod
     def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
-        """The index in a file, without the transactions whose marker lies at or beyond where the log now ends.
-
-        Raises ``DecodeError`` for a file that no ``flush`` can have left behind.
-        """
-        if len(data) % ENTRY_SIZE:
-            raise DecodeError(f"a transaction index of {len(data)} bytes; entries are {ENTRY_SIZE} bytes each")
+        """Read an index file, without the markers at or beyond the log end. Raises ``DecodeError``."""
+        require_whole_entries(data, ENTRY_SIZE)
         index = cls()
         last = AbortedTransaction(-1, -1, base_offset - 1, -1)
         for version, *fields in _ENTRY.iter_unpack(data):

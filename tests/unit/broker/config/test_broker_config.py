@@ -19,6 +19,7 @@ from semel.broker.config.config_entries import (
 from semel.log.config import DEFAULTS, HOUR_MS, TOPIC_SETTINGS
 from semel.settings import SettingError, SettingType, Update
 from semel.wire.codes import ConfigSource
+from tests.unit.broker.config.own_settings import OUR_OWN
 
 # Apache Kafka 4.3.0's answer to DescribeConfigs for a broker, of the settings that exist here: the default, and whether
 # it may be altered while the broker runs.
@@ -101,14 +102,6 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "unclean.leader.election.enable": ("false", True),
 }
 
-OUR_OWN = {
-    "connections.max.stalled.ms",
-    "flush",
-    "group.version",
-    "max.partitions",
-    "queued.max.response.bytes",
-    "transaction.version",
-}
 OTHER_DEFAULT = {"log.dirs", "max.connections", "max.connections.per.ip", "node.id", "queued.max.request.bytes"}
 
 

@@ -37,16 +37,19 @@ class Bench:
         self.disk = VirtualDisk()
         self.clock = VirtualClock(self.loop)
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        self.broker = Broker(
+        self.broker = self.make_broker(overrides, seed=2)
+        self.run(self.broker.start())
+
+    def make_broker(self, overrides: dict[str, str], *, seed: int) -> Broker:
+        return Broker(
             BrokerConfig.load(overrides={"log.dirs": "/d", **overrides}),
             listen=Address("broker", 9092),
             disk=self.disk,
             network=VirtualNetwork(self.loop, Random(1)),
             clock=self.clock,
-            random=Random(2),
+            random=Random(seed),
             make_worker=lambda name: VirtualWorker(self.loop, Random(3)),
         )
-        self.run(self.broker.start())
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
@@ -175,15 +178,7 @@ def test_a_stopped_broker_does_nothing_more_and_the_next_one_finds_everything() 
     bench.wait(2 * DAY_S)
     assert bench.disk.statistics.syncs == syncs
 
-    again = Broker(
-        BrokerConfig.load(overrides={"log.dirs": "/d"}),
-        listen=Address("broker", 9092),
-        disk=bench.disk,
-        network=VirtualNetwork(bench.loop, Random(1)),
-        clock=bench.clock,
-        random=Random(9),
-        make_worker=lambda name: VirtualWorker(bench.loop, Random(3)),
-    )
+    again = bench.make_broker({}, seed=9)
     bench.run(again.start())
     found = again.node.logs.get(TopicPartition("t", 0))
     assert found is not None
