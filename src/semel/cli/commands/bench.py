@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from semel.cli.exits import Exit, UsageError
+from semel.cli.option_values import client_settings
 from semel.cli.output import print_rows
-from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, client_settings
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import argparse
 from typing import Final
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.parsing import Subcommands, add_command, add_connection, client_settings
+from semel.cli.option_values import client_settings
+from semel.cli.parsing import Subcommands, add_command, add_connection
 from semel.cli.times import timestamp_of
 
 FORMATS: Final = ("value", "key-value", "json")

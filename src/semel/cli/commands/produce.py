@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.inputs import FORMATS, InputRecord, format_of, read_records
-from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, client_settings, key_and_value
+from semel.cli.option_values import client_settings, key_and_value
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json
 from semel.cli.progress import Progress
 
 if TYPE_CHECKING:

@@ -5,15 +5,9 @@ from __future__ import annotations
 import argparse
 
 from semel.cli.exits import Exit
+from semel.cli.option_values import client_settings, partition_of
 from semel.cli.output import print_rows, time_text
-from semel.cli.parsing import (
-    Subcommands,
-    add_command,
-    add_connection_and_json,
-    add_family,
-    client_settings,
-    partition_of,
-)
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
 
 
 def add_parser(commands: Subcommands) -> None:

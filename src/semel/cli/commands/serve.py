@@ -7,7 +7,8 @@ import errno
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.parsing import Subcommands, file_text, key_and_value
+from semel.cli.option_values import file_text, key_and_value
+from semel.cli.parsing import Subcommands
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,16 +6,9 @@ import argparse
 
 from semel.cli.exits import Exit
 from semel.cli.offsets import offsets_at
+from semel.cli.option_values import client_settings, key_and_value, partition_of
 from semel.cli.output import print_deleted, print_facts, print_rows
-from semel.cli.parsing import (
-    Subcommands,
-    add_command,
-    add_connection_and_json,
-    add_family,
-    client_settings,
-    key_and_value,
-    partition_of,
-)
+from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
 
 
 def add_parser(commands: Subcommands) -> None:

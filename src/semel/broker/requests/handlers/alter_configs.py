@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.config_policy import config_policy
-from semel.errors import ErrorCode
-from semel.metadata.alter_configs import ConfigResult, Resource
+from semel.broker.requests.handlers.config_policy import altered_configs, config_policy
+from semel.metadata.alter_configs import Resource
 from semel.metadata.alter_configs import alter_configs as decide
-from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 
 async def alter_configs(node: Node, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -19,19 +18,11 @@ async def alter_configs(node: Node, request: Request, message: AlterConfigsReque
         )
         for resource in message.resources
     ]
-    results = await node.change(
-        lambda image: decide(image, wanted, policy=config_policy(node)),
-        validate_only=message.validate_only,
-        unstored=lambda refusal: [ConfigResult(resource, refusal) for resource, _ in wanted],
-    )
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
-                error_message=result.refusal.message if result.refusal else None,
-                resource_type=result.resource.type,
-                resource_name=result.resource.name,
-            )
-            for result in results
-        ]
+        responses=await altered_configs(
+            node,
+            lambda image: decide(image, wanted, policy=config_policy(node)),
+            [resource for resource, _ in wanted],
+            validate_only=message.validate_only,
+        )
     )

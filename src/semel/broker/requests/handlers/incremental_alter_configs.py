@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.config_policy import config_policy
-from semel.errors import ErrorCode
-from semel.metadata.alter_configs import Alteration, ConfigResult, Resource
+from semel.broker.requests.handlers.config_policy import altered_configs, config_policy
+from semel.metadata.alter_configs import Alteration, Resource
 from semel.metadata.alter_configs import incremental_alter_configs as decide
-from semel.wire.messages.alter_configs import AlterConfigsResourceResponse
 from semel.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -25,19 +23,11 @@ async def incremental_alter_configs(
         )
         for resource in message.resources
     ]
-    results = await node.change(
-        lambda image: decide(image, wanted, policy=config_policy(node)),
-        validate_only=message.validate_only,
-        unstored=lambda refusal: [ConfigResult(resource, refusal) for resource, _ in wanted],
-    )
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
-                error_message=result.refusal.message if result.refusal else None,
-                resource_type=result.resource.type,
-                resource_name=result.resource.name,
-            )
-            for result in results
-        ]
+        responses=await altered_configs(
+            node,
+            lambda image: decide(image, wanted, policy=config_policy(node)),
+            [resource for resource, _ in wanted],
+            validate_only=message.validate_only,
+        )
     )
