@@ -186,7 +186,7 @@ def client_leaves_a_partition_out(patch: pytest.MonkeyPatch) -> None:
 
 def client_reads_on_when_it_has_lost_its_partitions(patch: pytest.MonkeyPatch) -> None:
     """The group went on without it, and it works on what others have."""
-    patch.setattr(Reassignment, "lose", lambda self, now_ms: self.cancel())
+    patch.setattr(Reassignment, "lose", lambda self: self.cancel())
 
 
 def client_joins_before_it_has_given_up(patch: pytest.MonkeyPatch) -> None:

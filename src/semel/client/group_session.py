@@ -79,8 +79,7 @@ class GroupSession:
     def due(self) -> Callback | None:
         """What the listener has to be told now. The caller must tell it, and then call ``told``."""
         with self._guard:
-            group = self._machine.group
-            callback = None if group is None else group.due(self._clock.monotonic_ms())
+            callback = self._machine.due(self._clock.monotonic_ms())
         if callback is not None:
             self._teller = _caller()
         return callback
@@ -89,7 +88,7 @@ class GroupSession:
         """The listener was told."""
         self._teller = None
         with self._guard:
-            self._machine.the_group("told").told(callback, self._clock.monotonic_ms())
+            self._machine.told(callback, self._clock.monotonic_ms())
         self._runtime.wake()
 
     def refuse_in_listener(self, call: str) -> None:

@@ -73,9 +73,7 @@ class AdminMachine(ConnectedMachine):
         self._config = config
         self._retry = Retry.of(config.client, random)
         self._metadata = Metadata(config.client, self._connections, random, lane=DATA, may_create_topics=False)
-        self._coordinators = Coordinators(
-            config.client, self._connections, self._metadata, random, lane=DATA, refused=self._no_coordinator
-        )
+        self._coordinators = Coordinators(config.client, self._connections, self._metadata, random, lane=DATA)
         self._errands: list[Errand[Any, Any]] = []
         self._closed = False
 
@@ -135,6 +133,8 @@ class AdminMachine(ConnectedMachine):
 
     def _poll(self, now_ms: float) -> None:
         self._connections.poll(now_ms)
+        for coordinator_key, error in self._coordinators.take_refusals().items():
+            self._no_coordinator(coordinator_key, error)
         for errand in self._errands:
             if now_ms >= errand.deadline_ms:
                 errand.out_of_time()

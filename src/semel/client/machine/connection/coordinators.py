@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -33,8 +32,6 @@ class CoordinatorKey(NamedTuple):
 
 
 class Coordinators:
-    """``refused`` is told of an answer that no retry will change."""
-
     def __init__(
         self,
         config: ClientConfig,
@@ -43,12 +40,11 @@ class Coordinators:
         random: Random,
         *,
         lane: int,
-        refused: Callable[[CoordinatorKey, KafkaError], None],
     ) -> None:
         self._connections = connections
         self._metadata = metadata
         self._lane = lane
-        self._refused = refused
+        self._refusals: dict[CoordinatorKey, KafkaError] = {}
         self._first_try = Retry.of(config, random)
         self._known: dict[CoordinatorKey, int] = {}
         self._asking: set[CoordinatorKey] = set()
@@ -72,6 +68,11 @@ class Coordinators:
     def forget(self, key: CoordinatorKey) -> None:
         """It is not there any more."""
         self._known.pop(key, None)
+
+    def take_refusals(self) -> dict[CoordinatorKey, KafkaError]:
+        """The keys that have no coordinator since this was called last, with answers that no retry will change."""
+        refusals, self._refusals = self._refusals, {}
+        return refusals
 
     def next_deadline_ms(self, now_ms: float) -> float:
         return min((retry.next_deadline_ms(now_ms) for retry in self._retries.values()), default=NEVER)
@@ -109,7 +110,8 @@ class Coordinators:
             self._asking.discard(key)
             what = "transactional id" if key.type is CoordinatorType.TRANSACTION else "group"
             reason = f" ({found.error_message})" if found.error_message else ""
-            self._refused(key, client_error(found.error_code, f"no coordinator for {what} {key.name!r}{reason}"))
+            text = f"no coordinator for {what} {key.name!r}{reason}"
+            self._refusals[key] = client_error(found.error_code, text)
 
     def _failed(self, key: CoordinatorKey, now_ms: float) -> None:
         self._asking.discard(key)

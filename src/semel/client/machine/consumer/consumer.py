@@ -1,12 +1,14 @@
 """A consumer's decisions, put together: where to begin, what to fetch, what to hand out.
 
-Which partitions are read is said by the application (``assign``) or by the group (``add``, ``remove``).
+Which partitions are read is said by the application (``assign``), or by the group, whose changes are followed as they
+come (``_follow_group``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from typing import assert_never
 
 from semel.client.assignors import Assignor
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
@@ -23,6 +25,7 @@ from semel.client.machine.consumer.positions import Positions
 from semel.client.machine.consumer.start_offsets import StartOffsets
 from semel.client.machine.group.commits import Committed
 from semel.client.machine.group.group import Group
+from semel.client.machine.group.reassignment import Announced, Assigned, Callback, Withdrawn
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import NEVER
@@ -37,7 +40,7 @@ from semel.errors import (
     client_error,
     family_of,
 )
-from semel.types import TopicPartition
+from semel.types import Buffer, TopicPartition
 
 
 class ConsumerMachine(ConnectedMachine):
@@ -63,7 +66,7 @@ class ConsumerMachine(ConnectedMachine):
         self._lookup = OffsetLookup(config.client, config.isolation_level, self._connections, self._metadata, random)
         self._fetcher = Fetcher(config, self._positions, self._connections, self._metadata, random)
         self.group = (
-            Group(config, assignors, self, self._connections, self._metadata, random)
+            Group(config, assignors, self._positions.reached, self._connections, self._metadata, random)
             if config.group_id is not None
             else None
         )
@@ -124,7 +127,7 @@ class ConsumerMachine(ConnectedMachine):
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, now_ms: float) -> Promise[None]:
         """These, or else what was handed out."""
         group = self.the_group("commit")
-        asked = self.positions() if offsets is None else dict(offsets)
+        asked = self._positions.reached() if offsets is None else dict(offsets)
         promise = group.commit(asked, now_ms)
         promise.then(lambda settled: self.settled(asked) if settled.error is None else None)
         return promise
@@ -141,11 +144,7 @@ class ConsumerMachine(ConnectedMachine):
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """How far each partition was handed out, where that is known."""
-        return {
-            position.topic_partition: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
-            for position in self._positions
-            if position.offset is not None
-        }
+        return self._positions.reached()
 
     def rewind(self) -> None:
         """Back to what was committed last: what came after it was not done."""
@@ -262,6 +261,7 @@ class ConsumerMachine(ConnectedMachine):
             self._look_at_metadata()
             if self.group is not None:
                 self.group.poll(now_ms)
+                self._follow_group(now_ms)
                 if self._group_topics != self.group.topics:
                     self._want_topics(now_ms)
             self._out_of_range()
@@ -284,20 +284,44 @@ class ConsumerMachine(ConnectedMachine):
         )
         return self._connections.take_actions()
 
-    # What the group calls
+    def received(self, connection: int, frame: Buffer, now_ms: float) -> None:
+        super().received(connection, frame, now_ms)
+        self._follow_group(now_ms)
 
-    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        self._start_offsets.withhold(partitions)
-        self._assign((*self._positions.partitions, *partitions), now_ms)
+    def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
+        super().disconnected(connection, reason, now_ms)
+        self._follow_group(now_ms)
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        self._start_offsets.release(partitions)
+    # What the listener is told
 
-    def remove(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        gone = set(partitions)
-        self._assign((kept for kept in self._positions.partitions if kept not in gone), now_ms)
+    def due(self, now_ms: float) -> Callback | None:
+        """What the listener has to be told now. The caller must tell it, and then call ``told``."""
+        callback = None if self.group is None else self.group.due()
+        self._follow_group(now_ms)
+        return callback
+
+    def told(self, callback: Callback, now_ms: float) -> None:
+        self.the_group("told").told(callback, now_ms)
+        self._follow_group(now_ms)
 
     # Inside
+
+    def _follow_group(self, now_ms: float) -> None:
+        """Read what is this member's by now, and nothing else."""
+        if self.group is None:
+            return
+        for change in self.group.take_changes():
+            match change:
+                case Assigned():
+                    self._start_offsets.withhold(change.partitions)
+                    self._assign((*self._positions.partitions, *change.partitions), now_ms)
+                case Announced():
+                    self._start_offsets.release(change.partitions)
+                case Withdrawn():
+                    gone = set(change.partitions)
+                    self._assign([kept for kept in self._positions.partitions if kept not in gone], now_ms)
+                case _:
+                    assert_never(change)
 
     def _may_take(self) -> bool:
         if self.error is not None:
@@ -327,9 +351,9 @@ class ConsumerMachine(ConnectedMachine):
         self._metadata.retain((*assigned, *self._group_topics, *self._lookup.topics(), *self._asked_topics), now_ms)
 
     def _out_of_range(self) -> None:
-        positions, self._fetcher.out_of_range = self._fetcher.out_of_range, []
-        for position in positions:
+        for position in self._fetcher.out_of_range:
             self._start_offsets.out_of_range(position)
+        self._fetcher.out_of_range.clear()
 
     def _look_at_metadata(self) -> None:
         if self._metadata_seen == self._metadata.updates:

@@ -78,8 +78,8 @@ class Fetcher:
             connections,
             metadata,
             random,
-            failed=self.errors.__setitem__,
-            out_of_range=lambda position: self.out_of_range.append(position),
+            errors=self.errors,
+            out_of_range=self.out_of_range,
         )
 
     @property

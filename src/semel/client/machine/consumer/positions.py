@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from semel.client.machine.connection.promise import Promise
+from semel.client.values import OffsetAndMetadata
 from semel.errors import StateError
 from semel.types import TopicPartition
 
@@ -151,6 +152,14 @@ class Positions:
     @property
     def partitions(self) -> list[TopicPartition]:
         return list(self._positions)
+
+    def reached(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far each partition was handed out, where that is known."""
+        return {
+            topic_partition: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
+            for topic_partition, position in self._positions.items()
+            if position.offset is not None
+        }
 
     def served(self, position: Position) -> None:
         """It brought records: the others come first next time."""

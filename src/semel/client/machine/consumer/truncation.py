@@ -11,7 +11,7 @@ asked where, in its log, the epoch of the last record that was fetched ends (KIP
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
 
 
 class TruncationCheck:
-    """Asks for positions that have to be checked. What the consumer must hear of goes to ``failed``."""
+    """Asks for positions that have to be checked. ``errors`` and ``out_of_range`` are the fetcher's."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class TruncationCheck:
         metadata: Metadata,
         random: Random,
         *,
-        failed: Callable[[TopicPartition, Exception], None],
-        out_of_range: Callable[[Position], None],
+        errors: dict[TopicPartition, Exception],
+        out_of_range: list[Position],
     ) -> None:
         self._resets = config.auto_offset_reset is not OffsetReset.NONE
         self._positions = positions
         self._connections = connections
         self._metadata = metadata
         self._retry = Retry.of(config.client, random)
-        self._failed = failed
+        self._errors = errors
         self._out_of_range = out_of_range
         self._asked: dict[TopicPartition, int] = {}
         """What is being asked for, with the generation of the position."""
@@ -135,10 +135,10 @@ class TruncationCheck:
                 self._metadata.outdated()
             if family_of(code) is not Family.RETRIABLE:
                 text = f"{position.topic_partition} cannot be read: the broker answered {named(code).name}"
-                self._failed(position.topic_partition, client_error(code, text))
+                self._errors[position.topic_partition] = client_error(code, text)
             return False
         if answer.leader_epoch is None or answer.end_offset is None:
-            self._out_of_range(position)  # The leader knows nothing as old as that.
+            self._out_of_range.append(position)  # The leader knows nothing as old as that.
             return self._resets
         if answer.end_offset >= asked.fetch_offset:
             position.checked_epoch = asked.leader_epoch
@@ -157,7 +157,7 @@ class TruncationCheck:
         )
         if not self._resets:
             text += f", and auto.offset.reset is none: seek to {end_offset}, or where you want to read on"
-            self._failed(position.topic_partition, client_error(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            self._errors[position.topic_partition] = client_error(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             return False
         log.warning("%s; reading on at %s", text, end_offset)
         position.seek(end_offset, leader_epoch)

@@ -7,14 +7,14 @@ anything else is handed out. A commit at any other moment could cover records th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import TypeAlias
 
 from semel.client.assignors import Assignor
 from semel.client.config.consumer import ConsumerConfig, GroupProtocol
 from semel.client.machine.connection.connections import COORDINATION, Connections
-from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators
+from semel.client.machine.connection.coordinators import Coordinators
 from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.group.classic import ClassicMembership
@@ -23,7 +23,7 @@ from semel.client.machine.group.consumer import ConsumerMembership
 from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.poll_liveness import PollLiveness
-from semel.client.machine.group.reassignment import Callback, Reassignment
+from semel.client.machine.group.reassignment import Announced, Callback, PartitionChange, Reassignment, Withdrawn
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.clock import NEVER
@@ -33,44 +33,31 @@ from semel.types import TopicPartition
 log = logging.getLogger(__name__)
 
 
-class Partitions(Protocol):
-    """The partitions that are read, as their reader knows them."""
-
-    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        """These are ours; do not begin to read them yet."""
-
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application knows of these: read them."""
-
-    def remove(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        """These are no longer ours."""
-
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far each of them was handed out."""
-        ...
+Reached: TypeAlias = Callable[[], dict[TopicPartition, OffsetAndMetadata]]
+"""Says how far each partition was handed out."""
 
 
 class Group:
+    """It knows nothing of the consumer's machine: ``take_changes`` tells the machine what is this member's."""
+
     def __init__(
         self,
         config: ConsumerConfig,
         assignors: Sequence[Assignor],
-        partitions: Partitions,
+        reached: Reached,
         connections: Connections,
         metadata: Metadata,
         random: Random,
     ) -> None:
         assert config.group_id is not None
         self._config = config
-        self._partitions = partitions
+        self._reached = reached
         self._poll_liveness = PollLiveness(config.max_poll_interval_ms)
-        self._coordinators = Coordinators(
-            config.client, connections, metadata, random, lane=COORDINATION, refused=self._no_coordinator
-        )
+        self._coordinators = Coordinators(config.client, connections, metadata, random, lane=COORDINATION)
         coordinator = GroupCoordinator(config.group_id, connections, self._coordinators)
         # The group waits for this member to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
-        self._reassignment = Reassignment(self, commit_timeout_ms=patience_ms)
+        self._reassignment = Reassignment(commit_timeout_ms=patience_ms)
         parts = coordinator, metadata, self._reassignment, self._poll_liveness, random
         self._membership: Membership = (
             ConsumerMembership(config, *parts)
@@ -157,7 +144,7 @@ class Group:
         """How far partitions were handed out, where that is not what is known to be committed."""
         return {
             partition: offset
-            for partition, offset in self._partitions.positions().items()
+            for partition, offset in self._reached().items()
             if self._committed.get(partition) != offset
         }
 
@@ -204,7 +191,7 @@ class Group:
     def _attend(self, now_ms: float) -> bool:
         is_busy = self._reassignment.is_busy
         if is_busy:
-            self._reassignment.go_on(now_ms)
+            self._reassignment.go_on(now_ms, self.commit_all)
         elif self._auto_commit_ms == NEVER:
             self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
         elif now_ms >= self._auto_commit_ms:
@@ -222,28 +209,25 @@ class Group:
     def is_callback_due(self) -> bool:
         return self._reassignment.is_due
 
-    def due(self, now_ms: float) -> Callback | None:
-        return self._reassignment.due(now_ms)
+    def due(self) -> Callback | None:
+        return self._reassignment.due()
 
     def told(self, callback: Callback, now_ms: float) -> None:
         self._poll_liveness.visited(now_ms)
         self._reassignment.told(callback, now_ms)
 
-    # Whom the reassignment tells
+    # What is read
 
-    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        for topic_partition in partitions:
-            self._committed.pop(topic_partition, None)
-        self._partitions.add(partitions, now_ms)
-
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        self._partitions.release(partitions)
-
-    def drop(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        self._offsets.forsake(partitions)
-        for topic_partition in partitions:
-            self._committed.pop(topic_partition, None)
-        self._partitions.remove(partitions, now_ms)
+    def take_changes(self) -> list[PartitionChange]:
+        """What has become of the member's partitions since this was called last."""
+        changes = self._reassignment.take_changes()
+        for change in changes:
+            if isinstance(change, Withdrawn):
+                self._offsets.forsake(change.partitions)
+            if not isinstance(change, Announced):
+                for topic_partition in change.partitions:
+                    self._committed.pop(topic_partition, None)
+        return changes
 
     # What went wrong
 
@@ -262,20 +246,19 @@ class Group:
     def fail(self, error: Exception) -> None:
         self._offsets.fail(error)
 
-    def _no_coordinator(self, key: CoordinatorKey, error: KafkaError) -> None:
-        self._error = error
-        self._offsets.fail(error)
-
     # What the driver calls
 
     def poll(self, now_ms: float) -> None:
+        for error in self._coordinators.take_refusals().values():
+            self._error = error
+            self._offsets.fail(error)
         if self._error is not None:
             return  # No answer would come: the application has to know, and its next poll tries again.
         if self._poll_liveness.is_here:
             self._attend(now_ms)
         self._membership.poll(now_ms)
         if self._poll_liveness.is_here:
-            self._reassignment.go_on(now_ms)
+            self._reassignment.go_on(now_ms, self.commit_all)
 
     def poll_offsets(self, now_ms: float) -> None:
         if self._error is None:

@@ -152,7 +152,7 @@ class Membership(ABC):
             self._config.max_poll_interval_ms,
         )
         self._leave("the application did not poll for max.poll.interval.ms", now_ms)
-        self._reassignment.lose(now_ms)
+        self._reassignment.lose()
 
     def _tell_goodbye(self, api_key: ApiKey, build: Callable[[int], object], now_ms: float) -> Promise[None]:
         promise: Promise[None] = Promise()
@@ -173,7 +173,7 @@ class Membership(ABC):
         if self._reassignment.owned:
             log.warning("group %r: %s has lost its partitions: %s", self._coordinator.group_id, self._member_id, reason)
         self._reset(reason)
-        self._reassignment.lose(now_ms)
+        self._reassignment.lose()
 
     def _fail(self, error: KafkaError, now_ms: float) -> None:
         self._lost(str(error), now_ms)

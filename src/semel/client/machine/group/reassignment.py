@@ -6,6 +6,8 @@ All of it happens while the application is in ``poll``: at any other time it may
 
 Partitions that are lost belong to others already: they are dropped at once, nothing is committed, and the listener
 hears of it when the application comes back.
+
+What this means for reading is told as values: ``take_changes`` gives them in the order they happened.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TypeAlias
 
 from semel.client.machine.connection.promise import Promise
 from semel.clock import NEVER
@@ -38,20 +40,30 @@ class Callback:
     partitions: tuple[TopicPartition, ...]
 
 
-class Reader(Protocol):
-    """Who reads the partitions that this hands over."""
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """These partitions are the member's. They are not read before they are ``Announced``."""
 
-    def add(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        """These are ours; do not begin to read them yet."""
+    partitions: tuple[TopicPartition, ...]
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application knows of these: read them."""
 
-    def drop(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
-        """These are no longer ours."""
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The application was told that it has these partitions: they are read now."""
 
-    def commit_all(self, now_ms: float) -> Promise[None] | None:
-        """Commit what was handed out; ``None`` if the application does that itself, or there is nothing to commit."""
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """These partitions are no longer the member's, because they were revoked or lost: nothing of them is read."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+PartitionChange: TypeAlias = Assigned | Announced | Withdrawn
+CommitAll: TypeAlias = Callable[[float], Promise[None] | None]
+"""Commits what was handed out; gives ``None`` if the application does that itself, or there is nothing to commit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +83,8 @@ class _Step:
 class Reassignment:
     """``owned`` are the partitions that the application was told of, or is being told of."""
 
-    def __init__(self, reader: Reader, *, commit_timeout_ms: int) -> None:
-        self._reader = reader
+    def __init__(self, *, commit_timeout_ms: int) -> None:
+        self._changes: list[PartitionChange] = []
         self._commit_timeout_ms = commit_timeout_ms
         self._steps: deque[_Step] = deque()
         self._owned: dict[TopicPartition, None] = {}
@@ -87,6 +99,11 @@ class Reassignment:
     def is_busy(self) -> bool:
         return bool(self._steps)
 
+    def take_changes(self) -> list[PartitionChange]:
+        """What has changed since this was called last."""
+        changes, self._changes = self._changes, []
+        return changes
+
     def give_up(self, partitions: Iterable[TopicPartition], done: Callable[[float], None]) -> None:
         """``done`` is called once these are dropped: not before may the group hear of it."""
         self._steps.append(_Step(Callback(Change.REVOKED, tuple(sorted(partitions))), done))
@@ -95,19 +112,19 @@ class Reassignment:
         """Partitions that were assigned. The application is told even if there are none: a rebalance is over."""
         self._steps.append(_Step(Callback(Change.ASSIGNED, tuple(sorted(partitions))), done))
 
-    def lose(self, now_ms: float) -> None:
+    def lose(self) -> None:
         """Everything that is owned belongs to others now, whatever was under way."""
         self.cancel()
         if self._owned:
             lost = tuple(sorted(self._owned))
-            self._drop(lost, now_ms)
+            self._drop(lost)
             self._steps.append(_Step(Callback(Change.LOST, lost), _nothing, begun=True))
 
     def cancel(self) -> None:
         """Give up what is under way, except for telling the application what it has lost."""
         self._steps = deque(step for step in self._steps if step.callback.change is Change.LOST)
 
-    def go_on(self, now_ms: float) -> None:
+    def go_on(self, now_ms: float, commit_all: CommitAll) -> None:
         """The application is in ``poll``: go as far as is possible without telling it something."""
         if not self._steps:
             return
@@ -115,7 +132,7 @@ class Reassignment:
         if not step.begun:
             step.begun = True
             if step.callback.change is Change.REVOKED:
-                step.committing = self._reader.commit_all(now_ms)
+                step.committing = commit_all(now_ms)
                 step.deadline_ms = now_ms + self._commit_timeout_ms
         if step.committing is not None and (step.committing.settled or now_ms >= step.deadline_ms):
             if not step.committing.settled:
@@ -130,7 +147,7 @@ class Reassignment:
     def is_due(self) -> bool:
         return bool(self._steps) and self._steps[0].is_due
 
-    def due(self, now_ms: float) -> Callback | None:
+    def due(self) -> Callback | None:
         """What the application must be told before anything goes on. The caller must tell it, and then call ``told``.
 
         Partitions become ours here and not a moment before: else one could ask where they stand without having been
@@ -142,7 +159,7 @@ class Reassignment:
         step.offered = True
         if step.callback.change is Change.ASSIGNED:
             self._owned.update(dict.fromkeys(step.callback.partitions))
-            self._reader.add(step.callback.partitions, now_ms)
+            self._changes.append(Assigned(step.callback.partitions))
         return step.callback
 
     def told(self, callback: Callback, now_ms: float) -> None:
@@ -152,20 +169,20 @@ class Reassignment:
         step = self._steps.popleft()
         match callback.change:
             case Change.ASSIGNED:
-                self._reader.release(callback.partitions)
+                self._changes.append(Announced(callback.partitions))
             case Change.REVOKED:
-                self._drop(callback.partitions, now_ms)
+                self._drop(callback.partitions)
         step.done(now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
         deadline_ms = self._steps[0].deadline_ms if self._steps and self._steps[0].committing is not None else NEVER
         return deadline_ms if deadline_ms > now_ms else NEVER
 
-    def _drop(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
+    def _drop(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.withdrawals += 1
         for topic_partition in partitions:
             self._owned.pop(topic_partition, None)
-        self._reader.drop(partitions, now_ms)
+        self._changes.append(Withdrawn(partitions))
 
 
 def _nothing(now_ms: float) -> None:

@@ -79,14 +79,7 @@ class ProducerMachine(ConnectedMachine):
             numbering = self.transaction = Transaction(
                 config.transactional_id, features=lambda: self._connections.features
             )
-            self._coordinators = Coordinators(
-                config.client,
-                self._connections,
-                self._metadata,
-                random,
-                lane=DATA,
-                refused=lambda key, error: self._coordination.refused(key, error),
-            )
+            self._coordinators = Coordinators(config.client, self._connections, self._metadata, random, lane=DATA)
             self._coordination = Coordination(config, self.transaction, self._connections, self._coordinators, random)
         elif config.enable_idempotence:
             numbering = self._producer_id = ProducerId(config.client, self._connections, random, fatal=self._fatal)

@@ -82,6 +82,8 @@ class Coordination:
         """What keeps the transaction from going on, for the message of a timeout."""
 
     def poll(self, now_ms: float, *, is_settled: bool) -> None:
+        for error in self._coordinators.take_refusals().values():
+            self._no_coordinator(error)
         if self._asking or not self._retry.is_due(now_ms):
             return
         step = self._transaction.next_step(is_settled=is_settled)
@@ -104,8 +106,8 @@ class Coordination:
     def next_deadline_ms(self, now_ms: float) -> float:
         return NEVER if self._asking else self._retry.next_deadline_ms(now_ms)
 
-    def refused(self, key: CoordinatorKey, error: KafkaError) -> None:
-        """There will be no coordinator, however long we wait."""
+    def _no_coordinator(self, error: KafkaError) -> None:
+        """There will be none, however long this waits."""
         if isinstance(error, AbortableError):
             self._transaction.abortable(error)
         else:

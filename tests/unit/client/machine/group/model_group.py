@@ -260,11 +260,11 @@ class Member:
         while True:
             group.visit(self.bench.now_ms)
             records = machine.take(count)
-            callback = None if records else group.due(self.bench.now_ms)
+            callback = None if records else machine.due(self.bench.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
                 self.on_callback(callback)
-                group.told(callback, self.bench.now_ms)
+                machine.told(callback, self.bench.now_ms)
                 self.bench.turn()
             elif records or self.bench.now_ms >= end_ms:
                 self.bench.turn()
@@ -279,16 +279,16 @@ class Member:
 
     def serve(self, promise: Promise[None], ms: float = 1_000) -> None:
         """What ``close`` and ``unsubscribe`` do after ``leave``."""
-        group = self.machine.group
+        machine, group = self.machine, self.machine.group
         assert group is not None
         end_ms = self.bench.now_ms + ms
         while not promise.settled and self.bench.now_ms < end_ms:
             group.attend(self.bench.now_ms)
             self.bench.advance(10)
-            callback = group.due(self.bench.now_ms)
+            callback = machine.due(self.bench.now_ms)
             if callback is not None:
                 self.events.append((callback.change.value, [index for _, index in callback.partitions]))
-                group.told(callback, self.bench.now_ms)
+                machine.told(callback, self.bench.now_ms)
             self.bench.turn()
 
     def away(self, ms: float) -> None:
