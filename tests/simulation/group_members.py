@@ -196,7 +196,7 @@ class Reader(Worker):
             if self.random.random() < 0.5:
                 await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             self._ledger.processed.update(record.value for record in records)
-            if records and not consumer.commits_by_itself:
+            if records and not consumer._session.commits_by_itself:
                 await self._commit(consumer, records)
 
     async def _commit(self, consumer: Consumer, records: list[ConsumerRecord]) -> None:

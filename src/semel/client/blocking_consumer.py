@@ -1,7 +1,7 @@
 """``semel.blocking.Consumer``: the same consumer, for threads.
 
-The asyncio consumer runs in a thread of its own. Records that are here already are taken from its machine directly,
-under the lock that the driver takes too. A listener is called in the thread that polls, so it may commit and seek.
+Its driver runs in a thread of its own. Records that are here already are taken from the machine directly, under the
+lock that the driver takes too. A listener is called in the thread that polls, so it may commit and seek.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from semel.client.assignors import Assignor
 from semel.client.blocking_docs import with_words_of
-from semel.client.consumer import CLOSE_TIMEOUT_MS, Taken, settle_future
 from semel.client.consumer import Consumer as AsyncConsumer
-from semel.client.deserializers import Deserializer
+from semel.client.consumer_session import CLOSE_TIMEOUT_MS, ConsumerSession
+from semel.client.deserializers import Deserializer, Deserializers
+from semel.client.drivers.driver import settle_future
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
+from semel.client.record_buffer import Taken
 from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import NEVER
 from semel.types import TopicPartition
@@ -49,16 +52,12 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self._guard = threading.RLock()
-        self._consumer = AsyncConsumer(
-            assignors=assignors,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            guard=self._guard,
-            **settings,
+        self._session = ConsumerSession(
+            settings, Deserializers(key_deserializer, value_deserializer), assignors=assignors, guard=self._guard
         )
-        self._group_session, self._record_buffer = self._consumer.group_session, self._consumer.record_buffer
+        self._group_session, self._record_buffer = self._session.group_session, self._session.record_buffer
         self._thread = LoopThread("consumer")
-        self._thread.run(self._consumer.start())
+        self._thread.run(self._session.start())
 
     def __enter__(self) -> Consumer:
         return self
@@ -69,16 +68,16 @@ class Consumer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<blocking {repr(self._consumer)[1:]}"
+        return f"<blocking {self._session}>"
 
     def metrics(self) -> dict[str, float]:
-        return self._consumer.metrics()
+        return self._session.metrics()
 
     # What is read, and from where
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
         self._thread.check()
-        self._consumer.assign(partitions)
+        self._session.assign(partitions)
 
     def subscribe(
         self,
@@ -88,98 +87,84 @@ class Consumer:
         listener: object | None = None,
     ) -> None:
         self._thread.check()
-        self._consumer.subscribe(topics, pattern=pattern, listener=listener)
+        self._session.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
         self._leave("the consumer unsubscribed", CLOSE_TIMEOUT_MS)
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        return self._consumer.assignment
+        return self._session.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
         self._thread.check()
-        self._consumer.seek(partition, offset)
+        self._session.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
         self._thread.check()
-        self._consumer.seek_to_beginning(*partitions)
+        self._session.seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
         self._thread.check()
-        self._consumer.seek_to_end(*partitions)
+        self._session.seek_to_end(*partitions)
 
     def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
         self._thread.check()
-        self._consumer.seek_to_time(timestamp, *partitions)
+        self._session.seek_to_time(timestamp, *partitions)
 
     def pause(self, *partitions: PartitionLike) -> None:
-        self._consumer.pause(*partitions)
+        self._session.pause(*partitions)
 
     def resume(self, *partitions: PartitionLike) -> None:
         self._thread.check()
-        self._consumer.resume(*partitions)
+        self._session.resume(*partitions)
 
     def position(self, partition: PartitionLike) -> int:
-        return self._thread.run(self._consumer.position(partition))
+        return self._thread.run(self._session.position(partition))
 
     def lag(self, partition: PartitionLike) -> int:
-        return self._thread.run(self._consumer.lag(partition))
+        return self._thread.run(self._session.lag(partition))
 
     def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        return self._thread.run(self._consumer.beginning_offsets(partitions))
+        return self._thread.run(self._session.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        return self._thread.run(self._consumer.end_offsets(partitions))
+        return self._thread.run(self._session.end_offsets(partitions))
 
     def offsets_for_times(
         self, timestamps: Mapping[PartitionLike, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._thread.run(self._consumer.offsets_for_times(timestamps))
+        return self._thread.run(self._session.offsets_for_times(timestamps))
 
     def partitions_for(self, topic: str) -> int:
-        return self._thread.run(self._consumer.partitions_for(topic))
+        return self._thread.run(self._session.partitions_for(topic))
 
     # Offsets of the group
 
     def commit(self, offsets: OffsetsLike | None = None) -> None:
-        self._thread.run(self._consumer.commit(offsets))
+        self._thread.run(self._session.commit(offsets))
 
     def commit_async(self, offsets: OffsetsLike | None = None) -> Future[None]:
         self._thread.check()
         future: Future[None] = Future()
-        promise = self._consumer.begin_commit(offsets)
+        promise = self._session.begin_commit(offsets)
         with self._guard:
-            promise.then(lambda settled: settle_future(future, settled))
-        self._consumer.wake()
+            promise.then(partial(settle_future, future))
+        self._session.runtime.wake()
         return future
 
     def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return self._thread.run(self._consumer.committed(partitions))
+        return self._thread.run(self._session.committed(partitions))
 
     def group_metadata(self) -> GroupMetadata:
-        return self._consumer.group_metadata()
+        return self._session.group_metadata()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._consumer.positions()
-
-    def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._consumer.unsettled()
-
-    def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self._consumer.settled(offsets)
+        return self._session.positions()
 
     def rewind(self) -> None:
         self._thread.check()
-        self._consumer.rewind()
-
-    @property
-    def commits_by_itself(self) -> bool:
-        return self._consumer.commits_by_itself
-
-    @property
-    def has_lost_work(self) -> bool:
-        return self._consumer.has_lost_work
+        self._session.rewind()
 
     # Records
 
@@ -211,7 +196,7 @@ class Consumer:
                 else:
                     is_in_time = self._thread.run(self._group_session.wait(expires_ms))
                 taken = take()
-        self._consumer.wake()  # There is room now for more to be fetched.
+        self._session.runtime.wake()  # There is room now for more to be fetched.
         return taken
 
     def __iter__(self) -> Consumer:
@@ -229,7 +214,7 @@ class Consumer:
             try:
                 self._leave("the consumer was closed", timeout_ms)
             finally:
-                self._thread.run(self._consumer.disconnect())
+                self._thread.run(self._session.disconnect())
                 self._thread.stop()
 
     # Inside

@@ -1,7 +1,7 @@
 """``semel.blocking.Producer``: the same producer, for threads.
 
-The asyncio producer runs in a thread of its own. ``send`` does not go there: it puts its record straight into the
-machine, under the lock that the driver takes too, because a hop between threads costs more than all else it does.
+Its driver runs in a thread of its own. ``send`` does not go there: it puts its record straight into the machine, under
+the lock that the driver takes too, because a hop between threads costs more than all else it does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from semel.client.blocking_docs import with_words_of
 from semel.client.drivers.loop_thread import LoopThread
-from semel.client.hooks import Lists, OnAcknowledgement, OnSend, Serializer
+from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
-from semel.client.transaction_offsets import Consuming
+from semel.client.producer_session import ProducerSession
+from semel.client.transaction_offsets import AnyConsumer
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
 
 if TYPE_CHECKING:
@@ -48,21 +49,19 @@ class Producer:
         **settings: Any,
     ) -> None:
         self._guard = threading.RLock()
-        self._producer = AsyncProducer(
+        self._session = ProducerSession(
+            settings,
+            Hooks(key_serializer, value_serializer, on_send, on_acknowledgement),
             partitioner=partitioner,
-            key_serializer=key_serializer,
-            value_serializer=value_serializer,
-            on_send=on_send,
-            on_acknowledgement=on_acknowledgement,
             guard=self._guard,
-            **settings,
         )
-        self._send_queue = self._producer.send_queue
+        self._machine, self._runtime = self._session.machine, self._session.runtime
+        self._send_queue = self._session.send_queue
         self._thread = LoopThread("producer")
-        self._thread.run(self._producer.start())
+        self._thread.run(self._session.start())
 
     def __enter__(self) -> Producer:
-        if self._producer.is_transactional:
+        if self._session.is_transactional:
             try:
                 self.init()
             except BaseException:
@@ -76,10 +75,10 @@ class Producer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<blocking {repr(self._producer)[1:]}"
+        return f"<blocking {self._session}>"
 
     def metrics(self) -> dict[str, float]:
-        return self._producer.metrics()
+        return self._session.metrics()
 
     def send(
         self,
@@ -103,11 +102,11 @@ class Producer:
         future.set_running_or_notify_cancel()
         with self._guard:
             changed = self._send_queue.put(future, topic, value, key, partition, headers, timestamp)
-            is_full = self._producer.is_full
+            is_full = self._machine.is_full
         if changed:
-            self._producer.wake()
+            self._runtime.wake()
         if is_full:
-            self._thread.run(self._producer.drain())
+            self._thread.run(self._session.drain())
         return future
 
     def send_many(
@@ -141,71 +140,74 @@ class Producer:
         future.set_running_or_notify_cancel()
         with self._guard:
             self._send_queue.put_bulk(future, bulk)
-        self._producer.wake()
-        self._thread.run(self._producer.drain())
-        return future
-
-    def send_batch(self, topic: str, partition: int, records: bytes, record_count: int) -> Future[RecordMetadata]:
-        """Send a batch that was encoded elsewhere; the future tells of its first record. See ``client.arrow.encode``.
-
-        The topic must be known (``partitions_for``). Never blocks: who sends batches counts what is unsettled.
-        """
-        self._thread.check()
-        future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()
-        with self._guard:
-            self._send_queue.put_batch(future, topic, partition, records, record_count)
-        self._producer.wake()
+        self._runtime.wake()
+        self._thread.run(self._session.drain())
         return future
 
     def flush(self) -> None:
-        self._thread.run(self._producer.flush())
+        self._thread.run(self._session.flush())
 
     def partitions_for(self, topic: str) -> int:
-        return self._thread.run(self._producer.partitions_for(topic))
+        return self._thread.run(self._session.partitions_for(topic))
 
     def init(self) -> None:
-        self._thread.run(self._producer.init())
+        self._thread.run(self._session.init())
 
     def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         self._thread.check()
-        self._producer.attach(producer_id, producer_epoch, transaction_version)
+        self._session.attach(producer_id, producer_epoch, transaction_version)
 
     @property
     def identity(self) -> ProducerIdentity:
-        return self._producer.identity
+        return self._session.identity
 
     def bump_epoch(self) -> None:
-        self._thread.run(self._producer.bump_epoch())
+        self._thread.run(self._session.bump_epoch())
 
     def begin(self) -> None:
         self._thread.check()
-        self._producer.begin()
+        self._session.begin()
 
     def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
-        self._thread.run(self._producer.send_offsets(offsets, group))
+        self._thread.run(self._session.send_offsets(offsets, group))
 
     def commit(self) -> None:
-        self._thread.run(self._producer.commit())
+        self._thread.run(self._session.commit())
 
     def abort(self) -> None:
-        self._thread.run(self._producer.abort())
+        self._thread.run(self._session.abort())
 
     @contextmanager
-    def transaction(self, *, consumer: Consuming | None = None) -> Iterator[Producer]:
+    def transaction(self, *, consumer: AnyConsumer | None = None) -> Iterator[Producer]:
         self._thread.check()
-        consumed = self._producer.begin_consuming(consumer)
+        consumed = self._session.begin_consuming(consumer)
         try:
             yield self
         except BaseException:
-            self._thread.run(self._producer.abandon(consumed))
+            self._thread.run(self._session.abandon(consumed))
             raise
-        self._thread.run(self._producer.commit_or_abandon(consumed))
+        self._thread.run(self._session.commit_or_abandon(consumed))
 
     def close(self, timeout_ms: float | None = None) -> None:
         if self._thread.is_running:
-            self._thread.run(self._producer.close(timeout_ms))
+            self._thread.run(self._session.close(timeout_ms))
             self._thread.stop()
+
+
+def send_batch(
+    producer: Producer, topic: str, partition: int, records: bytes, record_count: int
+) -> Future[RecordMetadata]:
+    """Send a batch that was encoded elsewhere (``client.arrow.encode``), for Spark; the future is of its first record.
+
+    The topic must be known (``partitions_for``). Never blocks: the caller counts what is unsettled.
+    """
+    producer._thread.check()
+    future: Future[RecordMetadata] = Future()
+    future.set_running_or_notify_cancel()
+    with producer._guard:
+        producer._send_queue.put_batch(future, topic, partition, records, record_count)
+    producer._runtime.wake()
+    return future
 
 
 with_words_of(Producer, AsyncProducer)

@@ -5,7 +5,8 @@ The law: the position moves past what is handed out, and past nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sized
+from typing import TYPE_CHECKING, TypeVar
 
 from semel.client.arrow_extra import arrow_module
 from semel.client.deserializers import Deserializers
@@ -17,6 +18,10 @@ from semel.types import INT32_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Taken = TypeVar("Taken", bound=Sized)
+"""What one ``poll`` returns: a list of records, or a table."""
 
 
 class RecordBuffer:

@@ -15,8 +15,8 @@ from semel.errors import AbortableError, ErrorCode, StateError
 from semel.types import TopicPartition
 
 
-class Consuming(Protocol):
-    """A consumer, of either kind, as a transaction sees it."""
+class Consumed(Protocol):
+    """A consumer as a transaction sees it: ``ConsumerSession`` is one."""
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
@@ -33,10 +33,22 @@ class Consuming(Protocol):
     def commits_by_itself(self) -> bool: ...
 
 
+class AnyConsumer(Protocol):
+    """``semel.Consumer``, or ``semel.blocking.Consumer``."""
+
+    @property
+    def _session(self) -> Consumed: ...
+
+
+def session_of(consumer: AnyConsumer) -> Consumed:
+    """What an application's consumer has for transactions, and not for applications."""
+    return consumer._session
+
+
 class TransactionOffsets:
     """One transaction's share in a consumer. Made when the transaction begins."""
 
-    def __init__(self, consumer: Consuming) -> None:
+    def __init__(self, consumer: Consumed) -> None:
         if consumer.commits_by_itself:
             raise StateError(
                 "transaction: this consumer commits by itself, also what a transaction aborts; set "

@@ -396,11 +396,11 @@ def test_whoever_leaves_does_not_wait_for_what_has_just_happened(broker: Broker)
 
     async def scenario() -> None:
         async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="just-left") as consumer:
-            left = consumer.group_session.begin_leaving("test")
+            left = consumer._session.group_session.begin_leaving("test")
             assert left.settled
             in_a_moment_ms = asyncio.get_running_loop().time() * 1000 + 50
-            assert not await consumer.group_session.wait(in_a_moment_ms)
-            assert await consumer.group_session.wait(in_a_moment_ms + 50, left)
+            assert not await consumer._session.group_session.wait(in_a_moment_ms)
+            assert await consumer._session.group_session.wait(in_a_moment_ms + 50, left)
 
     asyncio.run(scenario())
 

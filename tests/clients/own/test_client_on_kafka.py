@@ -334,7 +334,7 @@ def test_fetches_are_incremental_and_the_lag_comes_to_zero_behind_transactions(
                 seen += [record.value for record in await consumer.poll(100)]
             assert sorted(seen) == [b"%d" % round_ for round_ in range(3) for _ in partitions]
             assert [await consumer.lag(partition) for partition in partitions] == [0] * PARTITIONS
-            assert [session._epoch > 1 for session in consumer._machine._fetcher._sessions.values()] == [True]
+            assert [session._epoch > 1 for session in consumer._session.machine._fetcher._sessions.values()] == [True]
 
     run(scenario())
 

@@ -345,7 +345,7 @@ def test_who_is_killed_is_replaced_when_its_session_is_over(
         readers = [Reader(first), Reader(second)]
         await until(lambda: len(first.assignment) == len(second.assignment) == 3)
         await readers[0].stop()
-        await first.disconnect()
+        await first._session.disconnect()
         await until(lambda: len(second.assignment) == PARTITIONS)
         await readers[1].close()
 

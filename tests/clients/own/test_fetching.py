@@ -36,7 +36,7 @@ def partitions(topic: str) -> list[TopicPartition]:
 
 def requests_in_session(consumer: Consumer) -> list[int]:
     """How many requests each session has had, by broker."""
-    return [session._epoch for session in consumer._machine._fetcher._sessions.values()]
+    return [session._epoch for session in consumer._session.machine._fetcher._sessions.values()]
 
 
 async def write(producer: Producer, topic: str, count: int, start: int = 0) -> None:

@@ -179,7 +179,7 @@ def test_it_is_over_when_the_consumer_has_ended_without_giving_up_its_partitions
         consumer.assign([FIRST])
         async with asyncio.timeout(PATIENCE_S):
             assert (await anext(consumer)).offset == 0
-        await consumer.disconnect()
+        await consumer._session.disconnect()
         assert [record async for record in consumer] == []
 
     asyncio.run(scenario())
@@ -202,4 +202,4 @@ def test_a_thread_that_polls_has_the_next_records_fetched_meanwhile(broker: Brok
 
 def held(consumer: blocking.Consumer) -> int:
     """How many fetches wait to be taken."""
-    return len(consumer._consumer._machine._fetcher._ready)
+    return len(consumer._session.machine._fetcher._ready)

@@ -7,10 +7,12 @@ machine too there is a lock, the ``guard``, that is held whenever anybody does.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from semel.client.drivers.frame_buffer import FrameReceiver
@@ -84,20 +86,12 @@ class Driver:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def settle(settled: Promise[T]) -> None:
-            if future.done():
-                return
-            if settled.error is None:
-                future.set_result(settled.value)
-            else:
-                future.set_exception(settled.error)
-
         def settle_there(settled: Promise[T]) -> None:
-            with contextlib.suppress(RuntimeError):  # That loop is closed: nobody waits there any more.
-                loop.call_soon_threadsafe(settle, settled)
+            with contextlib.suppress(RuntimeError):  # That loop is closed: no task waits there any more.
+                loop.call_soon_threadsafe(settle_future, future, settled)
 
         with self._guard:
-            promise.then(settle if loop is self._loop else settle_there)
+            promise.then(partial(settle_future, future) if loop is self._loop else settle_there)
         self.wake()
         return future
 
@@ -205,6 +199,16 @@ class Driver:
             self._machine.disconnected(number, reason, self._clock.monotonic_ms())
         self._turned()
         self._poll_soon()
+
+
+def settle_future(future: asyncio.Future[T] | concurrent.futures.Future[T], promise: Promise[T]) -> None:
+    """A future takes the outcome of a promise, unless it was cancelled."""
+    if future.done():
+        return
+    if promise.error is None:
+        future.set_result(promise.value)
+    else:
+        future.set_exception(promise.error)
 
 
 class _Connection(asyncio.BufferedProtocol):

@@ -20,6 +20,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from semel.blocking import Producer
 from semel.client.arrow import encode
+from semel.client.blocking_producer import send_batch
 from semel.client.config.producer import ProducerConfig
 from semel.errors import SemelError, StateError
 from semel.spark.sink.sink import WriteJob
@@ -111,7 +112,7 @@ class Writer:
             self._known.add(topic)
         while True:
             try:
-                future = self._producer.send_batch(topic, partition, records, count)
+                future = send_batch(self._producer, topic, partition, records, count)
                 break
             except StateError:
                 # A partition that is newer than what this producer knows: trying is what makes it ask.

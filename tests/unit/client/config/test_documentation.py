@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from semel import Consumer, Producer, blocking
 from semel.client.config.admin import AdminConfig
 from semel.client.config.common import CLIENT_SETTINGS
 from semel.client.config.consumer import ConsumerConfig
@@ -39,34 +36,6 @@ def table_under(heading: str, text: str) -> list[str]:
 @pytest.mark.parametrize("heading", TABLES)
 def test_every_setting_is_documented_with_its_default(heading: str) -> None:
     assert table_under(heading, PAGE.read_text()) == [row(setting) for setting in TABLES[heading]]
-
-
-# What is there for the blocking twin, for the transaction of a consumer, and for Spark; not for applications.
-PLUMBING = {
-    *("start", "wake", "send_batch", "begin_consuming", "commit_or_abandon", "abandon"),
-    *("begin_commit", "unsettled", "settled", "disconnect"),
-}
-
-
-def calls(client: type) -> dict[str, Any]:
-    return {
-        name: call
-        for name, call in vars(client).items()
-        if inspect.isfunction(call) and not name.startswith("_") and name not in PLUMBING
-    }
-
-
-@pytest.mark.parametrize("client", [Producer, Consumer, blocking.Producer, blocking.Consumer], ids=repr)
-def test_every_call_has_an_example(client: type) -> None:
-    for name, call in calls(client).items():
-        assert f".{name}(" in (call.__doc__ or ""), f"{client.__module__}: {name}"
-        assert client.__module__.startswith("semel.client.blocking") <= ("await" not in call.__doc__), name
-
-
-@pytest.mark.parametrize("client", [Producer, Consumer])
-def test_the_blocking_twin_has_the_same_calls(client: type) -> None:
-    twin = getattr(blocking, client.__name__)
-    assert set(calls(twin)) == set(calls(client)) - {"drain"}  # A thread is held back by send itself.
 
 
 def write() -> None:

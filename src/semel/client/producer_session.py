@@ -1,0 +1,250 @@
+"""One producer, behind ``semel.Producer`` and ``semel.blocking.Producer``: what both of them need.
+
+Records do not pass here: each class makes a future of its own kind and puts it into ``send_queue``. Calls that wait are
+coroutines: the asyncio class awaits them, the blocking class runs them in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from random import Random, SystemRandom
+from typing import Any, TypeVar
+
+from semel import __version__
+from semel.client.config.producer import ProducerConfig
+from semel.client.deliveries import settle
+from semel.client.drivers.driver import Driver
+from semel.client.drivers.runtime import ClientRuntime
+from semel.client.hooks import Hooks
+from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.partitioner import Partitioner
+from semel.client.machine.producer.producer import ProducerMachine
+from semel.client.machine.producer.sequences import Identity
+from semel.client.machine.transaction.states import TransactionState
+from semel.client.machine.transaction.transaction import Transaction
+from semel.client.offsets import GroupLike, OffsetsLike, as_group, as_offsets
+from semel.client.security.tls import network_for
+from semel.client.send_queue import SendQueue
+from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
+from semel.client.values import ProducerIdentity
+from semel.clock import Clock, SystemClock
+from semel.errors import ErrorCode, SemelError, StateError, TimedOut
+from semel.net.network import Network
+
+T = TypeVar("T")
+
+
+class ProducerSession:
+    """``guard`` is the lock of a blocking producer, whose threads use the machine beside its driver."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        hooks: Hooks,
+        *,
+        partitioner: Partitioner | None = None,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        guard: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self._config = config = ProducerConfig.load(settings)
+        self.machine = ProducerMachine(
+            config, random or SystemRandom(), partitioner=partitioner, software_version=__version__
+        )
+        self.runtime = ClientRuntime(
+            "producer",
+            self.machine,
+            network=network or network_for(config.client.security),
+            clock=clock or SystemClock(),
+            guard=guard,
+            turned=self._turned,
+        )
+        self._guard = self.runtime.guard
+        self.send_queue = SendQueue(config, self.machine, self.runtime.clock, hooks)
+        self._drains: list[asyncio.Future[None]] = []
+
+    def __str__(self) -> str:
+        servers = ",".join(map(str, self._config.client.bootstrap_servers))
+        transaction = self.machine.transaction
+        state = "closed" if self.runtime.is_closed else "open" if transaction is None else transaction.state.value
+        name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
+        return f"Producer {servers}{name} {state}"
+
+    async def start(self) -> None:
+        """Start the driver in the loop that this is called from."""
+        self.runtime.running()
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.machine.transaction is not None
+
+    def metrics(self) -> dict[str, float]:
+        with self._guard:
+            return self.machine.metrics()
+
+    # Records
+
+    async def drain(self) -> None:
+        while self.machine.is_full:
+            future: asyncio.Future[None] = self.runtime.running().create_future()
+            self._drains.append(future)
+            await future
+
+    async def flush(self) -> None:
+        driver = self.runtime.running()
+        with self._guard:
+            promise = self.machine.flush()
+        await driver.wait(promise)
+        transaction = self.machine.transaction
+        if transaction is not None and transaction.error is not None:
+            transaction.raise_error()
+
+    async def partitions_for(self, topic: str) -> int:
+        with self._guard:
+            promise = self.machine.know_topic(topic, self.runtime.clock.monotonic_ms())
+        view = await self._within_max_block(promise, f"partitions_for({topic!r})")
+        return len(view.partitions)
+
+    # Transactions
+
+    async def init(self) -> None:
+        transaction = self._transaction("init")
+        with self._guard:
+            promise = transaction.init()
+        await self._within_max_block(promise, "init")
+
+    def attach(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        transaction = self._transaction("attach")
+        with self._guard:
+            identity = Identity(producer_id, producer_epoch)
+            transaction.attach(identity, transaction_version, is_idle=self.machine.is_idle)
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        transaction = self._transaction("identity")
+        with self._guard:
+            return transaction.hand_out_identity()
+
+    async def bump_epoch(self) -> None:
+        transaction = self._transaction("bump_epoch")
+        with self._guard:
+            promise = transaction.bump_epoch()
+        await self._within_max_block(promise, "bump_epoch")
+
+    def begin(self) -> None:
+        transaction = self._transaction("begin")
+        with self._guard:
+            transaction.begin()
+
+    async def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
+        transaction = self._transaction("send_offsets")
+        with self._guard:
+            promise = transaction.send_offsets(as_group(group), as_offsets(offsets))
+        await self._within_max_block(promise, "send_offsets")
+
+    async def commit(self) -> None:
+        transaction = self._transaction("commit")
+        with self._guard:
+            promise = transaction.commit()
+        await self._within_max_block(promise, "commit")
+
+    async def abort(self) -> None:
+        transaction = self._transaction("abort")
+        with self._guard:
+            promise = transaction.abort()
+        await self._within_max_block(promise, "abort")
+
+    def begin_consuming(self, consumer: AnyConsumer | None) -> TransactionOffsets | None:
+        """``begin``, and remember where the consumer stood."""
+        consumed = None if consumer is None else TransactionOffsets(session_of(consumer))
+        self.begin()
+        return consumed
+
+    async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
+        """``commit``; if something had failed, ``abort`` and raise what it was."""
+        try:
+            if consumed is not None:
+                offsets = consumed.to_send()
+                await self.send_offsets(offsets, consumed.group)
+            await self.commit()
+        except (Exception, asyncio.CancelledError):
+            await self.abandon(consumed)
+            raise
+        if consumed is not None:
+            consumed.committed()
+
+    async def abandon(self, consumed: TransactionOffsets | None = None) -> None:
+        """``abort``, if there is something to abort. Raises nothing, because its caller has an error to raise.
+
+        A transaction that cannot be aborted now is aborted by its coordinator, when its time is over. One that is being
+        committed goes on, and its consumer stays where it is.
+        """
+        transaction = self._transaction("abandon")
+        if transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            with contextlib.suppress(SemelError):
+                await self.abort()
+        if consumed is not None and transaction.state is not TransactionState.COMMITTING:
+            consumed.aborted()
+
+    # The end
+
+    async def close(self, timeout_ms: float | None) -> None:
+        if self.runtime.is_closed:
+            return
+        self.runtime.is_closed = True
+        with self._guard:
+            self.machine.close()
+        if self.runtime.driver is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self._finish(self.runtime.driver)
+        await self.runtime.shut()
+
+    async def _finish(self, driver: Driver) -> None:
+        transaction = self.machine.transaction
+        if transaction is None or transaction.is_attached:
+            with self._guard:
+                promise = self.machine.flush()
+            await driver.wait(promise)
+            return
+        with self._guard:
+            ending = transaction.conclude()
+        if ending is not None:
+            with contextlib.suppress(SemelError):  # It was tried; the coordinator aborts what is left open.
+                await self._within_max_block(ending, "close")
+
+    # Inside
+
+    def _turned(self) -> None:
+        with self._guard:
+            settled = self.machine.take_settled()
+        for settlement in settled:
+            settle(settlement)
+        if self._drains and not self.machine.is_full:
+            drains, self._drains = self._drains, []
+            for future in drains:
+                if not future.done():
+                    future.set_result(None)
+
+    def _transaction(self, call: str) -> Transaction:
+        if self.runtime.is_closed:
+            raise StateError(f"{call}: the producer is closed")
+        transaction = self.machine.transaction
+        if transaction is None:
+            raise StateError(f"{call}: this producer has no transactional.id, so it has no transactions")
+        return transaction
+
+    async def _within_max_block(self, promise: Promise[T], call: str) -> T:
+        driver = self.runtime.driver or self.runtime.running()
+        try:
+            return await driver.wait(promise, timeout_ms=self._config.max_block_ms)
+        except TimeoutError:
+            raise TimedOut(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{call} did not finish within max.block.ms ({self._config.max_block_ms} ms), while waiting for "
+                f"{self.machine.waiting_for}. It is still being tried: call {call} again to wait on",
+            ) from None
