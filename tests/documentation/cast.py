@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow
 
 from semel import ConsumerRecord
-from semel.blocking import Admin, Producer
-from semel.client.blocking_consumer import Consumer
+from semel.blocking import Admin, Consumer, Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,6 +1,7 @@
-"""The client: ``Producer``, ``Consumer`` and ``Admin``, for asyncio and for threads.
+"""The client: ``Producer``, ``Consumer`` and ``Admin``, for asyncio; ``semel.blocking`` has them for threads.
 
-What is public lies here: open ``producer.py`` or ``consumer.py`` first. They drive the machines of ``machine``, which
-decide everything and do no I/O, through ``drivers``. ``config`` has the settings, ``security`` TLS and SASL,
-``assignors`` the assignment of partitions in a classic group, ``arrow`` records by the column.
+What is public lies here: open ``producer.py`` or ``consumer.py`` first. Behind them are ``producer_session.py`` and
+``consumer_session.py``, which the blocking classes share. They drive the machines of ``machine``, which decide
+everything and do no I/O, through ``drivers``. ``config`` has the settings, ``security`` TLS and SASL, ``assignors`` the
+assignment of partitions in a classic group, ``arrow`` records by the column.
 """

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from semel.client.blocking_producer import Producer
+from semel.blocking import Producer
 from semel.testing.broker import Broker
 from semel.testing.faults import Fault
 

@@ -24,7 +24,7 @@ def made(kind: Any) -> Iterator[Any]:
     """A client that has nothing to connect to. What it is given in ``__init__`` counts, too."""
     client = kind(bootstrap_servers="localhost:1")
     yield client
-    if kind.__module__.startswith("semel.client.blocking"):
+    if kind.__module__.startswith("semel.blocking"):
         client.close()
 
 
@@ -92,4 +92,4 @@ def calls(client: type) -> dict[str, Any]:
 def test_every_call_has_an_example(client: type) -> None:
     for name, call in calls(client).items():
         assert f".{name}(" in (call.__doc__ or ""), f"{client.__module__}: {name}"
-        assert client.__module__.startswith("semel.client.blocking") <= ("await" not in call.__doc__), name
+        assert client.__module__.startswith("semel.blocking") <= ("await" not in call.__doc__), name

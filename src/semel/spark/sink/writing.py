@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from semel.blocking import Producer
+from semel.blocking.producer import send_batch
 from semel.client.arrow import encode
-from semel.client.blocking_producer import send_batch
 from semel.client.config.producer import ProducerConfig
 from semel.errors import SemelError, StateError
 from semel.spark.sink.sink import WriteJob

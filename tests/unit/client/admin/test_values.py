@@ -21,7 +21,7 @@ from semel.admin import (
     Results,
     ScramMechanism,
 )
-from semel.client import blocking_admin
+from semel.blocking import admin as blocking_admin
 from semel.client.admin.acls import Acls
 from semel.client.admin.cluster import Cluster
 from semel.client.admin.configs import Configs

@@ -47,7 +47,7 @@ _INSTANCE_IDS_SINCE: Final = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3}
 _JOIN_GRACE_MS: Final = 5_000
 
 
-class MemberState(Enum):
+class ClassicMemberState(Enum):
     OUT = "out"
     PREPARING = "preparing"
     JOINING = "joining"
@@ -56,7 +56,7 @@ class MemberState(Enum):
     STABLE = "stable"
 
 
-_HEARTBEATS: Final = frozenset({MemberState.STABLE, MemberState.PREPARING})
+_HEARTBEATS: Final = frozenset({ClassicMemberState.STABLE, ClassicMemberState.PREPARING})
 
 
 class ClassicMembership(Membership):
@@ -76,7 +76,7 @@ class ClassicMembership(Membership):
         self._matched: tuple[object, tuple[str, ...]] = None, ()
         """The topics that the subscription means, with the metadata for which that was found out."""
         self._joined_topics: tuple[str, ...] = ()
-        self.state = MemberState.OUT
+        self.state = ClassicMemberState.OUT
         self._assignor_name = ""
         self._is_prepared = False
         self._join_reason: str | None = None
@@ -89,7 +89,7 @@ class ClassicMembership(Membership):
     def subscribe(self, subscription: TopicSubscription) -> None:
         changed = self._subscription != subscription
         super().subscribe(subscription)
-        if changed and self.state is not MemberState.OUT:
+        if changed and self.state is not ClassicMemberState.OUT:
             self._join_again("the subscription was changed")
 
     @property
@@ -120,26 +120,26 @@ class ClassicMembership(Membership):
 
     @property
     def _is_out(self) -> bool:
-        return self.state is MemberState.OUT
+        return self.state is ClassicMemberState.OUT
 
     def _poll(self, now_ms: float) -> None:
         self._look_at_metadata()
-        if self.state is MemberState.STABLE and self._join_reason is not None:
-            self.state = MemberState.PREPARING
-        if self.state in (MemberState.OUT, MemberState.PREPARING):
+        if self.state is ClassicMemberState.STABLE and self._join_reason is not None:
+            self.state = ClassicMemberState.PREPARING
+        if self.state in (ClassicMemberState.OUT, ClassicMemberState.PREPARING):
             self._prepare()
             is_ready = self._is_prepared and not self._reassignment.is_busy
             if is_ready and self._may_ask(now_ms) and self._poll_liveness.is_alive(now_ms):
                 self._join(now_ms)
-        if self.state is MemberState.ASSIGNING:
+        if self.state is ClassicMemberState.ASSIGNING:
             self._assign(now_ms)
-        if self.state is MemberState.SYNCING and self._may_ask(now_ms):
+        if self.state is ClassicMemberState.SYNCING and self._may_ask(now_ms):
             self._sync(now_ms)
         if self.state in _HEARTBEATS and self._generation_id is not None:
             self._heartbeats.poll(self.metadata(), now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        deadlines = [self._poll_liveness.next_deadline_ms(now_ms)] if self.state is not MemberState.OUT else []
+        deadlines = [self._poll_liveness.next_deadline_ms(now_ms)] if self.state is not ClassicMemberState.OUT else []
         if not self._asking:
             deadlines.append(self._retry.next_deadline_ms(now_ms))
         if self.state in _HEARTBEATS:
@@ -158,7 +158,7 @@ class ClassicMembership(Membership):
 
     def _look_at_metadata(self) -> None:
         """What is wanted, or what there is, may have changed since we joined."""
-        if self.state is not MemberState.STABLE or self._join_reason is not None:
+        if self.state is not ClassicMemberState.STABLE or self._join_reason is not None:
             return
         if self._wanted_topics() != self._joined_topics:
             self._join_again("the topics that are subscribed to have changed")
@@ -188,7 +188,7 @@ class ClassicMembership(Membership):
         assignors, owned = self._assignors.values(), self._reassignment.owned
         build = join_request(self._config, self.metadata(), assignors, topics, owned, self._join_reason or "")
         if self._ask_group(ApiKey.JOIN_GROUP, build, self._on_join, now_ms):
-            self.state = MemberState.JOINING
+            self.state = ClassicMemberState.JOINING
             self._join_reason = None
             self._joined_topics = topics
 
@@ -196,7 +196,7 @@ class ClassicMembership(Membership):
         code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
-            self.state = MemberState.OUT
+            self.state = ClassicMemberState.OUT
             return
         if code != ErrorCode.NONE:
             self._refused(ApiKey.JOIN_GROUP, code, now_ms)
@@ -209,7 +209,7 @@ class ClassicMembership(Membership):
             text = f"the group uses the assignor {self._assignor_name!r}, which this member does not offer"
             self._fail(client_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text, Family.FATAL), now_ms)
             return
-        self.state = MemberState.SYNCING
+        self.state = ClassicMemberState.SYNCING
         if response.leader != response.member_id:
             return
         try:
@@ -222,7 +222,7 @@ class ClassicMembership(Membership):
             # A static leader that came back: the assignment stands, and is only to be watched from now on.
             self._leadership.watch(self._metadata.view)
         else:
-            self.state = MemberState.ASSIGNING
+            self.state = ClassicMemberState.ASSIGNING
 
     # The assignment
 
@@ -237,7 +237,7 @@ class ClassicMembership(Membership):
         except Exception as error:  # An application's own assignor: whatever it raises must not end the driver.
             self._assignor_failed(error, now_ms)
             return
-        self.state = MemberState.SYNCING
+        self.state = ClassicMemberState.SYNCING
 
     def _assignor_failed(self, error: Exception, now_ms: float) -> None:
         text = f"the assignor {self._assignor_name!r} of group {self._coordinator.group_id!r} failed: {error!r}"
@@ -256,7 +256,7 @@ class ClassicMembership(Membership):
             return
         self._retry = self._retry.succeeded()
         self._is_prepared = False
-        self.state = MemberState.STABLE
+        self.state = ClassicMemberState.STABLE
         self._heartbeats.begin(now_ms)
         assert self._generation_id is not None
         try:
@@ -311,7 +311,7 @@ class ClassicMembership(Membership):
                 self._coordinator.forget()
                 self._later(now_ms)
             case Reaction.JOIN:
-                self.state = MemberState.PREPARING
+                self.state = ClassicMemberState.PREPARING
                 self._join_again(text)
                 if api_key is ApiKey.JOIN_GROUP:
                     self._later(now_ms)
@@ -327,14 +327,14 @@ class ClassicMembership(Membership):
 
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)
-        self.state = MemberState.OUT
+        self.state = ClassicMemberState.OUT
         self._is_prepared = False
         self._join_reason = reason
         self._leadership = None
 
     def _later(self, now_ms: float) -> None:
-        if self.state is MemberState.JOINING:
-            self.state = MemberState.OUT if self._generation_id is None else MemberState.PREPARING
+        if self.state is ClassicMemberState.JOINING:
+            self.state = ClassicMemberState.OUT if self._generation_id is None else ClassicMemberState.PREPARING
         super()._later(now_ms)
 
     # Asking

@@ -46,7 +46,7 @@ _LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 _REGEX_SINCE: Final = 1
 
 
-class MemberState(Enum):
+class ConsumerMemberState(Enum):
     OUT = "out"
     JOINING = "joining"
     MEMBER = "member"
@@ -73,7 +73,7 @@ class ConsumerMembership(Membership):
     ) -> None:
         super().__init__(config, coordinator, metadata, reassignment, poll_liveness, random)
         self._member_id = kafka_uuid(UUID(int=random.getrandbits(128), version=4))
-        self.state = MemberState.OUT
+        self.state = ConsumerMemberState.OUT
         self._target: Mapping[UUID, tuple[int, ...]] = {}
         self._is_reconciled = True
         self._topic_ids: dict[str, UUID] = {}
@@ -107,20 +107,24 @@ class ConsumerMembership(Membership):
 
     @property
     def _is_out(self) -> bool:
-        return self.state is MemberState.OUT
+        return self.state is ConsumerMemberState.OUT
 
     def _poll(self, now_ms: float) -> None:
-        if self.state is MemberState.OUT and self._poll_liveness.is_alive(now_ms) and not self._reassignment.is_busy:
-            self.state = MemberState.JOINING
-        if self.state is MemberState.MEMBER:
+        if (
+            self.state is ConsumerMemberState.OUT
+            and self._poll_liveness.is_alive(now_ms)
+            and not self._reassignment.is_busy
+        ):
+            self.state = ConsumerMemberState.JOINING
+        if self.state is ConsumerMemberState.MEMBER:
             self._reconcile()
-        if self.state is not MemberState.OUT and self._may_ask(now_ms):
+        if self.state is not ConsumerMemberState.OUT and self._may_ask(now_ms):
             said = self._to_say()
             if now_ms >= self._heartbeat_ms or said != self._said:
                 self._heartbeat(said, now_ms)
 
     def next_deadline_ms(self, now_ms: float) -> float:
-        if self.state is MemberState.OUT:
+        if self.state is ConsumerMemberState.OUT:
             return NEVER
         deadlines = [self._poll_liveness.next_deadline_ms(now_ms)]
         if not self._asking:
@@ -167,7 +171,7 @@ class ConsumerMembership(Membership):
         if response.member_epoch != self._generation_id:
             log.info("group %r: %s is in epoch %d", self._coordinator.group_id, self._member_id, response.member_epoch)
         self._generation_id = response.member_epoch
-        self.state = MemberState.MEMBER
+        self.state = ConsumerMemberState.MEMBER
         self._heartbeat_ms = now_ms + response.heartbeat_interval_ms
         if response.assignment is not None:
             assigned = response.assignment.topic_partitions
@@ -206,7 +210,7 @@ class ConsumerMembership(Membership):
 
     def _leave(self, reason: str, now_ms: float) -> Promise[None]:
         """The protocol has no word for a reason."""
-        if self.state is MemberState.OUT:
+        if self.state is ConsumerMemberState.OUT:
             return kept()
         self._reset()
         instance_id = self._config.group_instance_id
@@ -240,7 +244,7 @@ class ConsumerMembership(Membership):
 
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)
-        self.state = MemberState.OUT
+        self.state = ConsumerMemberState.OUT
         self._target, self._is_reconciled, self._said = {}, True, None
         self._heartbeat_ms = 0.0
 

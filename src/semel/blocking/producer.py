@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from semel.client.blocking_docs import with_words_of
+from semel.blocking.docs import with_words_of
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from semel.blocking.docs import with_words_of
 from semel.client.admin import acls as async_acls
 from semel.client.admin import cluster as async_cluster
 from semel.client.admin import configs as async_configs
@@ -34,7 +35,6 @@ from semel.client.admin.results import Results
 from semel.client.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
 from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS, TransactionDescription, TransactionListing
 from semel.client.admin.users import Credentials, ScramMechanism
-from semel.client.blocking_docs import with_words_of
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.values import OffsetAndMetadata

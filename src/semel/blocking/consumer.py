@@ -15,8 +15,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from semel.blocking.docs import with_words_of
 from semel.client.assignors import Assignor
-from semel.client.blocking_docs import with_words_of
 from semel.client.consumer import Consumer as AsyncConsumer
 from semel.client.consumer_session import CLOSE_TIMEOUT_MS, ConsumerSession
 from semel.client.deserializers import Deserializer, Deserializers
