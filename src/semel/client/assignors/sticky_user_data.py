@@ -23,7 +23,7 @@ from semel.wire.schema import INT32, array, field, message
 @message(versions=(0, 1), flexible_since=None)
 class StickyAssignorUserData:
     previous_assignment: list[ConsumerProtocolPartitions] = field(array(ConsumerProtocolPartitions))
-    generation: int = field(INT32, since=1, default=-1)
+    generation: int | None = field(INT32, since=1, absent=-1)
 
 
 def encode_claim(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
@@ -36,7 +36,7 @@ def decode_claim(user_data: bytes | None) -> Claim:
             read = decode(StickyAssignorUserData, user_data or b"", version)
         except DecodeError:
             continue
-        return Claim(tuple(flattened(read.previous_assignment)), None if read.generation < 0 else read.generation)
+        return Claim(tuple(flattened(read.previous_assignment)), read.generation)
     return Claim()
 
 

@@ -49,10 +49,10 @@ class OffsetCommitKey:
 @message(versions=(0, 4), flexible_since=4)
 class OffsetCommitValue:
     offset: int = field(INT64)
-    leader_epoch: int = field(INT32, since=3, default=-1)
+    leader_epoch: int | None = field(INT32, since=3, absent=-1)
     metadata: str = field(STRING)
     commit_timestamp: int = field(INT64)
-    expire_timestamp: int = field(INT64, since=1, until=1, default=-1)
+    expire_timestamp: int | None = field(INT64, since=1, until=1, absent=-1)
     topic_id: UUID = field(UUID_, since=4, tag=0)
 
 
@@ -67,7 +67,7 @@ class GroupMetadataMember:
     group_instance_id: str | None = field(STRING, since=3, nullable=3, default=None)
     client_id: str = field(STRING)
     client_host: str = field(STRING)
-    rebalance_timeout: int = field(INT32, since=1, default=-1)
+    rebalance_timeout: int | None = field(INT32, since=1, absent=-1)
     session_timeout: int = field(INT32)
     subscription: bytes = field(BYTES)
     assignment: bytes = field(BYTES)
@@ -79,5 +79,5 @@ class GroupMetadataValue:
     generation: int = field(INT32)
     protocol: str | None = field(STRING, nullable=0)
     leader: str | None = field(STRING, nullable=0)
-    current_state_timestamp: int = field(INT64, since=2, default=-1)
+    current_state_timestamp: int | None = field(INT64, since=2, absent=-1)
     members: list[GroupMetadataMember] = field(array(GroupMetadataMember))

@@ -156,10 +156,10 @@ def _offset_key(key: OffsetKey) -> bytes:
 def _offset_value(record: OffsetCommit) -> OffsetCommitValue:
     return OffsetCommitValue(
         offset=record.offset,
-        leader_epoch=_or_minus_one(record.leader_epoch),
+        leader_epoch=record.leader_epoch,
         metadata=record.metadata,
         commit_timestamp=record.committed_ms,
-        expire_timestamp=_or_minus_one(record.expires_ms),
+        expire_timestamp=record.expires_ms,
         topic_id=record.topic_id or ZERO_UUID,
     )
 
@@ -174,14 +174,14 @@ def _group_value(record: GroupMetadata) -> GroupMetadataValue:
         generation=record.generation,
         protocol=record.protocol,
         leader=record.leader,
-        current_state_timestamp=_or_minus_one(record.state_changed_ms),
+        current_state_timestamp=record.state_changed_ms,
         members=[
             GroupMetadataMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                rebalance_timeout=_or_minus_one(member.rebalance_timeout_ms),
+                rebalance_timeout=member.rebalance_timeout_ms,
                 session_timeout=member.session_timeout_ms,
                 subscription=member.subscription,
                 assignment=member.assignment,
@@ -189,10 +189,6 @@ def _group_value(record: GroupMetadata) -> GroupMetadataValue:
             for member in record.members
         ],
     )
-
-
-def _or_minus_one(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 # -- from bytes
@@ -206,10 +202,10 @@ def _offset_commit_from(key: OffsetKey, value: OffsetCommitValue) -> OffsetCommi
     return OffsetCommit(
         key,
         offset=value.offset,
-        leader_epoch=_or_none(value.leader_epoch),
+        leader_epoch=value.leader_epoch,
         metadata=value.metadata,
         committed_ms=value.commit_timestamp,
-        expires_ms=_or_none(value.expire_timestamp),
+        expires_ms=value.expire_timestamp,
         topic_id=None if value.topic_id == ZERO_UUID else value.topic_id,
     )
 
@@ -221,14 +217,14 @@ def _group_metadata_from(group_id: str, value: GroupMetadataValue) -> GroupMetad
         generation=value.generation,
         protocol=value.protocol,
         leader=value.leader,
-        state_changed_ms=_or_none(value.current_state_timestamp),
+        state_changed_ms=value.current_state_timestamp,
         members=tuple(
             Member(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                rebalance_timeout_ms=_or_none(member.rebalance_timeout),
+                rebalance_timeout_ms=member.rebalance_timeout,
                 session_timeout_ms=member.session_timeout,
                 subscription=member.subscription,
                 assignment=member.assignment,
@@ -236,10 +232,6 @@ def _group_metadata_from(group_id: str, value: GroupMetadataValue) -> GroupMetad
             for member in value.members
         ),
     )
-
-
-def _or_none(number: int) -> int | None:
-    return None if number == -1 else number
 
 
 @cache

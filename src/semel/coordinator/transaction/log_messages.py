@@ -15,7 +15,7 @@ KEY_VERSION: Final = 0
 VALUE_VERSION_MAX: Final = 1
 
 DERIVED_EPOCH: Final = -2
-"""The last producer epoch follows from the other fields. (-1 says that there is none.)"""
+"""The last producer epoch follows from the other fields."""
 
 
 @message(versions=(0, 0), flexible_since=None)
@@ -32,14 +32,14 @@ class PartitionsSchema:
 @message(versions=(0, VALUE_VERSION_MAX), flexible_since=1)
 class TransactionLogValue:
     producer_id: int = field(INT64)
-    previous_producer_id: int = field(INT64, since=1, tag=0, default=-1)
-    next_producer_id: int = field(INT64, since=1, tag=1, default=-1)
+    previous_producer_id: int | None = field(INT64, since=1, tag=0, absent=-1)
+    next_producer_id: int | None = field(INT64, since=1, tag=1, absent=-1)
     producer_epoch: int = field(INT16)
     next_producer_epoch: int = field(INT16, since=1, tag=3, default=-1)
     transaction_timeout_ms: int = field(INT32)
     transaction_status: int = field(INT8)
     transaction_partitions: list[PartitionsSchema] | None = field(array(PartitionsSchema), nullable=0, default=None)
     transaction_last_update_timestamp_ms: int = field(INT64)
-    transaction_start_timestamp_ms: int = field(INT64)
+    transaction_start_timestamp_ms: int | None = field(INT64, absent=-1)
     client_transaction_version: int = field(INT16, since=1, tag=2, default=0)
-    last_producer_epoch: int = field(INT16, since=1, tag=10_000, default=DERIVED_EPOCH)
+    last_producer_epoch: int | None = field(INT16, since=1, tag=10_000, absent=-1, default=DERIVED_EPOCH)

@@ -39,7 +39,7 @@ EPOCH_MAX: Final = 2**15 - 1
 
 _log: Final = logging.getLogger(__name__)
 _VERSION: Final = Struct(">h")
-_ABSENT: Final = -1
+_ABSENT: Final = -1  # In the usual values only, which are packed and unpacked without the codec.
 
 # The usual value, around its partitions. It ends with a tagged field or two: the previous producer id (tag 0, 8 bytes)
 # and, unless that is 0, the version of transactions (tag 2, 2 bytes).
@@ -146,16 +146,16 @@ def encode(record: TransactionRecord, *, transaction_version: int = 2) -> tuple[
         return key, _usual_value(record)
     value = TransactionLogValue(
         producer_id=record.producer_id,
-        previous_producer_id=_or_absent(record.last_producer_id),
-        next_producer_id=_or_absent(record.next_producer_id),
+        previous_producer_id=record.last_producer_id,
+        next_producer_id=record.next_producer_id,
         producer_epoch=record.producer_epoch,
         transaction_timeout_ms=record.timeout_ms,
         transaction_status=record.state,
         transaction_partitions=None if record.state is TxnState.EMPTY else _by_topic(record.partitions),
         transaction_last_update_timestamp_ms=record.updated_ms,
-        transaction_start_timestamp_ms=_or_absent(record.started_ms),
+        transaction_start_timestamp_ms=record.started_ms,
         client_transaction_version=record.client_transaction_version,
-        last_producer_epoch=DERIVED_EPOCH if derived else _or_absent(record.last_producer_epoch),
+        last_producer_epoch=DERIVED_EPOCH if derived else record.last_producer_epoch,
     )
     return key, _VERSION.pack(version) + codec.encode(value, version)
 
@@ -165,7 +165,7 @@ def _usual_value(record: Transaction) -> bytes:
     head = _VALUE_HEAD.pack(
         VALUE_VERSION_MAX, record.producer_id, record.producer_epoch, record.timeout_ms, record.state
     )
-    times = record.updated_ms, _or_absent(record.started_ms)
+    times = record.updated_ms, _ABSENT if record.started_ms is None else record.started_ms
     version = record.client_transaction_version
     if version == 0:
         return head + partitions + _VALUE_TAIL_V1.pack(*times, _ONE_TAG, record.last_producer_id)
@@ -247,7 +247,7 @@ def _usual_transaction(transactional_id: str, value: Buffer) -> Transaction | No
     else:
         return None
     version, producer_id, producer_epoch, timeout_ms, status, count, updated_ms, started_ms = fields[:8]
-    last_producer_id = fields[9]
+    last_producer_id = None if fields[9] == _ABSENT else fields[9]
     state = _WRITTEN.get(status)
     # An array's count is written as one more than it is, and 0 for none at all.
     if version != VALUE_VERSION_MAX or count > 1 or state is None:
@@ -256,7 +256,7 @@ def _usual_transaction(transactional_id: str, value: Buffer) -> Transaction | No
         transactional_id,
         producer_id,
         producer_epoch,
-        producer_id if last_producer_id == producer_id else _or_none(last_producer_id),
+        producer_id if last_producer_id == producer_id else last_producer_id,
         _derived_last_epoch(state, producer_id, producer_epoch, last_producer_id, client_transaction_version),
         None,
         state,
@@ -273,10 +273,8 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
     if state is None:
         raise DecodeError(f"transaction {transactional_id!r} has status {value.transaction_status}: no such is written")
     producer_id = value.producer_id
-    last_producer_id = (
-        producer_id if value.previous_producer_id == producer_id else _or_none(value.previous_producer_id)
-    )
-    last_producer_epoch = _or_none(value.last_producer_epoch)
+    last_producer_id = producer_id if value.previous_producer_id == producer_id else value.previous_producer_id
+    last_producer_epoch = value.last_producer_epoch
     if value.last_producer_epoch == DERIVED_EPOCH:
         last_producer_epoch = _derived_last_epoch(
             state, producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
@@ -287,11 +285,11 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         value.producer_epoch,
         last_producer_id,
         last_producer_epoch,
-        _or_none(value.next_producer_id),
+        value.next_producer_id,
         state,
         _flat(value.transaction_partitions) if value.transaction_partitions else NO_PARTITIONS,
         _the_same(value.transaction_timeout_ms),
-        _or_none(value.transaction_start_timestamp_ms),
+        value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
         value.client_transaction_version,
     )
@@ -327,11 +325,3 @@ def _version(data: Buffer, what: str) -> int:
 @lru_cache(maxsize=256)
 def _the_same(value: int) -> int:
     return value
-
-
-def _or_absent(value: int | None) -> int:
-    return _ABSENT if value is None else value
-
-
-def _or_none(value: int) -> int | None:
-    return None if value == _ABSENT else value

@@ -1,14 +1,19 @@
 """ConsumerGroupHeartbeat: the whole of KIP-848's protocol in one request: join, stay, revoke, leave.
 
-Null in the request means "as before". Member epoch 0 joins, -1 leaves, -2 leaves for a while (static members). In
-version 1 the member chooses its own id.
+Null in the request means "as before". In version 1 the member chooses its own id.
 """
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from semel.wire.schema import INT16, INT32, STRING, UUID_, array, field, message, struct
+
+# Member epochs that say what the member wants.
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2  # A static member, which comes back under its instance id.
 
 
 @struct

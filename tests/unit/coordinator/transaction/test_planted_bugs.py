@@ -70,7 +70,7 @@ BUGS: dict[str, tuple[Bug, Test, dict[str, Any]]] = {
         {"crash": False},
     ),
     "18: a failover forgets the last epoch, as Kafka's does": (
-        Bug("records", "DERIVED_EPOCH if derived else _or_absent(record.last_producer_epoch)", "DERIVED_EPOCH"),
+        Bug("records", "DERIVED_EPOCH if derived else record.last_producer_epoch", "DERIVED_EPOCH"),
         test_init_producer_id.test_a_repeated_resume_gets_the_same_answer_and_no_second_bump,
         {"crash": True},
     ),

@@ -8,10 +8,11 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
-from semel.coordinator.group.consumer.requests import JOINING, Heartbeat, HeartbeatResult
+from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_group_heartbeat import (
+    JOINING,
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

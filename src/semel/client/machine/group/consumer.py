@@ -33,6 +33,9 @@ from semel.errors import ErrorCode, Family, KafkaError, client_error, named
 from semel.types import TopicPartition, kafka_uuid
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
@@ -40,9 +43,6 @@ from semel.wire.messages.consumer_group_heartbeat import (
 
 log = logging.getLogger(__name__)
 
-_JOIN_EPOCH: Final = 0
-_LEAVE_EPOCH: Final = -1
-_LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 _REGEX_SINCE: Final = 1
 
 
@@ -139,8 +139,8 @@ class ConsumerMembership(Membership):
         return _Said(tuple(sorted(wanted.topics)), pattern, frozenset(self._reassignment.owned))
 
     def _heartbeat(self, saying: _Said, now_ms: float) -> None:
-        epoch = _JOIN_EPOCH if self._generation_id is None else self._generation_id
-        said = None if epoch == _JOIN_EPOCH else self._said
+        epoch = JOINING if self._generation_id is None else self._generation_id
+        said = None if epoch == JOINING else self._said
 
         def build(version: int) -> ConsumerGroupHeartbeatRequest:
             request = ConsumerGroupHeartbeatRequest(
@@ -214,7 +214,7 @@ class ConsumerMembership(Membership):
             return kept()
         self._reset()
         instance_id = self._config.group_instance_id
-        epoch = _LEAVE_EPOCH if instance_id is None else _LEAVE_FOR_A_WHILE_EPOCH
+        epoch = LEAVING if instance_id is None else LEAVING_FOR_A_WHILE
         request = ConsumerGroupHeartbeatRequest(self._coordinator.group_id, self._member_id, epoch, instance_id)
         return self._tell_goodbye(ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda version: request, now_ms)
 

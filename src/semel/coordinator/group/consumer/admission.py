@@ -13,8 +13,6 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.leaving import forget_member
 from semel.coordinator.group.consumer.records import CurrentAssignment, MemberState, Target
 from semel.coordinator.group.consumer.requests import (
-    JOINING,
-    LEAVING_FOR_A_WHILE,
     Heartbeat,
     HeartbeatResult,
     refused,
@@ -23,6 +21,7 @@ from semel.coordinator.group.consumer.subscription import error_in_regex
 from semel.coordinator.group.settings import ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode
+from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_WHILE
 
 
 def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings, topics: TopicsView) -> HeartbeatResult | None:

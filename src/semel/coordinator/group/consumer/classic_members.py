@@ -35,7 +35,6 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.leaving import forget_member
 from semel.coordinator.group.consumer.progress import progress
 from semel.coordinator.group.consumer.records import ConsumerMember, MemberState
-from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.conversion import can_downgrade, downgrade, emptied
 from semel.coordinator.group.decisions import GroupDecision
@@ -44,6 +43,7 @@ from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
+from semel.wire.messages.consumer_group_heartbeat import LEAVING_FOR_A_WHILE
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 Response = TypeVar("Response")

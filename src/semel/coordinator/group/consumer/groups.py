@@ -24,8 +24,6 @@ from semel.coordinator.group.consumer.leaving import leave_for_a_while, remove_m
 from semel.coordinator.group.consumer.progress import progress
 from semel.coordinator.group.consumer.records import ConsumerMember, MemberState
 from semel.coordinator.group.consumer.requests import (
-    JOINING,
-    LEAVING_FOR_A_WHILE,
     GroupDescription,
     Heartbeat,
     HeartbeatResult,
@@ -41,6 +39,7 @@ from semel.coordinator.group.settings import GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
+from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_WHILE
 
 
 class ConsumerGroups:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.records import NO_PARTITIONS, ConsumerGroupTombstone, MemberState
-from semel.coordinator.group.consumer.requests import LEAVING_FOR_A_WHILE
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.topics import TopicsView
+from semel.wire.messages.consumer_group_heartbeat import LEAVING_FOR_A_WHILE
 
 
 def remove_member(draft: Draft, member_id: str, topics: TopicsView, now_ms: int) -> None:

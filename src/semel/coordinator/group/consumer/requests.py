@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssignment, Partitions
 from semel.errors import ErrorCode
-
-JOINING: Final = 0
-LEAVING: Final = -1
-LEAVING_FOR_A_WHILE: Final = -2
-"""The member epoch of a static member that will be back within its session timeout, and keeps its partitions."""
+from semel.wire.messages.consumer_group_heartbeat import JOINING
 
 
 @dataclass(frozen=True, slots=True)
