@@ -23,7 +23,7 @@ from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.loop import VirtualLoop
 from semel.types import TopicPartition
 from semel.wire.records import iterate_headers, verify_crc
-from tests.logs import NOW_MS, StepWorker, append, batch, committed_values, end_transaction, produced, values, visible
+from tests.logs import NOW_MS, StepWorker, append, batch, produced, values, visible
 
 TOPIC = TopicLogs(UUID(int=1), LogConfig(segment_bytes=400, index_interval_bytes=100), synced=True, partitions=(0, 1))
 DAMAGED, SOUND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -185,12 +185,6 @@ def lose_all_segments(machine: Machine) -> None:
             machine.disk.remove(f"{FOLDER}/{name}")
 
 
-def lose_the_last_batch_to_zeros(machine: Machine) -> None:
-    path = newest(machine)
-    data = read_file(machine.disk, path)
-    write_file(machine.disk, path, data[:-60] + bytes(60) if len(data) > 60 else bytes(len(data)))
-
-
 LOSSES = [
     lose_the_tail,
     lose_the_newest_segment,
@@ -322,18 +316,6 @@ def test_a_folder_without_a_readable_topic_id_keeps_its_records(
     assert checkpoints.read_topic_id(machine.disk, metadata_path()) == TOPIC.topic_id
 
 
-def test_every_flipped_bit_of_the_partition_metadata_leaves_the_records_where_they_are() -> None:
-    machine = stopped()
-    data = read_file(machine.disk, metadata_path())
-    for position in range(len(data)):
-        for bit in range(8):
-            flip(machine, metadata_path(), position, 1 << bit)
-            machine.start()
-            assert machine.log().log_end_offset == 12, (position, bit)
-            machine.kill()
-            write_file(machine.disk, metadata_path(), data)
-
-
 def test_a_folder_set_aside_takes_no_other_ones_place() -> None:
     machine = stopped()
     stray = f"/data/{TOPIC.topic_id.hex}-0-stray"
@@ -355,76 +337,6 @@ def test_only_folders_of_deleted_topics_are_removed() -> None:
 
 
 # What is derived
-
-
-@pytest.fixture(scope="module")
-def with_transactions() -> Machine:
-    machine = Machine()
-    log = machine.log()
-    for number in range(4):
-        append(log, produced(2 * number, "kept", producer=7, transactional=True))
-        append(log, produced(2 * number, "dropped", producer=8, transactional=True))
-        end_transaction(log, committed=True, producer=7)
-        end_transaction(log, committed=False, producer=8)
-        append(log, produced(2 * number + 1, "kept", producer=7, transactional=True))
-        end_transaction(log, committed=True, producer=7)
-        append(log, produced(2 * number + 1, "dropped", producer=8, transactional=True))
-        end_transaction(log, committed=False, producer=8)
-    machine.settle()
-    machine.stop()
-    return machine
-
-
-SUFFIXES = [
-    ".index",
-    ".timeindex",
-    ".txnindex",
-    ".checksums",
-    ".snapshot",
-    "leader-epoch-checkpoint",
-    "partition.checkpoint",
-]
-
-
-def seen_after_restart(machine: Machine, disk: VirtualDisk) -> object:
-    machine.disk = disk
-    machine.start()
-    log = machine.log()
-    found = seen(log)
-    machine.kill()
-    return found
-
-
-def seen(log: PartitionLog) -> object:
-    entries = [list(map(tuple, segment.transaction_index)) for segment in log.segments]
-    positions = [[segment.locate(offset) for offset in range(log.log_end_offset)] for segment in log.segments]
-    return values(log), committed_values(log), entries, positions, log.epochs.entries, log.largest_timestamp()
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_derived_file_that_is_flipped_cut_or_gone_is_made_again(with_transactions: Machine, suffix: str) -> None:
-    machine, disk = with_transactions, with_transactions.disk
-    try:
-        expected = seen_after_restart(machine, disk.copy())
-        names = [name for name in disk.list(FOLDER) if name.endswith(suffix)]
-        for name in sorted({names[0], names[len(names) // 2], names[-1]}):
-            path = f"{FOLDER}/{name}"
-            data = read_file(disk, path)
-            step = len(data) // 25 + 1
-            changes = [None, *(data[:size] for size in range(0, len(data), 2 * step))]
-            changes += [
-                data[:position] + bytes([data[position] ^ (1 << position % 8)]) + data[position + 1 :]
-                for position in range(0, len(data), step)
-            ]
-            for change in changes:
-                damaged = disk.copy()
-                damaged.remove(path) if change is None else write_file(damaged, path, change)
-                assert seen_after_restart(machine, damaged) == expected, (name, change)
-    finally:
-        machine.disk = disk
-
-
-# Log starts
 
 
 @pytest.mark.parametrize("copy", ["/data/log-start-offset-checkpoint", f"{FOLDER}/partition.checkpoint"])
