@@ -9,8 +9,7 @@ import pytest
 
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.partitions.transaction_gate import TransactionGate
-from semel.broker.produce.asking_produce import AskingProduce
-from semel.broker.produce.transactional_produce import TransactionalProduce
+from semel.broker.produce.produce_batch import ProduceBatch
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.transaction.shard import TransactionShard
@@ -63,8 +62,7 @@ def writes_open_transactions_that_nobody_ends(patch: pytest.MonkeyPatch) -> None
 
 def what_waits_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     """A request that waits for the coordinator still points into the buffer that the next one is read into."""
-    patch.setattr(TransactionalProduce, "_keep_records", lambda self: None)
-    patch.setattr(AskingProduce, "_keep", lambda self, records: setattr(self, "_records", records))
+    patch.setattr(ProduceBatch, "keep", lambda self: None)
 
 
 PLANTS: tuple[Plant, ...] = (

@@ -20,10 +20,12 @@ from semel.wire.records import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
     BadRecord,
     BatchHeader,
     TimestampType,
     UnsupportedMagic,
+    check_format,
     parse_header,
     patch_codec,
     patch_log_append_time,
@@ -32,7 +34,7 @@ from semel.wire.records import (
     verify_crc,
 )
 
-_PLAIN_ATTRIBUTES: Final = CODEC_MASK  # neither transactional nor control, and times are the producer's
+_PLAIN_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL_BIT  # no control batch, and times are the producer's
 
 
 def takes_batches_as_they_are(config: LogConfig) -> bool:
@@ -66,14 +68,15 @@ def admit(
     config: LogConfig,
     now_ms: int,
     topic_partition: TopicPartition,
+    header: BatchHeader | None = None,
     check: BatchCheck | None = None,
 ) -> tuple[memoryview, BatchHeader]:
     """The batch as it will be stored (the same bytes unless the topic's settings change them) and its header.
 
-    ``check``: what is known of these records already. The buffer may be patched in place; nothing else is touched.
-    Raises ``KafkaError``.
+    ``header`` and ``check``: what is known of these records already. The buffer may be patched in place; nothing else
+    is touched. Raises ``KafkaError``.
     """
-    header = _whole_batch(records, topic_partition)
+    header = _whole_batch(records, header, topic_partition)
     if header.size_bytes > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -87,7 +90,7 @@ def admit(
         )
     _check_shape(header, topic_partition)
     if check is None or not check.answers(config):
-        check = BatchCheck(records, config)
+        check = BatchCheck(records, config, header)
     check.finish()
     _check_records(check, header, topic_partition)
     if config.compact:
@@ -104,9 +107,12 @@ def admit(
     return records, header
 
 
-def _whole_batch(records: memoryview, topic_partition: TopicPartition) -> BatchHeader:
+def _whole_batch(records: memoryview, header: BatchHeader | None, topic_partition: TopicPartition) -> BatchHeader:
     try:
-        header = read_header(records)
+        if header is None:
+            header = read_header(records)
+        else:
+            check_format(header)
     except UnsupportedMagic as error:
         raise _invalid(f"{topic_partition}: {error}") from None
     except DecodeError as error:

@@ -75,10 +75,11 @@ class BatchCheck:
         "recompressed_size",
     )
 
-    def __init__(self, records: memoryview, config: LogConfig) -> None:
+    def __init__(self, records: memoryview, config: LogConfig, header: BatchHeader | None = None) -> None:
+        """``header``: that of these records, where it was read before."""
         self._records = records
         self._config = config
-        self._header: BatchHeader | None = None
+        self._header = header
         self._block: bytes | bytearray = b""
         self._walk: RecordCheck | None = None
         self.is_over = False
@@ -105,7 +106,7 @@ class BatchCheck:
         records = self._records
         if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC_V2:
             return True
-        header = BatchHeader.read(records)
+        header = self._header or BatchHeader.read(records)
         size = len(records)
         if header.size_bytes != size or producer_fault(header) is not None:
             return True
@@ -163,7 +164,7 @@ class BatchCheck:
         records = self._records
         try:
             if self._walk is None:
-                header = BatchHeader.read(records)
+                header = self._header or BatchHeader.read(records)
                 block = decompressed(
                     header.compression, records[HEADER_SIZE:], size_max=unpacked_size_max(header.size_bytes)
                 )

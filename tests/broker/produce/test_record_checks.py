@@ -38,15 +38,15 @@ def long_batch(codec: Codec = Codec.NONE, **how: int | bool) -> bytes:
 class Bench:
     """A broker whose long checks are finished when a test says so."""
 
-    def __init__(self, broker: Broker, *, quick: bool) -> None:
+    def __init__(self, broker: Broker, *, in_place: bool) -> None:
         assert broker._broker is not None
         assert broker._broker._running is not None
         self.broker = broker
         self.node = broker._broker.node
         self.worker = StepWorker()
         self.node.record_checks._make_worker = lambda name: self.worker
-        if not quick:
-            broker._broker._running.dispatcher._quick_produce = lambda connection, frame: False
+        if not in_place:
+            broker._broker._running.dispatcher._parse_in_place = lambda connection, frame: None
         self.client = RawClient(broker.port)
         self.other = RawClient(broker.port)
 
@@ -68,12 +68,12 @@ async def _called(call: Callable[[], T]) -> T:
     return call()
 
 
-@pytest.fixture(params=[True, False], ids=["quick", "general"])
+@pytest.fixture(params=[True, False], ids=["in place", "general"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with Broker() as broker:
         assert broker._broker is not None
         broker._broker.node.random = random.Random(5)
-        yield Bench(broker, quick=request.param)
+        yield Bench(broker, in_place=request.param)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])

@@ -104,7 +104,7 @@ class Request:
         parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
         if self._cache is not None:
             self._keep(parts)
-        self._send(parts)
+        self.send(parts)
 
     def answer_delayed(self, make_response: Callable[[], object]) -> None:
         """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
@@ -118,11 +118,23 @@ class Request:
         """Send a whole response frame that was encoded for some other request of this API and version."""
         own = bytearray(frame)
         _CORRELATION_ID.pack_into(own, _CORRELATION_ID_POSITION, self.correlation_id)
-        self._send([own])
+        self.send([own])
+
+    def send(self, parts: list[Buffer]) -> None:
+        """Send an answer that is encoded already."""
+        assert self.parts is None, f"{self.api.name} answered twice"
+        self._operation = None
+        self.parts = parts
+        connection = self._connection
+        self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)
+        if self._in_line:
+            connection.answered(self)
+        else:
+            connection.reply(parts)
 
     def answer_nothing(self) -> None:
         """The client asked for no answer (acks=0)."""
-        self._send([])
+        self.send([])
 
     def refuse(self) -> None:
         """There is no answer that would be true: close the connection, so that the client finds out for itself."""
@@ -166,7 +178,7 @@ class Request:
             next(steps)
         except StopIteration as end:
             self._keep(end.value)
-            self._send(end.value)
+            self.send(end.value)
         else:
             # The connection may look at nothing else meanwhile: the answer has its place in the line.
             self.delay(None, hold=True)
@@ -184,17 +196,6 @@ class Request:
     def _keep(self, parts: list[Buffer]) -> None:
         if self._cache is not None and self.cache_key is not None:
             self._cache.put(self.cache_key, b"".join(parts))
-
-    def _send(self, parts: list[Buffer]) -> None:
-        assert self.parts is None, f"{self.api.name} answered twice"
-        self._operation = None
-        self.parts = parts
-        connection = self._connection
-        self._time.observe((connection.now_ms() - self._received_at_ms) / 1000)
-        if self._in_line:
-            connection.answered(self)
-        else:
-            connection.reply(parts)
 
 
 _CORRELATION_ID: Final = Struct(">i")

@@ -22,6 +22,7 @@ from semel.log.batch_check import BatchCheck
 from semel.log.partition_log import Appended, PartitionLog
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker
+from semel.wire.records import BatchHeader
 
 logger = logging.getLogger("semel.broker")
 
@@ -54,13 +55,13 @@ class Partition:
     def append(
         self,
         records: memoryview,
-        *,
         now_ms: int,
-        require_zero_first: bool = False,
+        header: BatchHeader | None = None,
         check: BatchCheck | None = None,
+        require_zero_first: bool = False,
     ) -> Appended:
         """Append a batch. Raises KafkaError or StorageError, and then nothing was appended."""
-        appended = self.log.append(records, now_ms=now_ms, require_zero_first=require_zero_first, check=check)
+        appended = self.log.append(records, now_ms, header, check, require_zero_first)
         if not appended.duplicate:
             self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended

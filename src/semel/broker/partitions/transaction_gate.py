@@ -8,36 +8,7 @@ a restart nobody is let in, and the coordinator is asked again.
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
-
-from semel.types import Buffer, ProducerIdentity
-from semel.wire.records import (
-    ATTRIBUTES_POSITION,
-    HEADER_SIZE,
-    MAGIC_POSITION,
-    MAGIC_V2,
-    PRODUCER_ID_POSITION,
-    TRANSACTIONAL_BIT,
-)
-
-_ATTRIBUTES_LOW_BYTE: Final = ATTRIBUTES_POSITION + 1
-_IDENTITY: Final = Struct(">qh")
-
-
-def identity_in(records: Buffer) -> ProducerIdentity | None:
-    """The producer that a transactional batch names. None for any other batch, and for what is none.
-
-    Nothing else of the batch is believed or checked here: that is for the log to do.
-    """
-    if (
-        len(records) < HEADER_SIZE
-        or records[MAGIC_POSITION] != MAGIC_V2
-        or not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-    ):
-        return None
-    identity = ProducerIdentity(*_IDENTITY.unpack_from(records, PRODUCER_ID_POSITION))
-    return identity if identity.producer_id >= 0 else None
+from semel.types import ProducerIdentity
 
 
 class TransactionGate:

@@ -9,17 +9,19 @@ partition's ``TransactionGate``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from semel.broker.coordinators.shard_runtime import DelayedRequest
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.broker.produce.frame import TRANSACTIONS_V2_SINCE
-from semel.coordinator.transaction.decisions import TransactionDecision
-from semel.coordinator.transaction.results import AddPartitionsResult
-from semel.coordinator.transaction.shard import TransactionShard
+from semel.broker.produce.produce_batch import TRANSACTIONS_V2_SINCE
 from semel.errors import ErrorCode, KafkaError
 from semel.types import ProducerIdentity, TopicPartition
+
+if TYPE_CHECKING:  # Most brokers never see a transaction.
+    from semel.broker.coordinators.shard_runtime import DelayedRequest
+    from semel.coordinator.transaction.decisions import TransactionDecision
+    from semel.coordinator.transaction.results import AddPartitionsResult
+    from semel.coordinator.transaction.shard import TransactionShard
 
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that may not be written to, and why."""
@@ -65,12 +67,11 @@ def admit(
         )
 
     def answered(result: AddPartitionsResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = AddPartitionsResult(result)
+        error_of_all, errors = (result, {}) if isinstance(result, ErrorCode) else result
         refusals: dict[TopicPartition, ErrorCode] = {}
         for partition, asking in zip(closed, askings, strict=True):
             topic_partition = partition.topic_partition
-            error = result.error or result.errors.get(topic_partition, ErrorCode.NONE)
+            error = error_of_all or errors.get(topic_partition, ErrorCode.NONE)
             holds = partition.gate.answered(asking, transactional_id, producer, admitted=error is ErrorCode.NONE)
             if not holds:
                 refusals[topic_partition] = error or ErrorCode.INVALID_TXN_STATE

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.connection import Connection
@@ -30,8 +30,12 @@ from semel.wire.codec import decoder
 from semel.wire.framing import RequestHeader, decode_request_header
 from semel.wire.refusal import whole_refusal
 
+if TYPE_CHECKING:  # Imported with the first request.
+    from semel.broker.produce.produce_operation import ProduceOperation
+
 logger = logging.getLogger("semel.broker")
 
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 # Smaller than any request that holds a record.
 _PRODUCE_BYTES_MIN: Final = 80
 
@@ -43,12 +47,23 @@ class Dispatcher:
         self._routes: dict[int, _Route] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._large = LargeRequests(node.turns)
-        self._quick_produce: Callable[[Connection, memoryview], bool] = self._load_quick_produce
+        self._parse_in_place: Callable[[Connection, memoryview], ProduceOperation | None] = self._load_in_place_parser
 
     def request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
-        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == ApiKey.PRODUCE and self._quick_produce(connection, frame):
-            return
+        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == _PRODUCE:
+            try:
+                produce = self._parse_in_place(connection, frame)
+                if produce is not None:
+                    produce.serve()
+                    return
+            except DecodeError:
+                raise
+            except Exception:
+                self._node.metrics.failed.value += 1
+                logger.exception("Produce from %s failed", connection.host)
+                connection.close()
+                return
         header, position = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header
         route = self._routes.get(api_key) or self._load(api_key)
@@ -102,25 +117,15 @@ class Dispatcher:
         for task in list(self._tasks):
             task.cancel()
 
-    def _load_quick_produce(self, connection: Connection, frame: memoryview) -> bool:
+    def _load_in_place_parser(self, connection: Connection, frame: memoryview) -> ProduceOperation | None:
         try:
-            from semel.broker.produce.quick_produce import QuickProduce
+            from semel.broker.produce.in_place_parser import InPlaceParser
         except OSError as error:
             raise DecodeError(f"Produce cannot be served now: {error}") from None
 
-        quick = QuickProduce(self._node, self._node.metrics.requests(APIS[ApiKey.PRODUCE].name))
-
-        def serve(connection: Connection, frame: memoryview) -> bool:
-            try:
-                return quick.serve(connection, frame)
-            except Exception:
-                self._node.metrics.failed.value += 1
-                logger.exception("Produce from %s failed", connection.host)
-                connection.close()
-                return True
-
-        self._quick_produce = serve
-        return serve(connection, frame)
+        parser = InPlaceParser(self._node, self._node.metrics.requests(APIS[ApiKey.PRODUCE].name))
+        self._parse_in_place = parser.parse
+        return parser.parse(connection, frame)
 
     def _load(self, api_key: int) -> _Route | None:
         if api_key not in self._served:

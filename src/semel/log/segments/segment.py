@@ -110,14 +110,14 @@ class Segment:
 
     # Writing
 
-    def append(self, batch: Buffer, header: BatchHeader, *, index_interval_bytes: int) -> None:
+    def append(self, batch: Buffer, header: BatchHeader, index_interval_bytes: int) -> None:
         """Write one batch at the end. Raises ``OSError``: the segment is then as before, but the file may be longer."""
         position = self.size_bytes
         self.file.write(position, batch)
         self.size_bytes = position + len(batch)
-        self.note(header, position, index_interval_bytes=index_interval_bytes)
+        self.note(header, position, index_interval_bytes)
 
-    def note(self, header: BatchHeader, position: int, *, index_interval_bytes: int) -> None:
+    def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Add a batch of the file to the indexes."""
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp = header.max_timestamp
@@ -131,7 +131,7 @@ class Segment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD
 
-    def takes(self, header: BatchHeader, config: LogConfig, *, age_max_ms: int, now_ms: int) -> bool:
+    def takes(self, header: BatchHeader, config: LogConfig, age_max_ms: int, now_ms: int) -> bool:
         """Whether the batch fits here, or needs a new segment: by size, age, index size, and relative offset."""
         if self.size_bytes == 0:
             return True

@@ -110,7 +110,7 @@ class BatchHeader(NamedTuple):
     @classmethod
     def read(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
         """The fields as they stand there, unchecked. The buffer must hold a header; ``parse_header`` sees to that."""
-        return cls._make(HEADER.unpack_from(buffer, position))
+        return tuple.__new__(cls, HEADER.unpack_from(buffer, position))
 
     def placed(self, base_offset: int, partition_leader_epoch: int) -> BatchHeader:
         """The header of the same batch once it stands in a log."""
@@ -184,13 +184,18 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         raise _too_short(buffer, position)
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    check_format(header, position)
+    return header
+
+
+def check_format(header: BatchHeader, position: int = 0) -> None:
+    """Raise like ``read_header`` for a header that was read unchecked."""
     if header.magic != MAGIC_V2:
         raise UnsupportedMagic(header.magic, position)
     if header.batch_length < _BATCH_LENGTH_MIN:
         raise DecodeError(
             f"batch at position {position} has length {header.batch_length}; the least is {_BATCH_LENGTH_MIN}"
         )
-    return header
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:

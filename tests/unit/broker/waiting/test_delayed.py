@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 from semel.broker.fetch.delayed_fetch import DelayedFetch
 from semel.broker.fetch.reading import Reading
+from semel.broker.metrics.metrics import Metrics
 from semel.broker.partitions.partitions import Partition, Partitions
-from semel.broker.produce.delayed_produce import DelayedProduce
+from semel.broker.produce.produce_batch import ProduceBatch
+from semel.broker.produce.produce_operation import ProduceOperation
+from semel.broker.produce.produce_response import partition_response
 from semel.broker.waiting.deadlines import Deadlines
 from semel.errors import ErrorCode
 from semel.log.config import LogConfig
@@ -25,7 +29,6 @@ from semel.testing.virtual.loop import VirtualLoop
 from semel.testing.virtual.worker import VirtualWorker
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch
-from semel.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from tests.broker.raw_client import batch
 
 
@@ -33,11 +36,13 @@ class Request:
     """What a delayed request is to those who answer it."""
 
     def __init__(self) -> None:
-        self.answers: list[object] = []
+        self.answers: list[Any] = []
         self.held = False
 
     def delay(self, operation: object, *, hold: bool) -> None:
         self.held = hold
+
+    version = 9
 
     def answer_delayed(self, make_response: Callable[[], object]) -> None:
         self.answers.append(make_response())
@@ -49,7 +54,7 @@ class Request:
 
 
 class Bench:
-    """One partition with a real log, a disk that takes its time, and the waiting rooms."""
+    """One partition with a real log, a disk that takes its time, and what else of a node an operation needs."""
 
     def __init__(self, *, synced: bool = True, sync_ms: float = 2.0) -> None:
         self.loop = VirtualLoop()
@@ -68,6 +73,7 @@ class Bench:
         self.partitions = Partitions(self.loop)
         self.partition = self.partitions.add(log, leader_epoch=0)
         self.deadlines = Deadlines(self.loop)
+        self.metrics = Metrics()
         self.clock = clock
         self.request = Request()
 
@@ -80,11 +86,32 @@ class Bench:
     def wait(self, seconds: float = 1.0) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
-    def produce(self, timeout_ms: int = 30_000) -> PartitionProduceResponse:
-        answer = PartitionProduceResponse(index=0, base_offset=self.partition.log.log_end_offset)
-        delayed = DelayedProduce(self.request, ProduceResponse(), self.deadlines, timeout_ms)  # type: ignore[arg-type]
-        delayed.wait_for(self.partition, self.append(batch(b"x", timestamp=self.clock.now_ms())), answer)
-        return answer
+    def produce(self, *partitions: Partition, timeout_ms: int = 30_000) -> ProduceOperation:
+        """A request with a batch for each of the partitions, or for the one that there is."""
+
+        def respond(request: object, batches: Sequence[ProduceBatch]) -> None:
+            self.request.answers.append([partition_response(each) for each in batches])
+
+        records = batch(b"x", timestamp=self.clock.now_ms())
+        operation = ProduceOperation(
+            self,  # type: ignore[arg-type]
+            self.request,  # type: ignore[arg-type]
+            None,
+            -1,
+            timeout_ms,
+            [
+                ProduceBatch(index, memoryview(bytearray(records)), partition)
+                for index, partition in enumerate(partitions or (self.partition,))
+            ],
+            respond,
+        )
+        operation.serve()
+        return operation
+
+    def outcomes(self) -> list[tuple[int, int | None]]:
+        """Error code and base offset of each batch, in the answer to the one request."""
+        ((*answers,),) = self.request.answers
+        return [(answer.error_code, answer.base_offset) for answer in answers]
 
     def fetch(
         self, *, min_bytes: int = 1, max_wait_ms: int = 30_000, committed_only: bool = False, available: int = 0
@@ -113,24 +140,23 @@ class Bench:
 
 def test_a_produce_is_answered_when_its_records_are_durable_and_not_before() -> None:
     bench = Bench()
-    answer = bench.produce()
+    bench.produce()
     assert bench.request.answers == []
     assert bench.partition.log.high_watermark == 0
 
     bench.wait()
 
-    assert len(bench.request.answers) == 1
-    assert (answer.error_code, bench.partition.log.high_watermark) == (0, 1)
+    assert bench.outcomes() == [(0, 0)]
+    assert bench.partition.log.high_watermark == 1
     assert len(bench.deadlines) == 0
     assert not bench.request.held, "the next requests of the client share the sync"
 
 
 def test_a_produce_whose_disk_takes_too_long_is_answered_unknown_and_its_records_may_still_become_safe() -> None:
     bench = Bench(sync_ms=500)
-    answer = bench.produce(timeout_ms=100)
+    bench.produce(timeout_ms=100)
     bench.wait(0.15)
-    assert len(bench.request.answers) == 1
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, None)
+    assert bench.outcomes() == [(ErrorCode.REQUEST_TIMED_OUT, None)]
 
     bench.wait(1)
     assert bench.partition.log.high_watermark == 1
@@ -139,29 +165,25 @@ def test_a_produce_whose_disk_takes_too_long_is_answered_unknown_and_its_records
 
 def test_a_partition_that_goes_offline_fails_who_waits_for_it() -> None:
     bench = Bench()
-    answer = bench.produce()
+    bench.produce()
     bench.partition.log.go_offline("planted")
     bench.wait()
 
-    assert len(bench.request.answers) == 1
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, None)
+    assert bench.outcomes() == [(ErrorCode.KAFKA_STORAGE_ERROR, None)]
 
 
 def test_a_deleted_partition_fails_who_waits_for_it() -> None:
     bench = Bench()
-    answer = bench.produce()
+    bench.produce()
     bench.partitions.remove(TopicPartition("t", 0))
     bench.wait()
 
-    assert len(bench.request.answers) == 1
-    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.outcomes() == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)]
 
 
 def test_a_produce_whose_client_left_is_not_answered() -> None:
     bench = Bench()
-    delayed = DelayedProduce(bench.request, ProduceResponse(), bench.deadlines, 1000)  # type: ignore[arg-type]
-    delayed.wait_for(bench.partition, bench.append(batch(b"x", timestamp=0)), PartitionProduceResponse())
-    delayed.abandoned()
+    bench.produce(timeout_ms=1000).abandoned()
     bench.wait(5)
 
     assert bench.request.answers == []
@@ -171,14 +193,10 @@ def test_a_produce_whose_client_left_is_not_answered() -> None:
 def test_of_two_partitions_the_slower_one_decides_and_a_timeout_names_only_what_is_not_safe() -> None:
     bench = Bench()
     never = Partition(bench.partitions, bench.partition.log, 0)  # It is never told of progress.
-    safe, unsafe = PartitionProduceResponse(index=0), PartitionProduceResponse(index=1, base_offset=7)
-    delayed = DelayedProduce(bench.request, ProduceResponse(), bench.deadlines, 100)  # type: ignore[arg-type]
-    delayed.wait_for(bench.partition, bench.append(batch(b"x", timestamp=0)), safe)
-    delayed.wait_for(never, 99, unsafe)
+    bench.produce(bench.partition, never, timeout_ms=100)
     bench.wait()
 
-    assert len(bench.request.answers) == 1
-    assert (safe.error_code, unsafe.error_code) == (0, ErrorCode.REQUEST_TIMED_OUT)
+    assert bench.outcomes() == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, None)]
 
 
 # Fetch

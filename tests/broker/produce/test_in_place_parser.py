@@ -1,4 +1,4 @@
-"""The quick way and the ordinary way of serving Produce give the same answers, byte for byte, whatever is sent."""
+"""A Produce request is answered alike, byte for byte, whichever parser reads it, whatever is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
 from semel.broker.config.broker_config import BrokerConfig
-from semel.broker.produce.frame import usual_produce
+from semel.broker.produce.in_place_parser import find
 from semel.broker.requests.handlers.create_topics import create_topics
 from semel.errors import DecodeError, ErrorCode
 from semel.testing import Broker
@@ -53,13 +53,13 @@ TIME = 1_700_000_000_000
 
 
 class Pair:
-    """Two brokers with the same topics: one serves quickly what it can, the other never."""
+    """Two brokers with the same topics: one parses in place what it can, the other never."""
 
-    def __init__(self, quick: Broker, ordinary: Broker) -> None:
-        self.brokers = (quick, ordinary)
-        assert ordinary._broker is not None
-        assert ordinary._broker._running is not None
-        ordinary._broker._running.dispatcher._quick_produce = lambda connection, frame: False
+    def __init__(self, in_place: Broker, general: Broker) -> None:
+        self.brokers = (in_place, general)
+        assert general._broker is not None
+        assert general._broker._running is not None
+        general._broker._running.dispatcher._parse_in_place = lambda connection, frame: None
         self.clients = [RawClient(broker.port) for broker in self.brokers]
         for client in self.clients:
             for name in NAMES:
@@ -81,11 +81,11 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     # Topic ids are random, so both brokers draw the same numbers.
-    with Broker() as quick, Broker() as ordinary:
-        for broker in (quick, ordinary):
+    with Broker() as in_place, Broker() as general:
+        for broker in (in_place, general):
             assert broker._broker is not None
             broker._broker.node.random = random.Random(5)
-        yield Pair(quick, ordinary)
+        yield Pair(in_place, general)
 
 
 def framed(request: ProduceRequest, version: int, client_id: str | None = "raw") -> bytes:
@@ -102,7 +102,7 @@ def topic_ids(pair: Pair) -> dict[str, UUID]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_usual_requests_are_answered_alike_and_really_are_served_quickly(pair: Pair, version: int) -> None:
+def test_the_usual_requests_are_answered_alike_and_really_are_parsed_in_place(pair: Pair, version: int) -> None:
     identities = topic_ids(pair)
     for name in NAMES:
         for client_id in (None, "", "raw", "x" * 300):
@@ -110,11 +110,11 @@ def test_the_usual_requests_are_answered_alike_and_really_are_served_quickly(pai
                 request = produce_request(name, batch(b"v", timestamp=TIME), partition=1, acks=acks)
                 request.topic_data[0].topic_id = identities[name]
                 frame = framed(request, version, client_id)
-                is_quick = usual_produce(memoryview(frame)[4:]) is not None
-                assert is_quick == (len(name) <= 126 or version < 9 or version >= 13)
-                quick, ordinary = pair.ask(frame)
-                assert quick == ordinary
-                assert quick is not None
+                is_in_place = find(memoryview(frame)[4:]) is not None
+                assert is_in_place == (len(name) <= 126 or version < 9 or version >= 13)
+                in_place, general = pair.ask(frame)
+                assert in_place == general
+                assert in_place is not None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -143,9 +143,9 @@ def test_retries_refusals_and_everything_unusual_are_answered_alike(pair: Pair, 
         for partition in (0, 9):
             request = produce_request("t", records, partition=partition)
             request.topic_data[0].topic_id = identities["t"]
-            quick, ordinary = pair.ask(framed(request, version))
-            assert quick == ordinary
-            assert quick is not None
+            in_place, general = pair.ask(framed(request, version))
+            assert in_place == general
+            assert in_place is not None
     several = ProduceRequest(
         acks=-1,
         timeout_ms=1000,
@@ -161,8 +161,8 @@ def test_retries_refusals_and_everything_unusual_are_answered_alike(pair: Pair, 
         ProduceRequest(acks=-1, transactional_id="x", timeout_ms=1000, topic_data=several.topic_data[:1]),
         produce_request("absent", batch(b"x", timestamp=TIME)),
     ):
-        quick, ordinary = pair.ask(framed(request, version))
-        assert quick == ordinary
+        in_place, general = pair.ask(framed(request, version))
+        assert in_place == general
 
 
 @pytest.mark.parametrize("version", [8, 9, 11, 12, 13])
@@ -193,10 +193,10 @@ def test_batches_of_a_transaction_are_answered_alike_from_the_first_to_one_that_
         request = produce_request("t", records)
         request.transactional_id = name
         request.topic_data[0].topic_id = identities["t"]
-        quick, ordinary = pair.ask(framed(request, version))
-        assert quick == ordinary
-        assert quick is not None
-        return _code_in(quick, version)
+        in_place, general = pair.ask(framed(request, version))
+        assert in_place == general
+        assert in_place is not None
+        return _code_in(in_place, version)
 
     if version >= 12:
         # With transactions V2 sequences begin at 0, also once the coordinator has let the producer in.
@@ -226,8 +226,8 @@ def test_mutated_requests_are_answered_alike(pair: Pair) -> None:
             body[place] = chance.choice((0, 1, 2, 3, 0x7F, 0x80, 0xFF, body[place] ^ 1))
         if _cannot_be_compared(bytes(body), version):
             continue
-        quick, ordinary = pair.ask(struct.pack(">i", len(body)) + bytes(body))
-        assert quick == ordinary, (number, version, bytes(body))
+        in_place, general = pair.ask(struct.pack(">i", len(body)) + bytes(body))
+        assert in_place == general, (number, version, bytes(body))
     for client in pair.clients:
         assert client.produce("t", batch(b"end", timestamp=TIME)).error_code == 0
     ends = {client.fetch("t", 0).high_watermark for client in pair.clients}
@@ -254,10 +254,10 @@ def test_batches_with_mutated_headers_and_true_checksums_are_answered_alike(pair
         struct.pack_into(">I", records, CRC_POSITION, crc32c(records[ATTRIBUTES_POSITION:]))
         request = produce_request("t", bytes(records))
         request.topic_data[0].topic_id = identities["t"]
-        quick, ordinary = pair.ask(framed(request, version))
-        assert quick == ordinary, (number, version, bytes(records))
-        assert quick is not None
-        codes.add(_code_in(quick, version))
+        in_place, general = pair.ask(framed(request, version))
+        assert in_place == general, (number, version, bytes(records))
+        assert in_place is not None
+        codes.add(_code_in(in_place, version))
     assert {ErrorCode.NONE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP} <= codes
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
     ends = {client.fetch("t", 0).high_watermark for client in pair.clients}
@@ -342,7 +342,7 @@ def test_records_that_the_disk_does_not_take_in_time_are_answered_unknown(
         request = produce_request("t", batch(b"x", timestamp=broker.node.clock.now_ms()), timeout_ms=timeout_ms)
         request.topic_data[0].topic_id = created.topic_id
         frame = framed(request, version)
-        assert usual_produce(memoryview(frame)[4:]) is not None
+        assert find(memoryview(frame)[4:]) is not None
         transport, protocol = await network.host("client").connect("broker", 9092, Collecting)
         transport.write(frame)
         await asyncio.sleep(3)

@@ -1,0 +1,310 @@
+"""One Produce request, from its batches to its answer: check, admit, append, wait, answer.
+
+    check    the look into the batches; where it takes long, on a worker (``record_checks``)
+    admit    for a transaction: the coordinator adds or verifies the partitions (``transaction_admission``)
+    append   each batch to its partition; one that is refused leaves the others alone
+    wait     until the high watermark has passed every batch that was appended
+    answer   once, in the order in which the client asked
+
+``acks`` 1 and -1 mean the same on one node: acknowledged is what the high watermark has passed. With ``acks`` 0 there
+is no answer; the client learns of an error by losing its connection, as in Apache Kafka.
+
+While a request is checked or admitted, the client's next requests are held back, so that the producer's batches stay in
+order; its records are copied, because the buffer that they arrived in is needed for others. What the coordinator says
+is good only at the moment it is said, so the check comes first. While a request waits, the next ones are served, and
+share the next sync. What is not safe at the deadline is answered REQUEST_TIMED_OUT: "unknown", never "no".
+
+``docs/design/produce.md`` says what a client that leaves, a deadline and a failed disk do at each stage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+from semel.broker.network.request import Request
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.broker.produce.produce_batch import (
+    TOPIC_IDS_SINCE,
+    TRANSACTIONS_V2_SINCE,
+    ZSTD_SINCE,
+    ProduceBatch,
+    Uncommitted,
+    unknown_topic_id,
+)
+from semel.broker.produce.transaction_admission import Refusals, admit, refusal
+from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck
+from semel.log.partition_log import Appended
+from semel.types import ProducerIdentity, TopicPartition
+from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
+
+logger = logging.getLogger("semel.broker")
+
+Respond: TypeAlias = Callable[[Request, Sequence[ProduceBatch]], None]
+"""Answers a request with the outcomes of its batches."""
+
+
+class ProduceOperation:
+    """A ``DelayedOperation`` once its batches are appended."""
+
+    __slots__ = (
+        "_acks",
+        "_batches",
+        "_node",
+        "_request",
+        "_respond",
+        "_ticket",
+        "_timeout_ms",
+        "_transactional_id",
+        "_uncommitted",
+        "_was_held",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        request: Request,
+        transactional_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        batches: Sequence[ProduceBatch],
+        respond: Respond,
+    ) -> None:
+        self._node = node
+        self._request = request
+        self._transactional_id = transactional_id
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._batches = batches
+        self._respond = respond
+        self._was_held = False
+
+    def serve(self) -> None:
+        """Serve the request as far as it goes now. What it waits for takes it further."""
+        batches = self._batches
+        if len(batches) == 1 and batches[0].is_brief:
+            long = None
+        else:
+            long = self._begin_checks()
+        if long:
+            self._check(long)
+        elif self._transactional_id is None:
+            self._append({})
+        else:
+            self._admit(self._transactional_id)
+
+    def refuse(self, error: KafkaError) -> None:
+        """Refuse all batches with this error."""
+        for batch in self._batches:
+            batch.outcome = error
+        if self._acks == 0:
+            self._request.refuse()
+        else:
+            self._respond(self._request, self._batches)
+
+    # Check
+
+    def _begin_checks(self) -> list[BatchCheck]:
+        """The looks into the batches, and those that take long. Together they get the time that one request may take;
+        the others are not begun."""
+        long: list[BatchCheck] = []
+        effort_left = EFFORT_AT_ONCE_MAX
+        for batch in self._batches:
+            if batch.partition is not None and batch.records is not None:
+                check = batch.check = batch.partition.log.begin_check(batch.records, effort_left, batch.header)
+                effort_left -= check.effort + 1
+                if check.is_long:
+                    long.append(check)
+        return long
+
+    def _check(self, long: list[BatchCheck]) -> None:
+        checks = self._node.record_checks
+        size_bytes = sum(len(batch.records or b"") for batch in self._batches)
+        try:
+            checks.check_room(size_bytes)
+        except KafkaError as error:
+            self.refuse(error)
+            return
+        self._hold()
+        self._request.delay(None, hold=True)
+        checks.run(long, size_bytes, self._checked)
+
+    def _checked(self, error: BaseException | None) -> None:
+        def admit_unless_failed() -> None:
+            if error is not None:
+                raise error
+            if self._transactional_id is None:
+                self._append({})
+            else:
+                self._admit(self._transactional_id)
+
+        self._go_on(admit_unless_failed)
+
+    # Admit
+
+    def _admit(self, transactional_id: str) -> None:
+        """Ask the coordinator, unless the partitions' gates are open for this producer.
+
+        All transactional batches of a request come from one producer id and epoch.
+        """
+        producers: dict[ProducerIdentity, None] = {}
+        partitions: dict[Partition, None] = {}
+        for batch in self._batches:
+            producer = batch.producer
+            if producer is not None and batch.partition is not None:
+                producers[producer] = None
+                partitions[batch.partition] = None
+        if len(producers) != 1:
+            self._append({each.topic_partition: ErrorCode.INVALID_PRODUCER_ID_MAPPING for each in partitions})
+            return
+        (producer,) = producers
+        delayed = admit(
+            self._node,
+            transactional_id,
+            producer,
+            list(partitions),
+            adds=self._request.version >= TRANSACTIONS_V2_SINCE,
+            respond=self._admitted,
+        )
+        if delayed is not None:
+            self._hold()
+            self._request.delay(delayed, hold=True)
+
+    def _admitted(self, refusals: Refusals) -> None:
+        """Append, also for a client that has left: it sent the records, and may ask the coordinator about them."""
+        self._go_on(lambda: self._append(refusals))
+
+    def _hold(self) -> None:
+        if not self._was_held:
+            self._was_held = True
+            for batch in self._batches:
+                batch.keep()
+
+    # Append
+
+    def _append(self, refusals: Refusals) -> None:
+        """Append all batches, and answer or wait. ``refusals`` are those of the coordinator."""
+        uncommitted: dict[ProduceBatch, Appended] = {}
+        has_failed = False
+        for batch in self._batches:
+            try:
+                batch.outcome = appended = self._append_batch(batch, refusals)
+            except (KafkaError, StorageError) as error:
+                batch.outcome = error
+                has_failed = True
+                continue
+            assert batch.partition is not None
+            if batch.partition.log.high_watermark <= appended.last_offset:
+                uncommitted[batch] = appended
+        if self._acks == 0:
+            if has_failed:
+                self._request.refuse()
+            else:
+                self._request.answer_nothing()
+        elif uncommitted:
+            self._wait(uncommitted)
+        else:
+            self._respond(self._request, self._batches)
+
+    def _append_batch(self, batch: ProduceBatch, refusals: Refusals) -> Appended:
+        node, version = self._node, self._request.version
+        partition, header, records = batch.partition, batch.header, batch.records
+        if partition is None:
+            raise cast(KafkaError, batch.outcome)
+        if not records:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch; a produce request has one for every partition")
+        attributes = 0 if header is None else header.attributes
+        if version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"zstd in a produce request of version {version}; it needs version {ZSTD_SINCE}",
+            )
+        require_zero_first = False
+        if attributes & TRANSACTIONAL_BIT:
+            self._check_admitted(batch, partition.topic_partition, refusals)
+            require_zero_first = version >= TRANSACTIONS_V2_SINCE
+        if self._was_held and node.partitions.get(*partition.topic_partition) is not partition:
+            # Also where it was created again under the same name: the records were meant for the old one, and what was
+            # found out about them went by its settings.
+            if version >= TOPIC_IDS_SINCE:
+                raise unknown_topic_id(partition.log.topic_id)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic_partition} does not exist")
+        appended = partition.append(records, node.clock.now_ms(), header, batch.check, require_zero_first)
+        base_offset, last_offset, _, _, duplicate = appended
+        metrics = node.metrics
+        if duplicate:
+            metrics.duplicate_batches.value += 1
+        else:
+            metrics.appended_batches.value += 1
+            metrics.appended_records.value += last_offset - base_offset + 1
+            metrics.appended_bytes.value += len(records)
+        return appended
+
+    def _check_admitted(self, batch: ProduceBatch, topic_partition: TopicPartition, refusals: Refusals) -> None:
+        """Raise KafkaError unless a transactional batch may be appended."""
+        transactional_id = self._transactional_id
+        if transactional_id is None:
+            # CVE-2018-17196: without the id, the transaction would be one of any producer.
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                f"a transactional batch for {topic_partition} in a request without a transactional id",
+            )
+        if batch.producer is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {topic_partition} names no producer")
+        error = refusal(topic_partition, refusals, transactional_id, self._request.version)
+        if error is not None:
+            raise error
+
+    # Wait: what the partitions, the deadline and the connection say (``DelayedOperation``).
+
+    def _wait(self, uncommitted: dict[ProduceBatch, Appended]) -> None:
+        self._uncommitted = uncommitted
+        self._ticket = self._node.deadlines.add(self, self._timeout_ms)
+        self._request.delay(self, hold=False)
+        for batch, appended in uncommitted.items():
+            assert batch.partition is not None
+            batch.partition.when_committed(appended.last_offset, self, batch)
+
+    def committed(self, token: object) -> None:
+        uncommitted = self._uncommitted
+        if token in uncommitted:
+            del uncommitted[token]
+            if not uncommitted:
+                self._finish()
+
+    def failed(self, token: object, code: ErrorCode) -> None:
+        if token in self._uncommitted:
+            self._is_unknown(token, code)
+            self.committed(token)
+
+    def expired(self) -> None:
+        for batch in self._uncommitted:
+            self._is_unknown(batch, ErrorCode.REQUEST_TIMED_OUT)
+        self._uncommitted.clear()
+        self._finish()
+
+    def abandoned(self) -> None:
+        self._uncommitted.clear()
+        self._node.deadlines.discard(self, self._ticket)
+
+    def _is_unknown(self, batch: ProduceBatch, code: ErrorCode) -> None:
+        batch.outcome = Uncommitted(code, self._uncommitted[batch].log_start_offset)
+
+    def _finish(self) -> None:
+        self._node.deadlines.discard(self, self._ticket)
+        self._go_on(self._answer)
+
+    def _answer(self) -> None:
+        self._respond(self._request, self._batches)
+
+    def _go_on(self, stage: Callable[[], None]) -> None:
+        """Run a stage from outside the handler. Should it fail, it is this client's connection that ends, no more."""
+        try:
+            stage()
+        except Exception:
+            request = self._request
+            logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
+            request.refuse()
