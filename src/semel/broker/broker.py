@@ -183,7 +183,7 @@ class Broker:
         running.store_worker.stop()
 
     def kill(self) -> None:
-        """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, nobody is told."""
+        """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, no client is told."""
         self._running = None
         while self._closers:
             self._closers.pop()()

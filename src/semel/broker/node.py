@@ -43,14 +43,14 @@ class _StillThere(Exception):
 
 
 async def _at_once() -> None:
-    """Until somebody hosts logs, there is nothing to wait for."""
+    """Until partitions are hosted, there is nothing to wait for."""
 
 
 def _nothing_is_unavailable() -> None:
     """Until logs are hosted."""
 
 
-def _nobody_coordinates() -> Coordinators:
+def _without_coordinators() -> Coordinators:
     raise AssertionError("a node without coordinators")
 
 
@@ -71,9 +71,9 @@ class Node:
     record_checks: RecordChecks
     turns: Turns
     descriptors: Descriptors = field(default_factory=Descriptors)
-    make_coordinators: Callable[[], Coordinators] = field(default=_nobody_coordinates)
+    make_coordinators: Callable[[], Coordinators] = field(default=_without_coordinators)
     active_coordinators: Coordinators | None = None
-    """Those of transactions and groups, once somebody has needed them."""
+    """Those of transactions and groups, once a request has needed them."""
     cleaner: LogCleaner | None = None
     """Compaction, once it has been looked for."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)

@@ -1,6 +1,6 @@
 """The reference of all settings, ``docs/configuration.md``, written from their declarations.
 
-Write it anew with ``python -m semel.broker.config.config_reference > docs/configuration.md``; a test fails while it is
+Write it again with ``python -m semel.broker.config.config_reference > docs/configuration.md``; a test fails while it is
 stale.
 """
 

@@ -184,7 +184,7 @@ class FetchSessions:
         return True
 
     def _evict_one(self, size: int, privileged: bool, now_ms: float) -> bool:
-        """As in Kafka: first goes a session that nobody used for a while, then one that had its time and is worth less.
+        """As in Kafka: first goes a session that was long unused, then one that had its time and is worth less.
 
         A follower's is worth more than a consumer's, and a large one more than a small one.
         """

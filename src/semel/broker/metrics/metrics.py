@@ -1,7 +1,7 @@
 """What the broker counts, and how Prometheus reads it.
 
 Counting happens on the hot path, so a metric is a plain number that its owner adds to (``counter.value += 1``); names,
-labels and text exist only when somebody asks. Everything runs on the one event loop, so nothing is locked.
+labels and text exist only while a scrape asks. Everything runs on the one event loop, so nothing is locked.
 
 The law: a metric's name says its unit, a counter ends in ``_total``, and time is in seconds on the page whatever it is
 inside.
@@ -50,7 +50,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is looked up when somebody asks."""
+    """A number that is looked up when it is asked for."""
 
     __slots__ = ("_read",)
 
@@ -64,7 +64,7 @@ class Gauge:
 
 
 class ReadCounter(Gauge):
-    """A counter that somebody else counts."""
+    """A counter that is kept elsewhere."""
 
     __slots__ = ()
 

@@ -95,7 +95,7 @@ class ReceiveBuffer:
             self._rest = bytearray()
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, or None. Raises DecodeError for a size nobody may send."""
+        """The next whole frame without its size, or None. Raises DecodeError for a size that no client may send."""
         start = self._start
         available = self._end - start
         if available < _SIZE_BYTES:

@@ -1,8 +1,9 @@
 """How much memory requests that are still arriving may take, over all connections (``queued.max.request.bytes``).
 
-Only what has arrived counts, never what was promised. When there is no more, whoever needs more waits in line and is
-not read meanwhile. The law: somebody can always go on. If all that hold memory also wait for more, nobody would ever
-give any back, so then the first in line gets all that it needs although there is none left; never two at a time.
+Only what has arrived counts, never what was promised. When there is no more, a connection that needs more waits in
+line and is not read meanwhile. The law: one connection can always go on. If all that hold memory also wait for more,
+none would ever give any back, so then the first in line gets all that it needs although there is none left; never two
+at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker does when nobody asks: retention, compaction, forgetting idle producers, checkpoints.
+"""What a broker does without a request: retention, compaction, forgetting idle producers, checkpoints.
 
 Timers of the event loop drive it. Each round does one partition per turn of the loop, so that ten thousand of them do
 not make a client wait, and compaction works in slices of a few milliseconds with a rest after each; a partition that

@@ -55,8 +55,8 @@ class PartitionLifecycle:
     """Keeps logs and partitions equal to the image. Watches ``ClusterMetadata``.
 
     Making or deleting a log means waiting for the disk, so that is done to a few per turn of the loop: a topic of a
-    thousand partitions keeps nobody else waiting. ``settled`` waits until all are there, or gone. Whatever is to be
-    done stands in one line, and no topic is made while a former one of its name stands there (``Node.change``).
+    thousand partitions keeps no other request waiting. ``settled`` waits until all are there, or gone. All that is to
+    be done stands in one line, and no topic is made while a former one of its name stands there (``Node.change``).
     """
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:

@@ -152,8 +152,8 @@ class Partitions:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.unavailable: dict[tuple[str, int], str] = {}  # Those that should be here and cannot, and why.
         self.generation = 0  # Grows with every partition that comes or goes.
-        self.on_add: Callable[[Partition], None] = _nobody
-        self.on_remove: Callable[[Partition], None] = _nobody
+        self.on_add: Callable[[Partition], None] = _unwatched
+        self.on_remove: Callable[[Partition], None] = _unwatched
         self._moved: dict[Partition, None] = {}
         self._scheduled: asyncio.Handle | None = None
 
@@ -213,5 +213,5 @@ class Partitions:
                 logger.exception("the operations that wait for %s could not be told", partition.topic_partition)
 
 
-def _nobody(partition: Partition) -> None:
-    """Until somebody wants to know which partitions are here."""
+def _unwatched(partition: Partition) -> None:
+    """Used until a watcher of the partitions is set."""

@@ -1,9 +1,9 @@
 """Who may write to a partition in a transaction: whom the coordinator let in, until the marker.
 
 The law: the first batch of a transaction is appended only after the coordinator has said that the partition is a part
-of it, so that nothing late can open a transaction that nobody ends. That word is good for one transactional id,
+of it, so that nothing late can open a transaction that is never ended. That word is good for one transactional id,
 producer id and epoch, and only until a marker of that producer is appended, be it while the answer is under way. After
-a restart nobody is let in, and the coordinator is asked again.
+a restart no producer is let in, and the coordinator is asked again.
 """
 
 from __future__ import annotations

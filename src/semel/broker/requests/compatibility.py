@@ -1,7 +1,7 @@
 """Which requests, in which versions, for which clients: ``docs/compatibility.md``, written from what is served.
 
-``python -m semel.broker.requests.compatibility > docs/compatibility.md`` writes it anew; a test fails when it is not up
-to date.
+``python -m semel.broker.requests.compatibility > docs/compatibility.md`` writes it again; a test fails when it is
+stale.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests with many elements: served a slice at a time, one after the other, so that nobody else waits for them.
+"""Requests with many elements: served a slice at a time, one after the other, so that no other request waits for them.
 
 The law: no request keeps the event loop longer than 50 ms. A usual request is decoded and served at once. One that is
 larger than ``AT_ONCE_BYTES`` is looked at more closely: if it has few elements (its bytes are records or metadata), it
@@ -251,7 +251,7 @@ class LargeRequests:
             elif response is None:
                 request.delay(piece, hold=True)
                 response = await piece.answered
-                if response is None:  # Nobody wants one (acks=0).
+                if response is None:  # None is wanted (acks=0).
                     await self._turns.pause()
                     continue
             if getattr(response, "error_code", 0):

@@ -1,6 +1,6 @@
 """FindCoordinator (versions 0-6): who coordinates a group or a transactional id.
 
-The first question makes the internal topic, and is answered when that is there: nobody has to ask twice. Only if it
+The first question makes the internal topic, and is answered when that is there: no client has to ask twice. Only if it
 takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE. Where the partition of the id is damaged, it is
 UNKNOWN_SERVER_ERROR with the reason and the remedy: KAFKA_STORAGE_ERROR and COORDINATOR_NOT_AVAILABLE are retriable,
 and a client would ask for ever.
@@ -70,20 +70,20 @@ def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any] | None:
 def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
     known = (GROUP, TRANSACTION) if version < SHARE_SINCE else (GROUP, TRANSACTION, SHARE)
     if key_type not in known:
-        return _nobody(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}; it must be one of {known}")
+        return _refused(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}; it must be one of {known}")
     coordinator = _coordinator(node, key_type)
     if coordinator is None:
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker coordinates no share groups")
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker coordinates no share groups")
     broker = coordinator.broker_for(key)
     if broker is None:
         text = f"{coordinator.topic} has no leader for partition {coordinator.partition_for(key)}"
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     reason = coordinator.why_broken(key)
     if reason is not None:
         # Not a code that clients take for a reason to ask again: nothing changes before an operator repairs the files.
-        return _nobody(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+        return _refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
     return Coordinator(key, broker.node_id, broker.host, broker.port, ErrorCode.NONE, error_message=None)
 
 
-def _nobody(key: str, code: ErrorCode, text: str) -> Coordinator:
+def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:
     return Coordinator(key, error_code=code, error_message=text)

@@ -19,7 +19,7 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
     def respond(result: HeartbeatResult | ErrorCode) -> None:
         error = result if isinstance(result, ErrorCode) else result.error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Its session begins anew when the group is loaded, so there is nothing that it must do.
+            # Its session begins again when the group is loaded, so there is nothing that it must do.
             error = ErrorCode.NONE
         request.answer_delayed(lambda: HeartbeatResponse(error_code=error))
 

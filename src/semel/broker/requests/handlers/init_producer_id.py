@@ -2,7 +2,7 @@
 
 Ids come from blocks that were claimed in the metadata store, so none is given out twice, whatever crashes. A producer
 without a transactional id gets a new one every time, with epoch 0. For a transactional id its coordinator decides: the
-same id with the next epoch, so that whoever had it before is fenced, once what it left open has been ended.
+same id with the next epoch, so that the producer that had it before is fenced, once what it left open has been ended.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _answer(
     except (StorageError, OSError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     except DecodeError:
-        # Its producer wrote a batch whose records are not records; whoever reads it will find the same.
+        # Its producer wrote a batch whose records are not records; any reader will find the same.
         answer.error_code = ErrorCode.CORRUPT_MESSAGE
     return answer
 

@@ -219,7 +219,7 @@ def _refused(
     """Every partition has the error, where the group has no place for it and as long as aiokafka asks.
 
     It looks for errors at partitions only (0.14), and takes an answer without partitions for "nothing is committed":
-    while the coordinator loads, its consumers would begin anew and commit over what they had reached.
+    while the coordinator loads, its consumers would begin again and commit over what they had reached.
     """
     if version >= GROUPS_SINCE and not always:
         return []
