@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from semel.client.values import ConsumerRecord, RecordMetadata
-from semel.testing.checker import Operation, Outcome, Polled, Sent
+from semel.testing.checker import CheckedOperation, Outcome, Polled, Sent
 from semel.types import TopicPartition
 
 
@@ -44,7 +44,7 @@ class Pending:
 
 class History:
     def __init__(self, time: Time) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[CheckedOperation] = []
         self._time = time
         self._pending: dict[int, Pending] = {}
 
@@ -56,7 +56,7 @@ class History:
     def end(self, pending: Pending, outcome: Outcome) -> None:
         del self._pending[id(pending)]
         self.operations.append(
-            Operation(
+            CheckedOperation(
                 pending.process,
                 outcome,
                 tuple(pending.actions),

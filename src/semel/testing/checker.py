@@ -60,7 +60,7 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class CheckedOperation:
     """One transaction with what it polled and sent, or one send, or some polls. ``began_ms`` orders a process's own.
 
     ``repositioned``: partitions that its process was given, or sought in, since its last operation or during this one.
@@ -91,7 +91,7 @@ class Anomaly:
         return f"{self.rule} {self.name}{'' if self.partition is None else f' in {self.partition}'}: {self.what}"
 
 
-def check(history: Sequence[Operation]) -> list[Anomaly]:
+def check(history: Sequence[CheckedOperation]) -> list[Anomaly]:
     """All anomalies of a history, by rule. Values must be unique in their partition: no two sends send the same."""
     facts = _Facts(sorted(history, key=lambda operation: operation.began_ms))
     return [anomaly for rule in _RULES for anomaly in rule(facts)]
@@ -116,9 +116,9 @@ _Place: TypeAlias = tuple[TopicPartition, bytes]
 
 @dataclass(slots=True)
 class _Facts:
-    history: Sequence[Operation]
-    writers: dict[_Place, Operation] = field(default_factory=dict)
-    readers: dict[_Place, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    history: Sequence[CheckedOperation]
+    writers: dict[_Place, CheckedOperation] = field(default_factory=dict)
+    readers: dict[_Place, list[CheckedOperation]] = field(default_factory=lambda: defaultdict(list))
     offsets: dict[TopicPartition, dict[int, set[bytes]]] = field(default_factory=lambda: defaultdict(dict))
     """The version order: who is where, as readers and those who must have committed have it."""
     indexes: dict[TopicPartition, dict[bytes, list[int]]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class _Facts:
                     known[value].append(index)
             self.indexes[partition] = known
 
-    def must_have_committed(self, operation: Operation) -> bool:
+    def must_have_committed(self, operation: CheckedOperation) -> bool:
         if operation.outcome is Outcome.INFO:
             return any(self.was_read(sent.partition, sent.value) for sent in operation.sent())
         return operation.outcome is Outcome.OK
@@ -156,8 +156,8 @@ class _Facts:
     def was_read(self, partition: TopicPartition, value: bytes) -> bool:
         return any(reader.outcome is Outcome.OK for reader in self.readers.get((partition, value), ()))
 
-    def by_process(self) -> Iterable[list[Operation]]:
-        processes: dict[str, list[Operation]] = defaultdict(list)
+    def by_process(self) -> Iterable[list[CheckedOperation]]:
+        processes: dict[str, list[CheckedOperation]] = defaultdict(list)
         for operation in self.history:
             processes[operation.process].append(operation)
         return processes.values()
@@ -227,7 +227,7 @@ def _polls_out_of_order(facts: _Facts) -> Iterator[Anomaly]:
 
 
 def _step(
-    facts: _Facts, operation: Operation, before: Polled, after: Polled, rules: tuple[str, str]
+    facts: _Facts, operation: CheckedOperation, before: Polled, after: Polled, rules: tuple[str, str]
 ) -> Iterator[Anomaly]:
     index_at = facts.index_at[after.partition]
     delta = index_at[after.offset] - index_at[before.offset]

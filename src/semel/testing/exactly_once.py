@@ -42,7 +42,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioResult:
     """How the application lived through one scenario."""
 
     scenario: str
@@ -59,7 +59,7 @@ def prove(
     partitions: int = 2,
     scenarios: Sequence[Scenario] | None = None,
     **settings: object,
-) -> list[Outcome]:
+) -> list[ScenarioResult]:
     """Raises ``AssertionError`` at the first scenario whose result is wrong, or if no scenario struck at all.
 
     ``given`` are the values in the input topics, spread over their partitions; ``expect`` the values that readers of
@@ -72,7 +72,7 @@ def prove(
             fault = scenario.arm(broker)
             lives = _live(application, broker, scenario)
             _compare(broker, scenario, expect)
-            outcomes.append(Outcome(scenario.name, fault.hits, lives))
+            outcomes.append(ScenarioResult(scenario.name, fault.hits, lives))
     assert any(outcome.struck for outcome in outcomes), "no fault struck: does the application use this broker?"
     return outcomes
 

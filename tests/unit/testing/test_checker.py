@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import AbortableError, ErrorCode, ProducerFenced, TimedOut
-from semel.testing.checker import Operation, Outcome, Polled, Sent, check, outcome_of
+from semel.testing.checker import CheckedOperation, Outcome, Polled, Sent, check, outcome_of
 from semel.testing.cycles import cycles
 from semel.types import TopicPartition
 
@@ -14,16 +14,16 @@ LEDGER = TopicPartition("ledger", 0)
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
 
-def sends(process: str, *sent: Sent, outcome: Outcome = OK, at_ms: float = 0.0) -> Operation:
-    return Operation(process, outcome, sent, at_ms, at_ms + 1)
+def sends(process: str, *sent: Sent, outcome: Outcome = OK, at_ms: float = 0.0) -> CheckedOperation:
+    return CheckedOperation(process, outcome, sent, at_ms, at_ms + 1)
 
 
-def polls(process: str, *polled: Polled, at_ms: float = 100.0, repositioned: bool = False) -> Operation:
+def polls(process: str, *polled: Polled, at_ms: float = 100.0, repositioned: bool = False) -> CheckedOperation:
     partitions = {one.partition for one in polled} if repositioned else set()
-    return Operation(process, OK, polled, at_ms, at_ms + 1, frozenset(partitions))
+    return CheckedOperation(process, OK, polled, at_ms, at_ms + 1, frozenset(partitions))
 
 
-def rules(*history: Operation) -> list[str]:
+def rules(*history: CheckedOperation) -> list[str]:
     return [anomaly.rule for anomaly in check(history)]
 
 
@@ -87,7 +87,7 @@ def test_a5_a_write_that_nobody_has_read() -> None:
 
 
 def test_a6_a_transaction_that_reads_what_it_sent() -> None:
-    assert rules(Operation("copier", OK, (Sent(ORDERS, A, 0), Polled(ORDERS, A, 0)), 0, 1)) == ["A6"]
+    assert rules(CheckedOperation("copier", OK, (Sent(ORDERS, A, 0), Polled(ORDERS, A, 0)), 0, 1)) == ["A6"]
 
 
 def test_a7_a_poll_that_leaves_something_out() -> None:
@@ -113,7 +113,7 @@ def test_a9_and_a10_the_same_from_one_poll_to_the_next() -> None:
 
 
 def test_where_a_reader_goes_on_after_it_gave_up_is_its_own_affair() -> None:
-    failed = Operation("reader", FAIL, ALL_READ[1:2], 200, 201)
+    failed = CheckedOperation("reader", FAIL, ALL_READ[1:2], 200, 201)
     again = polls("reader", *ALL_READ[1:], at_ms=210)
     first = polls("reader", ALL_READ[0], at_ms=190)
     assert rules(*SENT, first, failed, again) == []
@@ -132,8 +132,8 @@ def test_a11_sends_that_land_in_another_order() -> None:
 
 
 def test_a12_and_a13_writes_of_two_transactions_between_each_other_are_allowed() -> None:
-    one = Operation("one", OK, (Sent(ORDERS, A, 0), Sent(ORDERS, C, 2), Sent(LEDGER, A, 1)), 0, 50)
-    two = Operation("two", OK, (Sent(ORDERS, B, 1), Sent(LEDGER, B, 0)), 0, 50)
+    one = CheckedOperation("one", OK, (Sent(ORDERS, A, 0), Sent(ORDERS, C, 2), Sent(LEDGER, A, 1)), 0, 50)
+    two = CheckedOperation("two", OK, (Sent(ORDERS, B, 1), Sent(LEDGER, B, 0)), 0, 50)
     reads = [
         polls("reader", *(Polled(ORDERS, value, n) for n, value in enumerate((A, B, C)))),
         polls("reader", Polled(LEDGER, B, 0), Polled(LEDGER, A, 1), at_ms=110),
@@ -142,8 +142,8 @@ def test_a12_and_a13_writes_of_two_transactions_between_each_other_are_allowed()
 
 
 def test_a14_two_transactions_that_read_from_each_other() -> None:
-    one = Operation("one", OK, (Sent(ORDERS, A, 0), Polled(LEDGER, B, 0)), 0, 50)
-    two = Operation("two", OK, (Sent(LEDGER, B, 0), Polled(ORDERS, A, 0)), 0, 50)
+    one = CheckedOperation("one", OK, (Sent(ORDERS, A, 0), Polled(LEDGER, B, 0)), 0, 50)
+    two = CheckedOperation("two", OK, (Sent(LEDGER, B, 0), Polled(ORDERS, A, 0)), 0, 50)
     assert rules(one, two) == ["A14"]
 
 
@@ -157,7 +157,7 @@ def test_a14_a_read_of_what_was_begun_after_the_reader_had_ended() -> None:
 
 
 def test_a14_nothing_comes_after_an_operation_of_unknown_outcome() -> None:
-    unknown = Operation("reader", INFO, (Polled(ORDERS, A, 0), Sent(LEDGER, B)), 0, 1)
+    unknown = CheckedOperation("reader", INFO, (Polled(ORDERS, A, 0), Sent(LEDGER, B)), 0, 1)
     history = [unknown, sends("writer", Sent(ORDERS, A, 0), at_ms=2), polls("last", Polled(ORDERS, A, 0))]
     assert rules(*history) == []
 

@@ -51,8 +51,8 @@ class DelayedResponse(HasClient, Protocol):
     """The answer, once there is one. An empty list is the answer to a request that wants none."""
 
 
-class Server(Protocol):
-    """What a connection needs from whoever accepted it."""
+class AcceptingServer(Protocol):
+    """What a connection needs from the server that accepted it."""
 
     clock: Clock
     received_bytes: Counter
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         "responses",
     )
 
-    def __init__(self, server: Server, inbox: ReceiveBuffer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: AcceptingServer, inbox: ReceiveBuffer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._inbox = inbox
         self._loop = loop

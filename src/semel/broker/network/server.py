@@ -111,7 +111,7 @@ class Server:
         for connection in list(self.connections):
             connection.abort()
 
-    # What a connection says (``connection.Server``).
+    # What a connection says (``AcceptingServer``).
 
     def opened(self, connection: Connection) -> bool:
         limits, host = self._limits(), connection.host
