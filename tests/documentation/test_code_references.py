@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.documentation.blocks import ROOT, documents
@@ -19,6 +21,14 @@ def test_every_file_and_function_of_the_map_exists(page: str) -> None:
 def test_every_file_that_a_page_names_by_its_path_exists(page: str) -> None:
     references = [reference for reference in references_in((ROOT / page).read_text()) if "/" in reference.path]
     assert [str(reference) for reference in references if not exists(reference)] == []
+
+
+@pytest.mark.parametrize(("heading", "folder"), [("package", "src/semel"), ("folder of `broker`", "src/semel/broker")])
+def test_the_tables_of_packages_have_every_package(heading: str, folder: str) -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page[page.index(f"| {heading} |") :].split("\n\n", 1)[0]
+    packages = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == packages
 
 
 def test_references_are_found_with_and_without_a_name() -> None:
