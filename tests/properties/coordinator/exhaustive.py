@@ -7,13 +7,13 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import chain
 
+from tests.properties.coordinator.cluster_state import ClusterState
 from tests.properties.coordinator.small_cluster import Cluster, What
-from tests.properties.coordinator.small_world import World
 
 
 @dataclass(frozen=True)
 class Searched:
-    worlds: int
+    states: int
     broken: str | None = None
     """The law that does not hold, if there is one."""
     trace: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Searched:
 
 
 def search(cluster: Cluster) -> Searched:
-    """Visit every world that can be reached, nearest first, up to the first in which a law does not hold."""
+    """Visit every state that can be reached, nearest first, up to the first in which a law does not hold."""
     gc.disable()  # A million small tuples that all live to the end: looking for garbage among them doubles the time.
     try:
         return _search(cluster)
@@ -31,26 +31,26 @@ def search(cluster: Cluster) -> Searched:
 
 def _search(cluster: Cluster) -> Searched:
     start = cluster.start()
-    came_from: dict[World, tuple[World, What] | None] = {start: None}
+    came_from: dict[ClusterState, tuple[ClusterState, What] | None] = {start: None}
     waiting = deque([start])
     while waiting:
-        world = waiting.popleft()
+        state = waiting.popleft()
         try:
-            moves = list(cluster.moves(world))
+            moves = list(cluster.moves(state))
             if not moves:
-                cluster.settle(world)
-            for what, after in chain(moves, cluster.faults(world)):
+                cluster.settle(state)
+            for what, after in chain(moves, cluster.faults(state)):
                 if after not in came_from:
-                    came_from[after] = (world, what)
+                    came_from[after] = (state, what)
                     waiting.append(after)
         except AssertionError as broken:  # A law, or the word of the shard itself.
-            return Searched(len(came_from), str(broken), _trace(came_from, world))
+            return Searched(len(came_from), str(broken), _trace(came_from, state))
     return Searched(len(came_from))
 
 
-def _trace(came_from: dict[World, tuple[World, What] | None], world: World) -> tuple[str, ...]:
+def _trace(came_from: dict[ClusterState, tuple[ClusterState, What] | None], state: ClusterState) -> tuple[str, ...]:
     steps = []
-    while (step := came_from[world]) is not None:
-        world, what = step
+    while (step := came_from[state]) is not None:
+        state, what = step
         steps.append(" ".join(map(str, what)))
     return tuple(reversed(steps))

@@ -31,10 +31,11 @@ from semel.coordinator.transaction.shard import TransactionShard
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity, TopicPartition
-from tests.properties.coordinator.small_world import (
+from tests.properties.coordinator.cluster_state import (
     Add,
     Answer,
     Broken,
+    ClusterState,
     End,
     Entry,
     Init,
@@ -42,7 +43,6 @@ from tests.properties.coordinator.small_world import (
     Producer,
     Request,
     Tag,
-    World,
     check_outcomes,
     check_quiet,
     check_record,
@@ -54,7 +54,7 @@ TIMEOUT_MS = 1000
 
 What = tuple[object, ...]
 """In words, put together only if somebody wants to read them."""
-Moves = Iterator[tuple[What, World]]
+Moves = Iterator[tuple[What, ClusterState]]
 
 
 @dataclass(frozen=True)
@@ -81,52 +81,52 @@ class Cluster:
         self._restart = lru_cache(maxsize=None)(_restart)
         self._v2 = scope.transaction_version >= 2
 
-    def start(self) -> World:
+    def start(self) -> ClusterState:
         scope = self.scope
-        world = World(
+        state = ClusterState(
             tuple(Producer(0, Init(index)) for index in range(len(scope.scripts))),
             faults=scope.faults,
             crashes=scope.crashes,
             timeouts=scope.timeouts,
         )
         if not scope.first_epoch:
-            return world
+            return state
         (created,) = self._decide(None, 0, "init").records
-        return world._replace(committed=created._replace(producer_epoch=scope.first_epoch))
+        return state._replace(committed=created._replace(producer_epoch=scope.first_epoch))
 
-    def moves(self, world: World) -> Moves:
+    def moves(self, state: ClusterState) -> Moves:
         """What happens by itself, sooner or later: messages arrive, records are committed."""
-        for producer in world.producers:
+        for producer in state.producers:
             if producer.request is not None and not producer.delivered:
-                yield from self._deliver(world, producer.request, awaited=True)
-        for position, stray in enumerate(world.strays):
-            strays = world.strays[:position] + world.strays[position + 1 :]
-            for what, after in self._deliver(world._replace(strays=strays), stray, awaited=False):
+                yield from self._deliver(state, producer.request, awaited=True)
+        for position, stray in enumerate(state.strays):
+            strays = state.strays[:position] + state.strays[position + 1 :]
+            for what, after in self._deliver(state._replace(strays=strays), stray, awaited=False):
                 yield ("late:", *what), after
-        if world.tail:
-            yield from self._commit(world)
-        for marker in world.markers:
-            yield from self._write_marker(world, *marker)
+        if state.tail:
+            yield from self._commit(state)
+        for marker in state.markers:
+            yield from self._write_marker(state, *marker)
 
-    def faults(self, world: World) -> Moves:
-        if world.faults:
-            for producer in world.producers:
+    def faults(self, state: ClusterState) -> Moves:
+        if state.faults:
+            for producer in state.producers:
                 if producer.request is not None and not producer.delivered:
                     # Nobody waits for the first copy any more: if it arrives before the second, its answer is lost.
-                    strays = _sorted(*world.strays, producer.request)
-                    yield (producer.request, "is sent again"), world._replace(strays=strays, faults=world.faults - 1)
-        if world.crashes:
-            yield ("crash",), self._crash(world)
-        if world.timeouts and world.latest is not None and world.latest.state is TxnState.ONGOING:
-            yield from self._time_out(world._replace(timeouts=world.timeouts - 1))
+                    strays = _sorted(*state.strays, producer.request)
+                    yield (producer.request, "is sent again"), state._replace(strays=strays, faults=state.faults - 1)
+        if state.crashes:
+            yield ("crash",), self._crash(state)
+        if state.timeouts and state.latest is not None and state.latest.state is TxnState.ONGOING:
+            yield from self._time_out(state._replace(timeouts=state.timeouts - 1))
 
-    def settle(self, world: World) -> None:
+    def settle(self, state: ClusterState) -> None:
         """There are no more moves, and no more faults: nothing may stay open."""
-        while world.latest is not None and world.latest.state is TxnState.ONGOING:
-            _, world = next(self._time_out(world))
-            while (following := next(self.moves(world), None)) is not None:
-                _, world = following
-        check_quiet(world, self.scope.scripts)
+        while state.latest is not None and state.latest.state is TxnState.ONGOING:
+            _, state = next(self._time_out(state))
+            while (following := next(self.moves(state), None)) is not None:
+                _, state = following
+        check_quiet(state, self.scope.scripts)
 
     # -- the coordinator
 
@@ -182,130 +182,130 @@ class Cluster:
                 return shard.loaded(Moment(0, 0))
         raise AssertionError(what)
 
-    def _ask(self, world: World, what: str, *arguments: Any) -> Entry:
-        return self._decide(world.latest, world.coordinator_epoch, what, *arguments)
+    def _ask(self, state: ClusterState, what: str, *arguments: Any) -> Entry:
+        return self._decide(state.latest, state.coordinator_epoch, what, *arguments)
 
-    def _appended(self, what: What, world: World, entry: Entry) -> Moves:
-        if not world.tail and (self.scope.commits_at_once or not entry.records):
-            for after in self._committed(world, entry):
+    def _appended(self, what: What, state: ClusterState, entry: Entry) -> Moves:
+        if not state.tail and (self.scope.commits_at_once or not entry.records):
+            for after in self._committed(state, entry):
                 yield what, after
             return
         if entry.request is not None and entry.awaited:
-            delivered = world.producers[entry.request.producer]._replace(delivered=True)
-            world = world.with_producer(entry.request.producer, delivered)
-        yield what, world._replace(tail=(*world.tail, entry))
+            delivered = state.producers[entry.request.producer]._replace(delivered=True)
+            state = state.with_producer(entry.request.producer, delivered)
+        yield what, state._replace(tail=(*state.tail, entry))
 
-    def _commit(self, world: World) -> Moves:
+    def _commit(self, state: ClusterState) -> Moves:
         """The oldest decision that waits is durable now."""
-        entry, *tail = world.tail
-        for after in self._committed(world._replace(tail=tuple(tail)), entry):
+        entry, *tail = state.tail
+        for after in self._committed(state._replace(tail=tuple(tail)), entry):
             yield ("committed",), after
 
-    def _committed(self, world: World, entry: Entry) -> Iterator[World]:
+    def _committed(self, state: ClusterState, entry: Entry) -> Iterator[ClusterState]:
         """Its markers are sent, and it is answered."""
         if entry.records:
-            for before, after in pairwise((world.committed, *entry.records)):
+            for before, after in pairwise((state.committed, *entry.records)):
                 check_record(before, after)
-            markers = world.markers | _sent(entry) if entry.effects else world.markers
-            world = world._replace(committed=entry.records[-1], markers=markers)
-        yield from self._answer(world, entry)
+            markers = state.markers | _sent(entry) if entry.effects else state.markers
+            state = state._replace(committed=entry.records[-1], markers=markers)
+        yield from self._answer(state, entry)
 
-    def _crash(self, world: World) -> World:
-        world = world._replace(
-            committed=self._restart(world.committed),
+    def _crash(self, state: ClusterState) -> ClusterState:
+        state = state._replace(
+            committed=self._restart(state.committed),
             tail=(),
-            coordinator_epoch=world.coordinator_epoch + 1,
-            crashes=world.crashes - 1,
-            producers=tuple(producer._replace(delivered=False) for producer in world.producers),
+            coordinator_epoch=state.coordinator_epoch + 1,
+            crashes=state.crashes - 1,
+            producers=tuple(producer._replace(delivered=False) for producer in state.producers),
         )
-        return world._replace(markers=world.markers | _sent(self._ask(world, "load")))
+        return state._replace(markers=state.markers | _sent(self._ask(state, "load")))
 
-    def _time_out(self, world: World) -> Moves:
-        yield from self._appended(("timeout",), world, self._ask(world, "time out"))
+    def _time_out(self, state: ClusterState) -> Moves:
+        yield from self._appended(("timeout",), state, self._ask(state, "time out"))
 
     # -- requests
 
-    def _deliver(self, world: World, request: Request, *, awaited: bool) -> Moves:
+    def _deliver(self, state: ClusterState, request: Request, *, awaited: bool) -> Moves:
         """The request arrives. ``awaited``: its producer has not given it up."""
         match request:
             case Init():
-                entry = self._ask(world, "init")
+                entry = self._ask(state, "init")
             case Add(_, identity, partition):
-                entry = self._ask(world, "add", identity, partition)
+                entry = self._ask(state, "add", identity, partition)
             case End(producer, identity, _, committed):
-                entry = self._ask(world, "end", identity, committed)
-                if entry.records and producer != world.owner:
-                    raise Broken(f"producer {producer} decides, and {world.owner} has replaced it")
+                entry = self._ask(state, "end", identity, committed)
+                if entry.records and producer != state.owner:
+                    raise Broken(f"producer {producer} decides, and {state.owner} has replaced it")
             case Produce(_, identity, partition, tag):
-                log = world.partitions[partition]
+                log = state.partitions[partition]
                 if identity.producer_epoch < log.epoch_of(identity.producer_id):
                     entry = Entry((), answer=Answer(ErrorCode.INVALID_PRODUCER_EPOCH))
                 elif log.holds(tag) or (log.open is not None and log.open.identity == identity):
                     entry = Entry(())  # The coordinator knows.
                 else:
-                    entry = self._ask(world, "add" if self._v2 else "verify", identity, partition)
+                    entry = self._ask(state, "add" if self._v2 else "verify", identity, partition)
                 entry = entry._replace(verified_at=log.markers)
         if entry.answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
             # Not answered before the transaction has moved on. Meanwhile the request is as if it had not arrived.
             if entry.records:
-                waits = world if awaited else world._replace(strays=_sorted(*world.strays, request))
+                waits = state if awaited else state._replace(strays=_sorted(*state.strays, request))
                 yield from self._appended((request, "waits"), waits, entry)
             return
-        yield from self._appended((request,), world, entry._replace(request=request, awaited=awaited))
+        yield from self._appended((request,), state, entry._replace(request=request, awaited=awaited))
 
-    def _answer(self, world: World, entry: Entry) -> Iterator[World]:
+    def _answer(self, state: ClusterState, entry: Entry) -> Iterator[ClusterState]:
         """What the decision was waited for with: append the record, tell the producer."""
         request = entry.request
         if request is None:
-            yield world
+            yield state
             return
         answer = entry.answer
         if isinstance(request, Produce) and answer.error is ErrorCode.NONE:
-            world, answer = self._append(world, request, entry.verified_at)
-        producer = world.producers[request.producer]
+            state, answer = self._append(state, request, entry.verified_at)
+        producer = state.producers[request.producer]
         if not entry.awaited:
-            yield world
+            yield state
             return
         if answer.error is not ErrorCode.NONE:
-            yield world.with_producer(request.producer, Producer(producer.step, None))
+            yield state.with_producer(request.producer, Producer(producer.step, None))
             return
         identity = None if isinstance(request, Init) else request.identity
         if isinstance(request, Init):
-            world = world._replace(owner=request.producer)
+            state = state._replace(owner=request.producer)
         if isinstance(request, End):
-            world = world._replace(told=world.told | {(request.tag, request.committed)})
-            check_outcomes(world)
+            state = state._replace(told=state.told | {(request.tag, request.committed)})
+            check_outcomes(state)
         identity = answer.identity or identity
         assert identity is not None
         for following in self._requests(request.producer, producer.step + 1, identity):
-            yield world.with_producer(request.producer, Producer(producer.step + 1, following))
+            yield state.with_producer(request.producer, Producer(producer.step + 1, following))
 
-    def _append(self, world: World, request: Produce, verified_at: int) -> tuple[World, Answer]:
+    def _append(self, state: ClusterState, request: Produce, verified_at: int) -> tuple[ClusterState, Answer]:
         """The write itself, after the coordinator has said yes. Much may have happened since it was asked."""
-        log = world.partitions[request.partition]
+        log = state.partitions[request.partition]
         if log.holds(request.tag):
-            return world, Answer(ErrorCode.NONE)
+            return state, Answer(ErrorCode.NONE)
         if request.identity.producer_epoch < log.epoch_of(request.identity.producer_id):
-            return world, Answer(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return state, Answer(ErrorCode.INVALID_PRODUCER_EPOCH)
         if not self._v2 and log.markers != verified_at:
-            return world, Answer(ErrorCode.INVALID_TXN_STATE)
-        return world.with_partition(request.partition, log.append(request.identity, request.tag)), Answer()
+            return state, Answer(ErrorCode.INVALID_TXN_STATE)
+        return state.with_partition(request.partition, log.append(request.identity, request.tag)), Answer()
 
-    def _write_marker(self, world: World, index: int, marker: WriteMarkers) -> Moves:
+    def _write_marker(self, state: ClusterState, index: int, marker: WriteMarkers) -> Moves:
         what = ("partition", index, "gets", marker)
-        world = world._replace(markers=world.markers - {(index, marker)})
-        log = world.partitions[index]
+        state = state._replace(markers=state.markers - {(index, marker)})
+        log = state.partitions[index]
         if marker.coordinator_epoch < log.coordinator_epoch:
-            yield what, world  # From a coordinator that was replaced: TRANSACTION_COORDINATOR_FENCED.
+            yield what, state  # From a coordinator that was replaced: TRANSACTION_COORDINATOR_FENCED.
             return
-        world = world.with_partition(index, log.end(marker))
-        check_outcomes(world)
-        acknowledged = all(sent != marker for _, sent in world.markers)
-        if not acknowledged or marker.coordinator_epoch != world.coordinator_epoch:
-            yield what, world
+        state = state.with_partition(index, log.end(marker))
+        check_outcomes(state)
+        acknowledged = all(sent != marker for _, sent in state.markers)
+        if not acknowledged or marker.coordinator_epoch != state.coordinator_epoch:
+            yield what, state
             return
-        complete = self._ask(world, "markers written", marker.producer_id, marker.producer_epoch)
-        yield from self._appended(what, world, complete)
+        complete = self._ask(state, "markers written", marker.producer_id, marker.producer_epoch)
+        yield from self._appended(what, state, complete)
 
     # -- producers
 

@@ -39,7 +39,7 @@ def test_with_v2_no_law_is_broken_anywhere(scope: Scope) -> None:
     """Scenarios 16 to 21, 26, 27 and 31 to 35."""
     searched = search(Cluster(scope))
     assert searched.broken is None, "\n".join((searched.broken, *searched.trace))
-    assert searched.worlds > 5_000, "the scope is too small to say anything"
+    assert searched.states > 5_000, "the scope is too small to say anything"
 
 
 @pytest.mark.parametrize("scripts", [TAKEOVER, TWO_TRANSACTIONS], ids=["takeover", "two transactions"])

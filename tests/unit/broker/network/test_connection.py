@@ -25,211 +25,211 @@ from tests.unit.broker.network.connection_bench import Bench
 
 
 @pytest.fixture
-def scene() -> Bench:
+def bench() -> Bench:
     return Bench()
 
 
-def test_answers_wait_for_the_answers_before_them(scene: Bench) -> None:
-    scene.send(b"a", b"b", b"c")
-    scene.answer(b"c")
-    scene.answer(b"b")
-    scene.turn()
-    assert scene.sent == b""
+def test_answers_wait_for_the_answers_before_them(bench: Bench) -> None:
+    bench.send(b"a", b"b", b"c")
+    bench.answer(b"c")
+    bench.answer(b"b")
+    bench.turn()
+    assert bench.sent == b""
 
-    scene.answer(b"a")
-    scene.turn()
-    assert scene.sent == b"abc"
-
-
-def test_an_answer_given_at_once_waits_for_the_ones_before_it(scene: Bench) -> None:
-    scene.server.at_once = lambda name: name != b"slow"
-    scene.send(b"slow", b"quick")
-    scene.turn()
-    assert scene.sent == b""
-
-    scene.answer(b"slow")
-    scene.turn()
-    assert scene.sent == b"slowquick"
-    assert scene.connection._answer_bytes == 0
+    bench.answer(b"a")
+    bench.turn()
+    assert bench.sent == b"abc"
 
 
-def test_answers_given_at_once_leave_in_one_write(scene: Bench) -> None:
-    scene.server.at_once = lambda name: True
+def test_an_answer_given_at_once_waits_for_the_ones_before_it(bench: Bench) -> None:
+    bench.server.at_once = lambda name: name != b"slow"
+    bench.send(b"slow", b"quick")
+    bench.turn()
+    assert bench.sent == b""
 
-    scene.send(b"a", b"b", b"c")
-
-    assert scene.transport.written == [b"abc"]
-
-
-def test_answers_given_in_one_turn_of_the_loop_leave_in_one_write(scene: Bench) -> None:
-    scene.send(b"a", b"b")
-    scene.answer(b"a")
-    scene.answer(b"b")
-    scene.turn()
-
-    assert scene.transport.written == [b"ab"]
+    bench.answer(b"slow")
+    bench.turn()
+    assert bench.sent == b"slowquick"
+    assert bench.connection._answer_bytes == 0
 
 
-def test_a_request_that_wants_no_answer_keeps_its_place_and_sends_nothing(scene: Bench) -> None:
-    scene.send(b"a", b"silent", b"c")
-    scene.answer(b"c")
-    scene.server.delayed[b"silent"].parts = []
-    scene.connection.answered(scene.server.delayed[b"silent"])
-    scene.answer(b"a")
-    scene.turn()
+def test_answers_given_at_once_leave_in_one_write(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
 
-    assert scene.sent == b"ac"
+    bench.send(b"a", b"b", b"c")
+
+    assert bench.transport.written == [b"abc"]
 
 
-def test_requests_behind_one_that_holds_are_not_looked_at_before_it_is_answered(scene: Bench) -> None:
-    scene.server.hold = lambda name: name == b"fetch"
-    scene.send(b"fetch", b"next")
-    assert b"next" not in scene.server.delayed
-    assert not scene.transport.reading
+def test_answers_given_in_one_turn_of_the_loop_leave_in_one_write(bench: Bench) -> None:
+    bench.send(b"a", b"b")
+    bench.answer(b"a")
+    bench.answer(b"b")
+    bench.turn()
 
-    scene.answer(b"fetch")
-    scene.turn()
-    assert b"next" in scene.server.delayed
-    assert scene.transport.reading
-    scene.answer(b"next")
-    scene.turn()
-    assert scene.sent == b"fetchnext"
+    assert bench.transport.written == [b"ab"]
 
 
-def test_while_a_request_holds_and_nothing_is_behind_it_the_connection_still_reads(scene: Bench) -> None:
+def test_a_request_that_wants_no_answer_keeps_its_place_and_sends_nothing(bench: Bench) -> None:
+    bench.send(b"a", b"silent", b"c")
+    bench.answer(b"c")
+    bench.server.delayed[b"silent"].parts = []
+    bench.connection.answered(bench.server.delayed[b"silent"])
+    bench.answer(b"a")
+    bench.turn()
+
+    assert bench.sent == b"ac"
+
+
+def test_requests_behind_one_that_holds_are_not_looked_at_before_it_is_answered(bench: Bench) -> None:
+    bench.server.hold = lambda name: name == b"fetch"
+    bench.send(b"fetch", b"next")
+    assert b"next" not in bench.server.delayed
+    assert not bench.transport.reading
+
+    bench.answer(b"fetch")
+    bench.turn()
+    assert b"next" in bench.server.delayed
+    assert bench.transport.reading
+    bench.answer(b"next")
+    bench.turn()
+    assert bench.sent == b"fetchnext"
+
+
+def test_while_a_request_holds_and_nothing_is_behind_it_the_connection_still_reads(bench: Bench) -> None:
     """So that a client who leaves during a long poll is noticed."""
-    scene.server.hold = lambda name: True
-    scene.send(b"fetch")
+    bench.server.hold = lambda name: True
+    bench.send(b"fetch")
 
-    assert scene.transport.reading
-
-
-def test_a_request_in_pieces_that_arrives_while_another_holds_is_served_later(scene: Bench) -> None:
-    scene.server.hold = lambda name: name == b"fetch"
-    scene.send(b"fetch")
-    scene.transport.deliver(struct.pack(">i", 4) + b"ne")
-    assert not scene.transport.reading
-
-    scene.answer(b"fetch")
-    scene.turn()
-    assert scene.transport.reading
-    scene.transport.deliver(b"xt")
-    assert b"next" in scene.server.delayed
+    assert bench.transport.reading
 
 
-def test_too_many_waiting_requests_stop_the_reading_until_one_is_answered(scene: Bench) -> None:
+def test_a_request_in_pieces_that_arrives_while_another_holds_is_served_later(bench: Bench) -> None:
+    bench.server.hold = lambda name: name == b"fetch"
+    bench.send(b"fetch")
+    bench.transport.deliver(struct.pack(">i", 4) + b"ne")
+    assert not bench.transport.reading
+
+    bench.answer(b"fetch")
+    bench.turn()
+    assert bench.transport.reading
+    bench.transport.deliver(b"xt")
+    assert b"next" in bench.server.delayed
+
+
+def test_too_many_waiting_requests_stop_the_reading_until_one_is_answered(bench: Bench) -> None:
     names = [b"%04d" % number for number in range(WAITING_REQUESTS_MAX + 2)]
-    scene.send(*names)
-    scene.turn()
-    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX
-    assert not scene.transport.reading
+    bench.send(*names)
+    bench.turn()
+    assert len(bench.server.delayed) == WAITING_REQUESTS_MAX
+    assert not bench.transport.reading
 
-    scene.answer(names[0])
-    scene.turn()
-    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX + 1
+    bench.answer(names[0])
+    bench.turn()
+    assert len(bench.server.delayed) == WAITING_REQUESTS_MAX + 1
     for name in names[1 : WAITING_REQUESTS_MAX + 1]:
-        scene.answer(name)
-    scene.turn()
-    assert len(scene.server.delayed) == WAITING_REQUESTS_MAX + 2
-    assert scene.transport.reading
-    scene.answer(names[-1])
-    scene.turn()
-    assert scene.sent == b"".join(names)
+        bench.answer(name)
+    bench.turn()
+    assert len(bench.server.delayed) == WAITING_REQUESTS_MAX + 2
+    assert bench.transport.reading
+    bench.answer(names[-1])
+    bench.turn()
+    assert bench.sent == b"".join(names)
 
 
-def test_too_many_bytes_of_answers_behind_a_slow_one_stop_the_reading(scene: Bench) -> None:
-    scene.send(b"slow", b"big")
-    scene.answer(b"big", b"x" * WAITING_ANSWER_BYTES_MAX)
-    scene.send(b"next")
-    assert b"next" not in scene.server.delayed
+def test_too_many_bytes_of_answers_behind_a_slow_one_stop_the_reading(bench: Bench) -> None:
+    bench.send(b"slow", b"big")
+    bench.answer(b"big", b"x" * WAITING_ANSWER_BYTES_MAX)
+    bench.send(b"next")
+    assert b"next" not in bench.server.delayed
 
-    scene.answer(b"slow")
-    scene.turn()
-    assert b"next" in scene.server.delayed
-    assert scene.connection._answer_bytes == 0
-
-
-def test_a_client_that_does_not_read_is_not_read(scene: Bench) -> None:
-    scene.server.at_once = lambda name: True
-    scene.connection.pause_writing()
-    scene.send(b"a")
-    assert b"a" not in scene.server.delayed
-    assert not scene.transport.reading
-
-    scene.connection.resume_writing()
-    scene.turn()
-    assert scene.sent == b"a"
-    assert scene.transport.reading
+    bench.answer(b"slow")
+    bench.turn()
+    assert b"next" in bench.server.delayed
+    assert bench.connection._answer_bytes == 0
 
 
-def test_a_client_with_many_requests_lets_the_others_have_their_turn(scene: Bench) -> None:
-    scene.server.at_once = lambda name: True
+def test_a_client_that_does_not_read_is_not_read(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
+    bench.connection.pause_writing()
+    bench.send(b"a")
+    assert b"a" not in bench.server.delayed
+    assert not bench.transport.reading
+
+    bench.connection.resume_writing()
+    bench.turn()
+    assert bench.sent == b"a"
+    assert bench.transport.reading
+
+
+def test_a_client_with_many_requests_lets_the_others_have_their_turn(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
     names = [b"%04d" % number for number in range(3 * TURN_REQUESTS_MAX + 5)]
     turns: list[int] = []
 
     def other() -> None:
-        turns.append(len(scene.server.delayed))
-        if len(scene.server.delayed) < len(names):
-            scene.loop.call_soon(other)
+        turns.append(len(bench.server.delayed))
+        if len(bench.server.delayed) < len(names):
+            bench.loop.call_soon(other)
 
-    scene.send(*names)
-    assert len(scene.server.delayed) == TURN_REQUESTS_MAX
-    scene.loop.call_soon(other)
-    scene.turn()
+    bench.send(*names)
+    assert len(bench.server.delayed) == TURN_REQUESTS_MAX
+    bench.loop.call_soon(other)
+    bench.turn()
 
-    assert scene.sent == b"".join(names)
+    assert bench.sent == b"".join(names)
     assert all(later - earlier <= TURN_REQUESTS_MAX for earlier, later in itertools.pairwise(turns))
     assert len(turns) >= 3
-    assert scene.transport.reading
+    assert bench.transport.reading
 
 
-def test_a_bad_request_closes_the_connection_after_the_answers_before_it(scene: Bench) -> None:
-    scene.server.at_once = lambda name: True
+def test_a_bad_request_closes_the_connection_after_the_answers_before_it(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
 
-    scene.send(b"a", b"bad", b"never")
+    bench.send(b"a", b"bad", b"never")
 
-    assert scene.sent == b"a"
-    assert scene.transport.closing
-    assert scene.server.refusals == ["bad"]
-    assert b"never" not in scene.server.delayed
-
-
-def test_when_the_client_leaves_what_waits_for_it_is_abandoned(scene: Bench) -> None:
-    scene.send(b"a", b"b", b"c")
-    scene.answer(b"b")
-    scene.transport.close()
-
-    assert [scene.server.delayed[name].is_abandoned for name in (b"a", b"b", b"c")] == [True, False, True]
-    assert scene.server.is_closed
+    assert bench.sent == b"a"
+    assert bench.transport.closing
+    assert bench.server.refusals == ["bad"]
+    assert b"never" not in bench.server.delayed
 
 
-def test_an_answer_for_a_client_that_left_is_dropped(scene: Bench) -> None:
-    scene.send(b"a")
-    scene.transport.close()
+def test_when_the_client_leaves_what_waits_for_it_is_abandoned(bench: Bench) -> None:
+    bench.send(b"a", b"b", b"c")
+    bench.answer(b"b")
+    bench.transport.close()
 
-    scene.answer(b"a")
-    scene.turn()
-
-    assert scene.sent == b""
+    assert [bench.server.delayed[name].is_abandoned for name in (b"a", b"b", b"c")] == [True, False, True]
+    assert bench.server.is_closed
 
 
-def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(scene: Bench) -> None:
-    scene.server.hold = lambda name: name == b"fetch"
-    scene.send(b"fetch")
+def test_an_answer_for_a_client_that_left_is_dropped(bench: Bench) -> None:
+    bench.send(b"a")
+    bench.transport.close()
+
+    bench.answer(b"a")
+    bench.turn()
+
+    assert bench.sent == b""
+
+
+def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(bench: Bench) -> None:
+    bench.server.hold = lambda name: name == b"fetch"
+    bench.send(b"fetch")
     large = b"L" * 100_000
     framed = struct.pack(">i", len(large)) + large
     sent = 0
-    while scene.transport.reading and sent < len(framed):
-        scene.transport.deliver(framed[sent : sent + 1000])
+    while bench.transport.reading and sent < len(framed):
+        bench.transport.deliver(framed[sent : sent + 1000])
         sent += 1000
-    scene.answer(b"fetch")
-    scene.turn()
-    scene.transport.deliver(framed[sent:])
+    bench.answer(b"fetch")
+    bench.turn()
+    bench.transport.deliver(framed[sent:])
 
-    assert large in scene.server.delayed
+    assert large in bench.server.delayed
 
 
-def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(scene: Bench) -> None:
+def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(bench: Bench) -> None:
     """Not 128 in one turn, whatever they cost: the dispatcher sees the clock and ends the turn."""
     clock = ManualClock()
     node = SimpleNamespace(metrics=Metrics(), turns=Turns(clock), answers=AnswerCache())
@@ -243,13 +243,13 @@ def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(scene: Be
         return DescribeClusterResponse()
 
     dispatcher._routes[api.key] = _Route(api, handle, node.metrics.requests(api.name))
-    scene.connection.now_ms = clock.monotonic_ms
-    scene.server.request = dispatcher.request  # type: ignore[method-assign]
+    bench.connection.now_ms = clock.monotonic_ms
+    bench.server.request = dispatcher.request  # type: ignore[method-assign]
     waiting: list[Callable[[], None]] = []
-    scene.server.soon = waiting.append
+    bench.server.soon = waiting.append
     frames = [bytes(encode_request(n, api, 1, DescribeClusterRequest(), client_id="c")) for n in range(10)]
 
-    scene.transport.deliver(b"".join(frames))
+    bench.transport.deliver(b"".join(frames))
     most = len(served)
     while waiting:
         before = len(served)
@@ -258,4 +258,4 @@ def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(scene: Be
 
     assert most == 3, "which is 6 ms, more than the share of 5"
     assert served == list(range(10))
-    assert scene.transport.reading
+    assert bench.transport.reading

@@ -123,7 +123,7 @@ class Entry(NamedTuple):
     verified_at: int = 0
 
 
-class World(NamedTuple):
+class ClusterState(NamedTuple):
     producers: tuple[Producer, ...]
     committed: Transaction | None = None
     tail: tuple[Entry, ...] = ()
@@ -149,10 +149,10 @@ class World(NamedTuple):
                 return entry.records[-1]
         return self.committed
 
-    def with_producer(self, index: int, producer: Producer) -> World:
+    def with_producer(self, index: int, producer: Producer) -> ClusterState:
         return self._replace(producers=(*self.producers[:index], producer, *self.producers[index + 1 :]))
 
-    def with_partition(self, index: int, partition: Partition) -> World:
+    def with_partition(self, index: int, partition: Partition) -> ClusterState:
         return self._replace(partitions=(*self.partitions[:index], partition, *self.partitions[index + 1 :]))
 
 
@@ -171,22 +171,22 @@ def check_record(before: Transaction | None, after: Transaction | None) -> None:
         raise Broken(f"{after.state.name} has other partitions than what it ends")
 
 
-def check_outcomes(world: World) -> None:
+def check_outcomes(state: ClusterState) -> None:
     """All markers agree, with each other and with what producers were told."""
-    outcomes = {outcome for partition in world.partitions for outcome in partition.ended} | world.told
+    outcomes = {outcome for partition in state.partitions for outcome in partition.ended} | state.told
     for tag, committed in outcomes:
         if (tag, not committed) in outcomes:
             raise Broken(f"{tag} is committed here and aborted there")
 
 
-def check_quiet(world: World, scripts: tuple[tuple[tuple[int, ...], ...], ...]) -> None:
+def check_quiet(state: ClusterState, scripts: tuple[tuple[tuple[int, ...], ...], ...]) -> None:
     """Nothing stays open, and what was told to be committed is all there."""
-    assert world.latest is not None
-    if any(partition.open is not None for partition in world.partitions):
+    assert state.latest is not None
+    if any(partition.open is not None for partition in state.partitions):
         raise Broken("a partition has a transaction open that nobody will end")
-    if world.latest.partitions:
-        raise Broken(f"the coordinator does not get on from {world.latest.state.name}")
-    for tag, committed in world.told:
+    if state.latest.partitions:
+        raise Broken(f"the coordinator does not get on from {state.latest.state.name}")
+    for tag, committed in state.told:
         for partition in scripts[tag.producer][tag.number]:
-            if committed and (tag, True) not in world.partitions[partition].ended:
+            if committed and (tag, True) not in state.partitions[partition].ended:
                 raise Broken(f"{tag} was told to be committed, and is missing on partition {partition}")
