@@ -86,8 +86,8 @@ def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A power cut takes back what a member was told is committed."""
 
-    def delay(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
-        self._conclude(_DelayedDecision(decision, respond))
+    def delay(self: Any, decision: Any, waiter: Any, last_offset: int) -> bool:
+        self._conclude(_DelayedDecision(decision, waiter))
         return False
 
     patch.setattr(ShardRuntime, "_delay", delay)

@@ -30,8 +30,8 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """Scenario 31: a power cut takes back what the client was told."""
 
-    def delay(self: Any, decision: Any, respond: Any, last_offset: int) -> bool:
-        self._conclude(_DelayedDecision(decision, respond))
+    def delay(self: Any, decision: Any, waiter: Any, last_offset: int) -> bool:
+        self._conclude(_DelayedDecision(decision, waiter))
         return False
 
     patch.setattr(ShardRuntime, "_delay", delay)

@@ -24,10 +24,10 @@ def markers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
     """Scenario 31: the power is cut, and a partition has the marker of a decision that nobody remembers."""
     delay = ShardRuntime._delay
 
-    def early(self: Any, decision: Decision[Any, Any, Any], respond: Any, last_offset: int) -> bool:
+    def early(self: Any, decision: Decision[Any, Any, Any], waiter: Any, last_offset: int) -> bool:
         for effect in decision.effects:
             self._carry_out(self, effect)
-        return delay(self, decision._replace(effects=()), respond, last_offset)
+        return delay(self, decision._replace(effects=()), waiter, last_offset)
 
     patch.setattr(ShardRuntime, "_delay", early)
 
@@ -36,9 +36,9 @@ def answers_before_the_decision_is_safe(patch: pytest.MonkeyPatch) -> None:
     """redpanda #6018: acknowledged from memory, and gone after a failover."""
     delay = ShardRuntime._delay
 
-    def early(self: Any, decision: Decision[Any, Any, Any], respond: Any, last_offset: int) -> bool:
-        if respond is not None:
-            respond(decision.response)
+    def early(self: Any, decision: Decision[Any, Any, Any], waiter: Any, last_offset: int) -> bool:
+        if waiter is not None:
+            waiter.respond(decision.response)
         delay(self, decision, None, last_offset)
         return False
 

@@ -16,20 +16,31 @@ with a later decision. And a decision may ``wait_for`` an id: then the same requ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from semel.errors import ErrorCode
 
 Response = TypeVar("Response", covariant=True)
+Result = TypeVar("Result")
 Record = TypeVar("Record")
 Effect = TypeVar("Effect")
 
-Waiter: TypeAlias = Callable[[Any], None]
-"""A request that waits for its answer. A shard keeps it and returns it with the response; it never calls it."""
+
+class Waiter(NamedTuple, Generic[Result]):
+    """A request that waits for its answer. A shard keeps it and returns it with the response; it never calls it."""
+
+    respond: Callable[[Result], None]
+    refused: Callable[[ErrorCode], Result]
+    """The response that carries this error: what is answered if there is no decision."""
+
+    def refuse(self, error: ErrorCode) -> None:
+        self.respond(self.refused(error))
 
 
 class Answer(NamedTuple):
     """The answer to a request that was ``DEFERRED``. Sent once the decision's records are committed."""
 
-    waiter: Waiter
+    waiter: Waiter[Any]
     response: Any
 
 

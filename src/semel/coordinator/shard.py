@@ -57,5 +57,5 @@ class Shard(Protocol[Record]):
     def time_out(self, moment: Moment) -> Iterable[Decision[Any, Record, Any]]:
         """What follows from the deadlines that have passed. Each decision is carried out before the next is taken."""
 
-    def unload(self) -> Sequence[Waiter]:
+    def unload(self) -> Sequence[Waiter[Any]]:
         """The shard is given up. Returns the requests that it has deferred; the caller must answer them."""

@@ -212,7 +212,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         """And nobody else is: each waiter is in the group exactly once."""
         kept = list(self.bench.shard.waiters())
         assert len(kept) == len(self.bench.waiting)
-        assert all(any(waiter == asked.tell for waiter in kept) for asked in self.bench.waiting)
+        assert all(any(waiter == asked.waiter for waiter in kept) for asked in self.bench.waiting)
 
     @invariant()
     def the_group_is_whole(self) -> None:

@@ -16,9 +16,10 @@ from typing import Any, Final, Generic
 
 from semel.broker.coordinators.internal_topics import internal_topic, partition_count
 from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
-from semel.broker.coordinators.shard_runtime import AnyShard, Decide, DelayedRequest, Respond, Response, ShardRuntime
+from semel.broker.coordinators.shard_runtime import AnyShard, Decide, DelayedRequest, Response, ShardRuntime
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
+from semel.coordinator.decision import Waiter
 from semel.coordinator.partitioning import partition_for
 from semel.errors import ErrorCode
 from semel.metadata.controller import Decision, TopicResult, create_topics
@@ -99,7 +100,7 @@ class Coordinator(Generic[AnyShard]):
         self,
         key: str,
         decide: Decide[AnyShard, Response],
-        respond: Respond[Response],
+        waiter: Waiter[Response],
         *,
         producer: ProducerIdentity | None = None,
     ) -> DelayedRequest | None:
@@ -107,9 +108,9 @@ class Coordinator(Generic[AnyShard]):
         partition = self.partition_for(key)
         runtime = self._runtimes.get(partition)
         if runtime is None:
-            respond(self._why_absent(partition))
+            waiter.refuse(self._why_absent(partition))
             return None
-        return runtime.run(decide, respond, producer=producer)
+        return runtime.run(decide, waiter, producer=producer)
 
     def _why_absent(self, partition: int) -> ErrorCode:
         node = self._node

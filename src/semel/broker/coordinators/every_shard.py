@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.shard_runtime import AnyShard, Decide, Response, ShardRuntime
 from semel.broker.turns import Turns
-from semel.errors import ErrorCode
+from semel.coordinator.decision import Waiter
+from semel.errors import ErrorCode, KafkaError
 
 SLICE_IDS: Final = 1000
 _SHARDS_PER_TURN: Final = 5
@@ -22,11 +23,15 @@ async def each_shard(coordinator: Coordinator[AnyShard], turns: Turns) -> AsyncI
             await turns.pause()
 
 
-async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response]) -> Response | ErrorCode:
-    """What the shard says, or the code for why it says nothing."""
+async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response]) -> Response:
+    """What the shard answers. Raises KafkaError if it does not serve now."""
     answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
-    runtime.run(decide, answered.set_result)
-    return await answered
+    waiter: Waiter[Any] = Waiter(answered.set_result, refused=lambda error: error)
+    runtime.run(decide, waiter)
+    answer = await answered
+    if isinstance(answer, ErrorCode):
+        raise KafkaError(answer, f"{runtime.partition.topic_partition} has no active coordinator")
+    return answer
 
 
 async def slices(elements: list[Response], turns: Turns) -> AsyncIterator[list[Response]]:

@@ -1,7 +1,7 @@
 """The runtime of one coordinator shard: it writes down what the shard decides, and answers no request before that is
 safe. Kafka's CoordinatorRuntime.
 
-    run(decide, respond)
+    run(decide, waiter)
       |  decide(shard)                          reads, changes nothing
       |  append the records, replay them,
       |  apply the changes                      with nothing in between: the next decision sees them
@@ -30,7 +30,7 @@ from semel.broker.coordinators.deferred_sync import DeferredSync
 from semel.broker.partitions.partitions import Partition
 from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
-from semel.coordinator.decision import Decision, Deferred
+from semel.coordinator.decision import Decision, Deferred, Waiter
 from semel.coordinator.moment import Moment
 from semel.coordinator.shard import Shard
 from semel.errors import ErrorCode, KafkaError, StorageError
@@ -53,8 +53,6 @@ AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 Response = TypeVar("Response")
 
 Decide: TypeAlias = Callable[[AnyShard], Decision[Response | Deferred, Any, Any]]
-Respond: TypeAlias = Callable[[Response | ErrorCode], None]
-"""Takes the shard's response, or the code for why there is none."""
 
 
 class DelayedRequest:
@@ -65,23 +63,23 @@ class DelayedRequest:
         "decide",
         "due_ms",
         "producer",
-        "respond",
         "response",
         "runtime",
         "ticket",
         "wait_for",
+        "waiter",
     )
 
     def __init__(
         self,
         runtime: ShardRuntime[Any],
         decide: Decide[Any, Any],
-        respond: Respond[Any],
+        waiter: Waiter[Any],
         producer: ProducerIdentity | None,
     ) -> None:
         self.runtime = runtime
         self.decide = decide
-        self.respond = respond
+        self.waiter = waiter
         self.producer = producer
         self.wait_for = ""
         self.response: Any = None
@@ -101,11 +99,11 @@ class DelayedRequest:
 class _DelayedDecision:
     """A decision whose time to be told has not come."""
 
-    __slots__ = ("decision", "respond")
+    __slots__ = ("decision", "waiter")
 
-    def __init__(self, decision: Decision[Any, Any, Any], respond: Respond[Any] | None) -> None:
+    def __init__(self, decision: Decision[Any, Any, Any], waiter: Waiter[Any] | None) -> None:
         self.decision = decision
-        self.respond = respond
+        self.waiter = waiter
 
 
 class ShardRuntime(Generic[AnyShard]):
@@ -139,7 +137,7 @@ class ShardRuntime(Generic[AnyShard]):
     def run(
         self,
         decide: Decide[AnyShard, Response],
-        respond: Respond[Response],
+        waiter: Waiter[Response],
         *,
         producer: ProducerIdentity | None = None,
     ) -> DelayedRequest | None:
@@ -148,9 +146,9 @@ class ShardRuntime(Generic[AnyShard]):
         ``producer`` makes the records a part of its transaction.
         """
         if self.refusal is not None:
-            respond(self.refusal)
+            waiter.refuse(self.refusal)
             return None
-        waiting = DelayedRequest(self, decide, respond, producer)
+        waiting = DelayedRequest(self, decide, waiter, producer)
         return waiting if self._ask(waiting) else None
 
     def apply(self, decision: Decision[Any, Any, Any]) -> bool:
@@ -191,7 +189,7 @@ class ShardRuntime(Generic[AnyShard]):
         self.refusal = code
         self._set_timer(None)
         for waiter in self.shard.unload():
-            waiter(code)
+            waiter.refuse(code)
 
     def unload(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Decide nothing more, and refuse all requests that wait."""
@@ -200,12 +198,12 @@ class ShardRuntime(Generic[AnyShard]):
         moving, self._moving = self._moving, {}
         for entry in delayed:
             for answer in entry.decision.answers:
-                answer.waiter(code)
-            if entry.respond is not None:
-                entry.respond(code)
+                answer.waiter.refuse(code)
+            if entry.waiter is not None:
+                entry.waiter.refuse(code)
         for waiting in (waiting for waiters in moving.values() for waiting in waiters):
             self._deadlines.discard(waiting, waiting.ticket)
-            waiting.respond(code)
+            waiting.waiter.refuse(code)
 
     def drop(self) -> None:
         """Decide nothing more, and answer no request: the process ends."""
@@ -237,7 +235,7 @@ class ShardRuntime(Generic[AnyShard]):
             del waiters[waiting]
             if not waiters:
                 del self._moving[waiting.wait_for]
-            waiting.respond(waiting.response)
+            waiting.waiter.respond(waiting.response)
 
     # What time says.
 
@@ -281,14 +279,14 @@ class ShardRuntime(Generic[AnyShard]):
         try:
             last_offset = self._append(decision.records, waiting.producer)
         except (KafkaError, StorageError) as error:
-            waiting.respond(_code_of(error))
+            waiting.waiter.refuse(_code_of(error))
             return False
         self._remember(decision.changes)
         if isinstance(decision.response, Deferred):
             self._delay(decision, None, last_offset)
             return True
         waits = decision.wait_for is not None
-        is_delayed = self._delay(decision, None if waits else waiting.respond, last_offset)
+        is_delayed = self._delay(decision, None if waits else waiting.waiter, last_offset)
         self._moved_on(decision.records)
         return self._wait(waiting, decision) if waits else is_delayed
 
@@ -334,11 +332,11 @@ class ShardRuntime(Generic[AnyShard]):
             is_transactional=producer is not None,
         )
 
-    def _delay(self, decision: Decision[Any, Any, Any], respond: Respond[Any] | None, last_offset: int) -> bool:
+    def _delay(self, decision: Decision[Any, Any, Any], waiter: Waiter[Any] | None, last_offset: int) -> bool:
         """Hold effects and responses until ``last_offset`` is committed. Returns whether they are still held."""
-        if respond is None and not decision.effects and not decision.answers:
+        if waiter is None and not decision.effects and not decision.answers:
             return False
-        delayed = _DelayedDecision(decision, respond)
+        delayed = _DelayedDecision(decision, waiter)
         if self.partition.log.high_watermark > last_offset:
             self._conclude(delayed)
             return False
@@ -351,9 +349,9 @@ class ShardRuntime(Generic[AnyShard]):
         for effect in delayed.decision.effects:
             self._carry_out(self, effect)
         for answer in delayed.decision.answers:
-            answer.waiter(answer.response)
-        if delayed.respond is not None:
-            delayed.respond(delayed.decision.response)
+            answer.waiter.respond(answer.response)
+        if delayed.waiter is not None:
+            delayed.waiter.respond(delayed.decision.response)
 
     def _wait(self, waiting: DelayedRequest, decision: Decision[Any, Any, Any]) -> bool:
         assert decision.wait_for is not None
@@ -363,7 +361,7 @@ class ShardRuntime(Generic[AnyShard]):
             waiting.due_ms = now_ms + MOVING_WAIT_MS
         remaining_ms = waiting.due_ms - now_ms
         if remaining_ms <= 0:
-            waiting.respond(waiting.response)
+            waiting.waiter.respond(waiting.response)
             return False
         self._moving.setdefault(waiting.wait_for, {})[waiting] = None
         waiting.ticket = self._deadlines.add(waiting, int(remaining_ms))
@@ -379,7 +377,7 @@ class ShardRuntime(Generic[AnyShard]):
             for waiting in self._moving.pop(key, ()):
                 self._deadlines.discard(waiting, waiting.ticket)
                 if waiting.abandoned_by_client:
-                    waiting.respond(ErrorCode.NETWORK_EXCEPTION)
+                    waiting.waiter.refuse(ErrorCode.NETWORK_EXCEPTION)
                 else:
                     self._ask(waiting)
 

@@ -8,10 +8,10 @@ from typing import Any
 from semel.broker.coordinators.new_producer_id import NewProducerId
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import InitProducerIdResult
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.errors import ErrorCode
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
@@ -57,9 +57,7 @@ def _ask(
             now_ms=node.clock.now_ms(),
         )
 
-    def respond(result: InitProducerIdResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = InitProducerIdResult(result)
+    def respond(result: InitProducerIdResult) -> None:
         response = InitProducerIdResponse(
             error_code=result.error,
             producer_id=result.producer_id,
@@ -67,4 +65,6 @@ def _ask(
         )
         request.answer_delayed(lambda: response)
 
-    request.hold_until_answered(node.coordinators.transactions.run(transactional_id, decide, respond))
+    request.hold_until_answered(
+        node.coordinators.transactions.run(transactional_id, decide, Waiter(respond, InitProducerIdResult))
+    )

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.broker.produce.produce_batch import TRANSACTIONS_V2_SINCE
+from semel.coordinator.decision import Waiter
+from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.errors import ErrorCode, KafkaError
 from semel.types import ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:  # Most brokers never see a transaction.
     from semel.broker.coordinators.shard_runtime import DelayedRequest
     from semel.coordinator.transaction.decisions import TransactionDecision
-    from semel.coordinator.transaction.results import AddPartitionsResult
     from semel.coordinator.transaction.shard import TransactionShard
 
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
@@ -66,18 +67,17 @@ def admit(
             now_ms=node.clock.now_ms(),
         )
 
-    def answered(result: AddPartitionsResult | ErrorCode) -> None:
-        error_of_all, errors = (result, {}) if isinstance(result, ErrorCode) else result
+    def answered(result: AddPartitionsResult) -> None:
         refusals: dict[TopicPartition, ErrorCode] = {}
         for partition, asking in zip(closed, askings, strict=True):
             topic_partition = partition.topic_partition
-            error = error_of_all or errors.get(topic_partition, ErrorCode.NONE)
+            error = result.error or result.errors.get(topic_partition, ErrorCode.NONE)
             holds = partition.gate.answered(asking, transactional_id, producer, admitted=error is ErrorCode.NONE)
             if not holds:
                 refusals[topic_partition] = error or ErrorCode.INVALID_TXN_STATE
         respond(refusals)
 
-    return node.coordinators.transactions.run(transactional_id, decide, answered)
+    return node.coordinators.transactions.run(transactional_id, decide, Waiter(answered, AddPartitionsResult))
 
 
 def refusal(

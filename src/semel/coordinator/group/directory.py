@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Waiter
@@ -51,7 +51,7 @@ class Group(Membership, Protocol):
     def tombstones(self) -> tuple[GroupRecord, ...]:
         """The records that make it forgotten."""
 
-    def waiters(self) -> Iterable[Waiter]:
+    def waiters(self) -> Iterable[Waiter[Any]]:
         """The requests that wait for this group."""
 
 

@@ -13,7 +13,7 @@ the shard, and members say it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import Final
+from typing import Any, Final
 
 from semel.coordinator.decision import Decision, Deferred, Waiter
 from semel.coordinator.group import records
@@ -58,7 +58,9 @@ class GroupShard:
 
     # -- deciding
 
-    def join_group(self, request: JoinRequest, waiter: Waiter, moment: Moment) -> GroupDecision[JoinResult | Deferred]:
+    def join_group(
+        self, request: JoinRequest, waiter: Waiter[Any], moment: Moment
+    ) -> GroupDecision[JoinResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
         members = group.members.values() if isinstance(group, ClassicGroup) else ()
         error = refusal_of_join(members, request)
@@ -68,7 +70,9 @@ class GroupShard:
             return self.consumer.classic.join(group, request, waiter, moment, self._topics())
         return self.classic.join(request, waiter, moment)
 
-    def sync_group(self, request: SyncRequest, waiter: Waiter, moment: Moment) -> GroupDecision[SyncResult | Deferred]:
+    def sync_group(
+        self, request: SyncRequest, waiter: Waiter[Any], moment: Moment
+    ) -> GroupDecision[SyncResult | Deferred]:
         group = self.directory.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumer.classic.sync(group, request, moment, self._topics())
@@ -176,7 +180,7 @@ class GroupShard:
             if (not states or listed.state_name.lower() in states) and (not types or listed.kind in types)
         )
 
-    def waiters(self) -> Iterator[Waiter]:
+    def waiters(self) -> Iterator[Waiter[Any]]:
         """The requests that are deferred."""
         for group in self.directory:
             yield from group.waiters()
@@ -205,7 +209,7 @@ class GroupShard:
         """The transaction's offsets count, or are dropped, from here on."""
         self.offsets.replay_marker(producer, committed=committed)
 
-    def unload(self) -> list[Waiter]:
+    def unload(self) -> list[Waiter[Any]]:
         """The shard is given up and forgets its groups. The requests that waited are returned, and must be answered."""
         waiters = list(self.waiters())
         self.directory.groups.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from semel.coordinator.deadlines import Deadlines
 from semel.coordinator.decision import Decision, Waiter
@@ -248,7 +249,7 @@ class TransactionShard:
         """What was decided before the failover is carried out."""
         return Decision(None, effects=tuple(self.pending_markers()))
 
-    def unload(self) -> Sequence[Waiter]:
+    def unload(self) -> Sequence[Waiter[Any]]:
         """No request is ever deferred."""
         return ()
 

@@ -93,7 +93,7 @@ class Numbers:
     def time_out(self, moment: Moment) -> Iterable[Decision[Any, str, str]]:
         return ()
 
-    def unload(self) -> Sequence[Waiter]:
+    def unload(self) -> Sequence[Waiter[Any]]:
         return ()
 
 
@@ -134,6 +134,10 @@ class Bench:
         )
 
     @property
+    def waiter(self) -> Waiter[Any]:
+        return Waiter(self.told.append, refused=lambda error: error)
+
+    @property
     def shard(self) -> Numbers:
         return self.runtime.shard
 
@@ -141,4 +145,4 @@ class Bench:
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
     def note(self, name: str, number: int, *effects: str) -> None:
-        self.runtime.run(lambda shard: shard.note(name, number, *effects), self.told.append)
+        self.runtime.run(lambda shard: shard.note(name, number, *effects), self.waiter)

@@ -37,7 +37,7 @@ def test_it_is_synced_by_itself_a_moment_later() -> None:
 def test_whoever_asks_what_rests_on_it_does_not_wait_for_that_moment() -> None:
     bench = Bench()
     assert bench.runtime.apply(bench.shard.note("a", 1))
-    bench.runtime.run(lambda shard: shard.read("a"), bench.told.append)
+    bench.runtime.run(lambda shard: shard.read("a"), bench.waiter)
     assert bench.told == []
     bench.wait(2 * SYNC_MS / 1000)
     assert bench.told == [Noted(1)]

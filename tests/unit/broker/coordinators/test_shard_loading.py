@@ -28,10 +28,10 @@ def load(bench: Bench, **how: Any) -> ShardRuntime[Numbers]:
 def test_a_loaded_shard_is_the_one_that_was_there() -> None:
     bench = Bench()
     bench.note("a", 1)
-    bench.runtime.run(lambda shard: shard.note("b", 2), bench.told.append, producer=PRODUCER)
+    bench.runtime.run(lambda shard: shard.note("b", 2), bench.waiter, producer=PRODUCER)
     bench.note("a", 3)
     bench.runtime.append_marker(PRODUCER, EndTransactionMarker(True, 0), transaction_version=0)
-    bench.runtime.run(lambda shard: shard.note("c", 4), bench.told.append, producer=PRODUCER)
+    bench.runtime.run(lambda shard: shard.note("c", 4), bench.waiter, producer=PRODUCER)
     bench.wait()
 
     loaded = load(bench)
@@ -110,7 +110,7 @@ def test_scenario_37_a_log_that_is_corrupt_gives_no_shard_rather_than_half_of_on
     loaded = load(bench)
     assert loaded.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "could not be loaded" in caplog.text
-    loaded.run(lambda shard: shard.read("a"), bench.told.append)
+    loaded.run(lambda shard: shard.read("a"), bench.waiter)
     assert bench.told[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

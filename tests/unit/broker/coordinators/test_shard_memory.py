@@ -21,7 +21,7 @@ class Remembering(Numbers):
     def __init__(self) -> None:
         super().__init__()
         self.noted: list[str] = []
-        self.waiting: list[Waiter] = []
+        self.waiting: list[Waiter[Any]] = []
         self.due_ms: list[float] = []
 
     def next_deadline_ms(self) -> float | None:
@@ -32,7 +32,7 @@ class Remembering(Numbers):
             self.due_ms.remove(due_ms)
             yield Decision(None, records=(f"ticked={len(self.history)}",), effects=("tick",))
 
-    def unload(self) -> list[Waiter]:
+    def unload(self) -> list[Waiter[Any]]:
         waiting, self.waiting = self.waiting, []
         return waiting
 
@@ -54,14 +54,14 @@ class Stage(Bench):
         return shard
 
     def ask(self, decision: Decision[Any, Any, Any]) -> object:
-        return self.runtime.run(lambda shard: decision, self.told.append)
+        return self.runtime.run(lambda shard: decision, self.waiter)
 
     def defer(self) -> object:
-        return self.ask(Decision(DEFERRED, changes=(lambda shard: shard.waiting.append(self.told.append),)))
+        return self.ask(Decision(DEFERRED, changes=(lambda shard: shard.waiting.append(self.waiter),)))
 
     def answer(self, response: object) -> Answer:
         """To a request that was deferred before."""
-        return Answer(lambda told: self.told.append(("deferred", told)), response)
+        return Answer(Waiter(lambda told: self.told.append(("deferred", told)), lambda error: error), response)
 
     def set_deadline(self, delay_ms: float) -> None:
         due_ms = self.clock.monotonic_ms() + delay_ms

@@ -32,7 +32,7 @@ def test_the_next_decision_sees_what_is_not_yet_committed() -> None:
 def test_a_decision_without_records_waits_for_those_it_may_rest_on() -> None:
     bench = Bench()
     bench.note("a", 1)
-    bench.runtime.run(lambda shard: shard.read("a"), bench.told.append)
+    bench.runtime.run(lambda shard: shard.read("a"), bench.waiter)
     assert bench.told == [], "told what a crash could take back"
     bench.wait()
     assert bench.told == [Noted(1), Noted(1)]
@@ -42,7 +42,7 @@ def test_a_decision_without_records_is_told_at_once_when_all_is_committed() -> N
     bench = Bench()
     bench.note("a", 1)
     bench.wait()
-    assert bench.runtime.run(lambda shard: shard.read("a"), bench.told.append) is None
+    assert bench.runtime.run(lambda shard: shard.read("a"), bench.waiter) is None
     assert bench.told == [Noted(1), Noted(1)]
 
 
@@ -78,7 +78,7 @@ def test_scenario_24_what_could_not_be_written_is_not_replayed_and_the_client_ma
 def test_losing_the_partition_tells_all_who_wait_to_look_elsewhere() -> None:
     bench = Bench()
     bench.note("a", MOVING, "markers")
-    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 1), bench.told.append)
+    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 1), bench.waiter)
     bench.runtime.unload()
     assert bench.told == [ErrorCode.NOT_COORDINATOR] * 2
     bench.wait()
@@ -88,11 +88,11 @@ def test_losing_the_partition_tells_all_who_wait_to_look_elsewhere() -> None:
 def test_scenario_36_a_shard_that_is_loading_or_lost_answers_so_and_decides_nothing() -> None:
     bench = Bench()
     runtime = bench.new_runtime()
-    runtime.run(lambda shard: shard.note("a", 1), bench.told.append)
+    runtime.run(lambda shard: shard.note("a", 1), bench.waiter)
     assert bench.told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     runtime.loaded()
     runtime.unload()
-    runtime.run(lambda shard: shard.note("a", 1), bench.told.append)
+    runtime.run(lambda shard: shard.note("a", 1), bench.waiter)
     assert bench.told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
     assert runtime.shard.numbers == {}
 
@@ -115,7 +115,7 @@ def test_a_log_that_goes_offline_with_records_under_way_takes_the_shard_with_it(
 def test_a_request_for_an_id_that_moves_on_is_decided_when_it_has() -> None:
     bench = Bench()
     bench.note("a", MOVING)
-    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.told.append)
+    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
     bench.wait()
     assert bench.told == [Noted(MOVING)], "nobody is told CONCURRENT_TRANSACTIONS for a matter of milliseconds"
     bench.note("a", 0)
@@ -127,7 +127,7 @@ def test_a_request_for_an_id_that_moves_on_is_decided_when_it_has() -> None:
 def test_a_request_for_an_id_that_does_not_move_on_is_told_so_in_the_end() -> None:
     bench = Bench()
     bench.note("a", MOVING)
-    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.told.append)
+    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
     bench.wait(MOVING_WAIT_MS / 1000 - 0.05)
     assert bench.told == [Noted(MOVING)]
     bench.wait(0.1)
@@ -140,7 +140,7 @@ def test_a_request_for_an_id_that_does_not_move_on_is_told_so_in_the_end() -> No
 def test_being_asked_again_does_not_make_the_wait_longer() -> None:
     bench = Bench()
     bench.note("a", MOVING)
-    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.told.append)
+    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
     for _ in range(3):
         bench.wait(0.3)
         bench.note("a", MOVING)
@@ -152,7 +152,7 @@ def test_all_who_wait_for_an_id_are_decided_in_their_order_also_if_they_move_it_
     bench = Bench()
     bench.note("a", MOVING)
     for number in (1, 2, MOVING, 4, 5):
-        bench.runtime.run(lambda shard, number=number: shard.note_unless_moving("a", number), bench.told.append)
+        bench.runtime.run(lambda shard, number=number: shard.note_unless_moving("a", number), bench.waiter)
     bench.note("a", 0)
     bench.wait()
     assert bench.told == [Noted(number) for number in (MOVING, 0, 1, 2, MOVING)]
@@ -164,7 +164,7 @@ def test_all_who_wait_for_an_id_are_decided_in_their_order_also_if_they_move_it_
 def test_another_id_that_moves_on_concerns_nobody_else() -> None:
     bench = Bench()
     bench.note("a", MOVING)
-    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.told.append)
+    bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
     bench.note("b", 0)
     bench.wait()
     assert bench.told == [Noted(MOVING), Noted(0)]
@@ -173,7 +173,7 @@ def test_another_id_that_moves_on_concerns_nobody_else() -> None:
 def test_a_client_that_has_gone_is_not_decided_for() -> None:
     bench = Bench()
     bench.note("a", MOVING)
-    waiting = bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.told.append)
+    waiting = bench.runtime.run(lambda shard: shard.note_unless_moving("a", 5), bench.waiter)
     assert waiting is not None
     waiting.abandoned()
     bench.note("a", 0)
@@ -186,11 +186,11 @@ def test_a_client_that_has_gone_is_not_decided_for() -> None:
 
 def test_scenario_51_records_of_a_transaction_count_when_its_marker_is_appended() -> None:
     bench = Bench()
-    bench.runtime.run(lambda shard: shard.note("a", 1), bench.told.append, producer=PRODUCER)
+    bench.runtime.run(lambda shard: shard.note("a", 1), bench.waiter, producer=PRODUCER)
     assert bench.shard.numbers == {}
     bench.runtime.append_marker(PRODUCER, EndTransactionMarker(True, 0), transaction_version=0)
     assert bench.shard.numbers == {"a": 1}
-    bench.runtime.run(lambda shard: shard.note("b", 1), bench.told.append, producer=PRODUCER)
+    bench.runtime.run(lambda shard: shard.note("b", 1), bench.waiter, producer=PRODUCER)
     bench.runtime.append_marker(PRODUCER, EndTransactionMarker(False, 0), transaction_version=0)
     assert (bench.shard.numbers, bench.shard.pending) == ({"a": 1}, {})
 
@@ -198,7 +198,7 @@ def test_scenario_51_records_of_a_transaction_count_when_its_marker_is_appended(
 def test_what_the_log_has_against_the_producer_is_what_the_producer_is_told() -> None:
     bench = Bench()
     bench.runtime.append_marker(ProducerIdentity(7, 3), EndTransactionMarker(False, 0), transaction_version=0)
-    bench.runtime.run(lambda shard: shard.note("a", 1), bench.told.append, producer=PRODUCER)
+    bench.runtime.run(lambda shard: shard.note("a", 1), bench.waiter, producer=PRODUCER)
     assert bench.told == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.errors import ErrorCode
 from semel.types import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -28,9 +28,10 @@ def add_offsets_to_txn(node: Node, request: Request, message: AddOffsetsToTxnReq
             now_ms=node.clock.now_ms(),
         )
 
-    def respond(result: AddPartitionsResult | ErrorCode) -> None:
-        error = result if isinstance(result, ErrorCode) else result.error
-        code = error_for_version(error, ApiKey.ADD_OFFSETS_TO_TXN, request.version)
+    def respond(result: AddPartitionsResult) -> None:
+        code = error_for_version(result.error, ApiKey.ADD_OFFSETS_TO_TXN, request.version)
         request.answer_delayed(lambda: AddOffsetsToTxnResponse(error_code=code))
 
-    request.hold_until_answered(node.coordinators.transactions.run(message.transactional_id, decide, respond))
+    request.hold_until_answered(
+        node.coordinators.transactions.run(message.transactional_id, decide, Waiter(respond, AddPartitionsResult))
+    )

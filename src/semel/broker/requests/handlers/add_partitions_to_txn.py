@@ -14,6 +14,7 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.partitions.transaction_gate import TransactionGate
+from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
@@ -101,16 +102,14 @@ def _add(
             now_ms=node.clock.now_ms(),
         )
 
-    def respond(result: AddPartitionsResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = AddPartitionsResult(result)
+    def respond(result: AddPartitionsResult) -> None:
         for gate, asking in zip(gates, askings, strict=True):
             gate.answered(asking, transaction.transactional_id, producer, admitted=result.error is ErrorCode.NONE)
         common = error_for_version(result.error, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         errors = {partition: result.errors.get(partition, common) for partition in partitions}
         delayed.put(number, _results(transaction.topics, errors))
 
-    node.coordinators.transactions.run(transaction.transactional_id, decide, respond)
+    node.coordinators.transactions.run(transaction.transactional_id, decide, Waiter(respond, AddPartitionsResult))
 
 
 def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:

@@ -6,7 +6,7 @@ from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.consumer.records import Partitions, grouped
 from semel.coordinator.group.consumer.requests import GroupDescription, MemberDescription
 from semel.coordinator.group.topics import TopicsView
@@ -32,13 +32,17 @@ def consumer_group_describe(node: Node, request: Request, message: ConsumerGroup
             )
 
     def describe(group_id: str) -> None:
-        def respond(result: GroupDescription | ErrorCode) -> None:
-            group = found[group_id] = _described(group_id, result, ImageTopics(node.image))
+        def respond(group: DescribedGroup) -> None:
+            found[group_id] = group
             if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
             answer_if_complete()
 
-        node.coordinators.groups.run(group_id, lambda shard: Decision(shard.consumer.describe(group_id)), respond)
+        node.coordinators.groups.run(
+            group_id,
+            lambda shard: Decision(_described(shard.consumer.describe(group_id), ImageTopics(node.image))),
+            Waiter(respond, refused=lambda error: DescribedGroup(error_code=error, group_id=group_id)),
+        )
 
     for group_id in asked:
         describe(group_id)
@@ -47,9 +51,8 @@ def consumer_group_describe(node: Node, request: Request, message: ConsumerGroup
     request.hold_until_answered()
 
 
-def _described(group_id: str, result: GroupDescription | ErrorCode, topics: TopicsView) -> DescribedGroup:
-    if isinstance(result, ErrorCode):
-        return DescribedGroup(error_code=result, group_id=group_id)
+def _described(result: GroupDescription, topics: TopicsView) -> DescribedGroup:
+    group_id = result.group_id
     if result.error is not ErrorCode.NONE:
         return DescribedGroup(error_code=result.error, error_message=result.message, group_id=group_id)
     return DescribedGroup(

@@ -7,6 +7,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
 from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
 from semel.coordinator.moment import Moment
@@ -42,16 +43,14 @@ def consumer_group_heartbeat(
         f"/{request.peer_host}",
     )
 
-    def respond(result: HeartbeatResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = HeartbeatResult(error=result)
+    def respond(result: HeartbeatResult) -> None:
         response = _response(node, result)
         request.answer_delayed(lambda: response)
 
     waiting = node.coordinators.groups.run(
         message.group_id,
         lambda shard: shard.consumer_group_heartbeat(beat, Moment.now(node.clock)),
-        respond,
+        Waiter(respond, refused=lambda error: HeartbeatResult(error=error)),
     )
     request.hold_until_answered(waiting)
     return None

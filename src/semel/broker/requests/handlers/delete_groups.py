@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.offsets.offset_results import DeleteGroupResult
 from semel.errors import ErrorCode
 from semel.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -21,11 +22,13 @@ def delete_groups(node: Node, request: Request, message: DeleteGroupsRequest) ->
             request.answer_delayed(lambda: response)
 
     def delete(group_id: str) -> None:
-        def respond(result: DeleteGroupResult | ErrorCode) -> None:
-            errors[group_id] = result if isinstance(result, ErrorCode) else result.error
+        def respond(result: DeleteGroupResult) -> None:
+            errors[group_id] = result.error
             answer_if_complete()
 
-        node.coordinators.groups.run(group_id, lambda shard: shard.offsets.delete_group(group_id), respond)
+        node.coordinators.groups.run(
+            group_id, lambda shard: shard.offsets.delete_group(group_id), Waiter(respond, DeleteGroupResult)
+        )
 
     for group_id in asked:
         delete(group_id)

@@ -10,7 +10,7 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.descriptions import ClassicDescription
 from semel.errors import ErrorCode
 from semel.wire.messages.describe_groups import (
@@ -34,14 +34,15 @@ def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest
             request.answer_delayed(lambda: response)
 
     def describe(group_id: str) -> None:
-        def respond(result: ClassicDescription | ErrorCode) -> None:
-            if isinstance(result, ErrorCode):
-                found[group_id] = DescribedGroup(error_code=result, group_id=group_id)
-            else:
-                found[group_id] = _described(result, request.version, operations)
+        def respond(group: DescribedGroup) -> None:
+            found[group_id] = group
             answer_if_complete()
 
-        node.coordinators.groups.run(group_id, lambda shard: Decision(shard.describe_classic(group_id)), respond)
+        node.coordinators.groups.run(
+            group_id,
+            lambda shard: Decision(_described(shard.describe_classic(group_id), request.version, operations)),
+            Waiter(respond, refused=lambda error: DescribedGroup(error_code=error, group_id=group_id)),
+        )
 
     for group_id in asked:
         describe(group_id)

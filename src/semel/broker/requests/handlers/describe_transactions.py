@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.coordinator.decision import Decision
+from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.transaction.results import TransactionDescription
-from semel.errors import ErrorCode
 from semel.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -27,14 +27,14 @@ def describe_transactions(node: Node, request: Request, message: DescribeTransac
             request.answer_delayed(lambda: response)
 
     def describe(transactional_id: str) -> None:
-        def respond(result: TransactionDescription | ErrorCode) -> None:
-            if isinstance(result, ErrorCode):
-                result = TransactionDescription(transactional_id, result)
+        def respond(result: TransactionDescription) -> None:
             found[transactional_id] = _state(result)
             answer_if_complete()
 
         node.coordinators.transactions.run(
-            transactional_id, lambda shard: Decision(shard.describe(transactional_id)), respond
+            transactional_id,
+            lambda shard: Decision(shard.describe(transactional_id)),
+            Waiter(respond, refused=partial(TransactionDescription, transactional_id)),
         )
 
     for transactional_id in asked:

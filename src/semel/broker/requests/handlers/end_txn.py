@@ -11,10 +11,10 @@ from typing import Final
 from semel.broker.coordinators.new_producer_id import NewProducerId
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import EndTxnResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
-from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -38,9 +38,7 @@ def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
             now_ms=node.clock.now_ms(),
         )
 
-    def respond(result: EndTxnResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = EndTxnResult(result)
+    def respond(result: EndTxnResult) -> None:
         response = EndTxnResponse(
             error_code=error_for_version(result.error, ApiKey.END_TXN, request.version),
             producer_id=result.producer_id,
@@ -48,4 +46,6 @@ def end_txn(node: Node, request: Request, message: EndTxnRequest) -> None:
         )
         request.answer_delayed(lambda: response)
 
-    request.hold_until_answered(node.coordinators.transactions.run(message.transactional_id, decide, respond))
+    request.hold_until_answered(
+        node.coordinators.transactions.run(message.transactional_id, decide, Waiter(respond, EndTxnResult))
+    )

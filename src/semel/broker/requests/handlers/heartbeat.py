@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic import requests
 from semel.coordinator.group.classic.results import HeartbeatResult
 from semel.coordinator.moment import Moment
@@ -16,8 +17,8 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
         message.group_id, message.member_id, message.group_instance_id, message.generation_id
     )
 
-    def respond(result: HeartbeatResult | ErrorCode) -> None:
-        error = result if isinstance(result, ErrorCode) else result.error
+    def respond(result: HeartbeatResult) -> None:
+        error = result.error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Its session begins again when the group is loaded, so there is nothing that it must do.
             error = ErrorCode.NONE
@@ -26,6 +27,6 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
     waiting = node.coordinators.groups.run(
         message.group_id,
         lambda shard: shard.heartbeat(asked, Moment.now(node.clock)),
-        respond,
+        Waiter(respond, HeartbeatResult),
     )
     request.hold_until_answered(waiting)

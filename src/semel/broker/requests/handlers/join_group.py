@@ -12,10 +12,10 @@ from uuid import UUID
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import JoinRequest, OfferedProtocol
 from semel.coordinator.group.classic.results import JoinResult
 from semel.coordinator.moment import Moment
-from semel.errors import ErrorCode
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 logger = logging.getLogger("semel.broker")
@@ -45,15 +45,12 @@ def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
         knows_skipped_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
     )
 
-    def respond(result: JoinResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = JoinResult(result, message.member_id)
+    def respond(result: JoinResult) -> None:
         request.answer_delayed(lambda: _response(result, request.version))
 
+    waiter = Waiter(respond, refused=lambda error: JoinResult(error, message.member_id))
     waiting = node.coordinators.groups.run(
-        message.group_id,
-        lambda shard: shard.join_group(asked, respond, Moment.now(node.clock)),
-        respond,
+        message.group_id, lambda shard: shard.join_group(asked, waiter, Moment.now(node.clock)), waiter
     )
     request.hold_until_answered(waiting)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import LeavingMember
 from semel.coordinator.group.classic.results import LeaveResult
 from semel.coordinator.moment import Moment
@@ -28,15 +29,13 @@ def leave_group(node: Node, request: Request, message: LeaveGroupRequest) -> Non
             if member.reason:
                 logger.debug("%s leaves group %s: %s", member.member_id, message.group_id, member.reason)
 
-    def respond(result: LeaveResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = LeaveResult(result)
+    def respond(result: LeaveResult) -> None:
         request.answer_delayed(lambda: _response(result, is_batch=is_batch))
 
     waiting = node.coordinators.groups.run(
         message.group_id,
         lambda shard: shard.leave_group(message.group_id, leaving, Moment.now(node.clock)),
-        respond,
+        Waiter(respond, LeaveResult),
     )
     request.hold_until_answered(waiting)
 

@@ -11,7 +11,7 @@ from semel.broker.node import Node
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.descriptions import GroupListing
 from semel.coordinator.group.shard import GroupShard
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, KafkaError
 from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -21,15 +21,17 @@ async def list_groups(node: Node, request: Request, message: ListGroupsRequest) 
     types = frozenset(group_type.lower() for group_type in message.types_filter)
     response = ListGroupsResponse()
     async for runtime in each_shard(node.coordinators.groups, node.turns):
-        group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
-        if group_ids is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # One shard that cannot say yet makes the whole list wrong, so then there is none.
-            return ListGroupsResponse(error_code=group_ids)
-        if isinstance(group_ids, ErrorCode):
+        try:
+            group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
+        except KafkaError as refusal:
+            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # One shard that cannot say yet makes the whole list wrong, so then there is none.
+                return ListGroupsResponse(error_code=refusal.code)
             continue  # What is lost is left out.
         async for some in slices(group_ids, node.turns):
-            found = await ask(runtime, partial(_listed, some, states, types))
-            if isinstance(found, ErrorCode):
+            try:
+                found = await ask(runtime, partial(_listed, some, states, types))
+            except KafkaError:
                 return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             response.groups += (
                 ListedGroup(listed.group_id, listed.protocol_type, listed.state_name, listed.kind) for listed in found

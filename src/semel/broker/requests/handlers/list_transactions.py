@@ -7,7 +7,7 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.listing import ListFilters, listing
-from semel.errors import ErrorCode
+from semel.errors import ErrorCode, KafkaError
 from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 
@@ -24,11 +24,12 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
         return ListTransactionsResponse(error_code=of_nothing.error)
     response = ListTransactionsResponse(unknown_state_filters=list(of_nothing.unknown_states))
     async for runtime in each_shard(node.coordinators.transactions, node.turns):
-        candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
-        if candidates is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # One shard that cannot say yet makes the whole list wrong, so then there is none.
-            return ListTransactionsResponse(error_code=candidates)
-        if isinstance(candidates, ErrorCode):
+        try:
+            candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
+        except KafkaError as refusal:
+            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # One shard that cannot say yet makes the whole list wrong, so then there is none.
+                return ListTransactionsResponse(error_code=refusal.code)
             continue  # What is lost is left out.
         async for some in slices(candidates, node.turns):
             found = listing(some, filters, now_ms=node.clock.now_ms())

@@ -6,6 +6,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
@@ -53,13 +54,16 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
             moment=Moment.now(node.clock),
         )
 
-    def respond(result: CommitResult | ErrorCode) -> None:
-        errors = [result] * len(answers) if isinstance(result, ErrorCode) else result.errors
-        for answer, error in zip(answers, errors, strict=True):
+    def respond(result: CommitResult) -> None:
+        for answer, error in zip(answers, result.errors, strict=True):
             answer.error_code = error
         request.answer_delayed(lambda: response)
 
-    request.hold_until_answered(node.coordinators.groups.run(message.group_id, decide, respond))
+    request.hold_until_answered(
+        node.coordinators.groups.run(
+            message.group_id, decide, Waiter(respond, refused=lambda error: CommitResult((error,) * len(offsets)))
+        )
+    )
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.offsets.offset_results import DeleteOffsetsResult
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
@@ -29,9 +30,7 @@ def offset_delete(node: Node, request: Request, message: OffsetDeleteRequest) ->
                 partitions.append(TopicPartition(asked.name, result.partition_index))
                 answers.append(result)
 
-    def respond(result: DeleteOffsetsResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = DeleteOffsetsResult(result)
+    def respond(result: DeleteOffsetsResult) -> None:
         if result.error is not ErrorCode.NONE:
             request.answer_delayed(lambda: OffsetDeleteResponse(error_code=result.error))
             return
@@ -40,6 +39,8 @@ def offset_delete(node: Node, request: Request, message: OffsetDeleteRequest) ->
         request.answer_delayed(lambda: OffsetDeleteResponse(topics=topics))
 
     waiting = node.coordinators.groups.run(
-        message.group_id, lambda shard: shard.offsets.delete_offsets(message.group_id, partitions), respond
+        message.group_id,
+        lambda shard: shard.offsets.delete_offsets(message.group_id, partitions),
+        Waiter(respond, DeleteOffsetsResult),
     )
     request.hold_until_answered(waiting)

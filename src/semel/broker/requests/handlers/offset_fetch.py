@@ -15,6 +15,7 @@ from uuid import UUID
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.offsets.offset_results import FetchedOffset, FetchResult, PartitionToFetch
 from semel.errors import ErrorCode
 from semel.types import ZERO_UUID
@@ -58,7 +59,7 @@ def offset_fetch(
         names = _names(node, group, request.version)
         wanted = _wanted(node, group.topics or [], names)
 
-        def respond(result: FetchResult | ErrorCode) -> None:
+        def respond(result: FetchResult) -> None:
             put(number, _answer(group, names, result, request.version))
 
         _look_up(node, message, group, wanted, respond)
@@ -76,7 +77,7 @@ def _look_up(
     message: OffsetFetchRequest,
     group: OffsetFetchRequestGroup,
     wanted: list[PartitionToFetch] | None,
-    respond: Callable[[FetchResult | ErrorCode], None],
+    respond: Callable[[FetchResult], None],
 ) -> None:
     node.coordinators.groups.run(
         group.group_id,
@@ -88,7 +89,7 @@ def _look_up(
             member_epoch=group.member_epoch,
             at_most=SLICE_OFFSETS,
         ),
-        respond,
+        Waiter(respond, FetchResult),
     )
 
 
@@ -98,13 +99,12 @@ async def _with_everything(
     """A request for all offsets of a group, or of several, in slices."""
     loop = asyncio.get_running_loop()
 
-    async def look_up(group: OffsetFetchRequestGroup, wanted: list[PartitionToFetch] | None) -> FetchResult | ErrorCode:
-        found: asyncio.Future[FetchResult | ErrorCode] = loop.create_future()
+    async def look_up(group: OffsetFetchRequestGroup, wanted: list[PartitionToFetch] | None) -> FetchResult:
+        found: asyncio.Future[FetchResult] = loop.create_future()
         _look_up(node, message, group, wanted, found.set_result)
         result = await found
-        if not isinstance(result, ErrorCode):
-            node.turns.worked(len(result.offsets))
-            request.elements_told += len(result.offsets)
+        node.turns.worked(len(result.offsets))
+        request.elements_told += len(result.offsets)
         return result
 
     answers = []
@@ -112,7 +112,7 @@ async def _with_everything(
         if number:
             await node.turns.pause()
         if request.elements_told >= ANSWER_OFFSETS_MAX:
-            answers.append(_answer(group, [], ErrorCode.INVALID_REQUEST, request.version))
+            answers.append(_answer(group, [], FetchResult(ErrorCode.INVALID_REQUEST), request.version))
             continue
         if group.topics is not None:
             names = _names(node, group, request.version)
@@ -122,14 +122,13 @@ async def _with_everything(
         result = await look_up(group, None)
         answer = _answer(group, [], result, request.version)
         answers.append(answer)
-        rest = () if isinstance(result, ErrorCode) else result.rest
-        if not isinstance(result, ErrorCode):
-            _add(node, answer, result.offsets, request.version)
+        rest = result.rest
+        _add(node, answer, result.offsets, request.version)
         for start in range(0, len(rest), SLICE_OFFSETS):
             await node.turns.pause()
             some = [PartitionToFetch(topic, partition) for topic, partition in rest[start : start + SLICE_OFFSETS]]
             result = await look_up(group, some)
-            if isinstance(result, ErrorCode) or result.error is not ErrorCode.NONE:
+            if result.error is not ErrorCode.NONE:
                 answers[-1] = _answer(group, [], result, request.version)
                 break
             _add(node, answer, result.offsets, request.version)
@@ -175,11 +174,9 @@ def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[str 
 def _answer(
     group: OffsetFetchRequestGroup,
     names: list[str | None],
-    result: FetchResult | ErrorCode,
+    result: FetchResult,
     version: int,
 ) -> OffsetFetchResponseGroup:
-    if isinstance(result, ErrorCode):
-        result = FetchResult(result)
     if result.error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(
             group.group_id, _refused(group.topics or [], result.error, version), result.error

@@ -6,6 +6,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import SyncRequest
 from semel.coordinator.group.classic.results import SyncResult
 from semel.coordinator.moment import Moment
@@ -28,9 +29,7 @@ def sync_group(node: Node, request: Request, message: SyncGroupRequest) -> SyncG
         assignments=tuple((assigned.member_id, assigned.assignment) for assigned in message.assignments),
     )
 
-    def respond(result: SyncResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode):
-            result = SyncResult(result)
+    def respond(result: SyncResult) -> None:
         request.answer_delayed(
             lambda: SyncGroupResponse(
                 error_code=result.error,
@@ -40,10 +39,9 @@ def sync_group(node: Node, request: Request, message: SyncGroupRequest) -> SyncG
             )
         )
 
+    waiter = Waiter(respond, SyncResult)
     waiting = node.coordinators.groups.run(
-        message.group_id,
-        lambda shard: shard.sync_group(asked, respond, Moment.now(node.clock)),
-        respond,
+        message.group_id, lambda shard: shard.sync_group(asked, waiter, Moment.now(node.clock)), waiter
     )
     request.hold_until_answered(waiting)
     return None

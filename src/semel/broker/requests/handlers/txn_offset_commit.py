@@ -6,12 +6,12 @@ The partition of ``__consumer_offsets`` is a partition of the transaction like a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.produce.transaction_admission import Refusals, admit, error_for_client
+from semel.coordinator.decision import Waiter
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
@@ -48,13 +48,13 @@ def txn_offset_commit(node: Node, request: Request, message: TxnOffsetCommitRequ
     if not offsets:
         return response
 
-    def respond(result: CommitResult | ErrorCode) -> None:
-        errors = [result] * len(answers) if isinstance(result, ErrorCode) else result.errors
-        for answer, error in zip(answers, errors, strict=True):
+    def respond(result: CommitResult) -> None:
+        for answer, error in zip(answers, result.errors, strict=True):
             answer.error_code = _for_version(error, request.version)
         request.answer_delayed(lambda: response)
 
-    _commit(node, request, message, offsets, respond)
+    waiter = Waiter(respond, refused=lambda error: CommitResult((error,) * len(offsets)))
+    _commit(node, request, message, offsets, waiter)
     return None
 
 
@@ -63,7 +63,7 @@ def _commit(
     request: Request,
     message: TxnOffsetCommitRequest,
     offsets: list[OffsetToCommit],
-    respond: Callable[[CommitResult | ErrorCode], None],
+    waiter: Waiter[CommitResult],
 ) -> None:
     producer = ProducerIdentity(message.producer_id, message.producer_epoch)
     groups = node.coordinators.groups
@@ -84,14 +84,14 @@ def _commit(
 
     def admitted(refusals: Refusals) -> None:
         for error in refusals.values():
-            respond(error)
+            waiter.refuse(error)
             return
-        groups.run(message.group_id, decide, respond, producer=producer)
+        groups.run(message.group_id, decide, waiter, producer=producer)
 
     if not message.group_id:
-        respond(ErrorCode.INVALID_GROUP_ID)
+        waiter.refuse(ErrorCode.INVALID_GROUP_ID)
     elif runtime is None or runtime.refusal is not None:
-        groups.run(message.group_id, decide, respond)  # It says why.
+        groups.run(message.group_id, decide, waiter)  # It says why.
     else:
         waiting = admit(
             node,

@@ -95,11 +95,11 @@ class Draft:
 
     # -- answers
 
-    def answer_join(self, waiter: Waiter | None, result: JoinResult) -> None:
+    def answer_join(self, waiter: Waiter[Any] | None, result: JoinResult) -> None:
         if waiter is not None:
             self._answers.append(Answer(waiter, result))
 
-    def answer_sync(self, waiter: Waiter | None, result: SyncResult) -> None:
+    def answer_sync(self, waiter: Waiter[Any] | None, result: SyncResult) -> None:
         if waiter is not None:
             self._answers.append(Answer(waiter, result))
 

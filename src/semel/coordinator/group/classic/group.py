@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.member import ClassicMember
@@ -143,7 +143,7 @@ class ClassicGroup:
     def tombstones(self) -> tuple[GroupRecord, ...]:
         return (GroupTombstone(self.group_id),)
 
-    def waiters(self) -> Iterator[Waiter]:
+    def waiters(self) -> Iterator[Waiter[Any]]:
         for member in self.members.values():
             if member.joining is not None:
                 yield member.joining

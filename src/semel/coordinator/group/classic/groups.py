@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
 from semel.coordinator.group.classic.draft import Draft
@@ -46,7 +47,7 @@ class ClassicGroups:
         self._directory = directory
         self._settings = settings
 
-    def join(self, request: JoinRequest, waiter: Waiter, moment: Moment) -> GroupDecision[JoinResult | Deferred]:
+    def join(self, request: JoinRequest, waiter: Waiter[Any], moment: Moment) -> GroupDecision[JoinResult | Deferred]:
         """JoinGroup. ``waiter`` is answered if the decision is deferred."""
         if not request.group_id:
             return Decision(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
@@ -62,7 +63,7 @@ class ClassicGroups:
             group = ClassicGroup(request.group_id)
         return Joining(group, request, waiter, moment, settings).decide()
 
-    def sync(self, request: SyncRequest, waiter: Waiter, moment: Moment) -> GroupDecision[SyncResult | Deferred]:
+    def sync(self, request: SyncRequest, waiter: Waiter[Any], moment: Moment) -> GroupDecision[SyncResult | Deferred]:
         """SyncGroup. ``waiter`` is answered if the decision is deferred."""
         if not request.group_id:
             return Decision(SyncResult(ErrorCode.INVALID_GROUP_ID))

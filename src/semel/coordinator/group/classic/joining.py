@@ -8,7 +8,7 @@ what decides about one: the same protocol, and in a consumer group the same topi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
 from semel.coordinator.group.classic.draft import Draft
@@ -41,7 +41,7 @@ class Joining:
     """One JoinGroup."""
 
     def __init__(
-        self, group: ClassicGroup, request: JoinRequest, waiter: Waiter, moment: Moment, settings: ClassicSettings
+        self, group: ClassicGroup, request: JoinRequest, waiter: Waiter[Any], moment: Moment, settings: ClassicSettings
     ) -> None:
         self._draft = Draft(group, moment)
         self._request = request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import Protocols
@@ -22,8 +23,8 @@ class ClassicMember:
     assignment: bytes = b""
     is_new: bool = False
     """It has joined and was never answered. So it cannot send heartbeats, and its patience is ours to guess."""
-    joining: Waiter | None = None
-    syncing: Waiter | None = None
+    joining: Waiter[Any] | None = None
+    syncing: Waiter[Any] | None = None
 
     @property
     def is_static(self) -> bool:

@@ -8,7 +8,7 @@ whenever there is something for it to give up, to take over or to hear of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from semel.coordinator.decision import Decision, Deferred, Waiter
 from semel.coordinator.group.classic.joining import Joining
@@ -55,7 +55,7 @@ class ClassicMembers:
         self._settings = settings
 
     def join(
-        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter, moment: Moment, topics: TopicsView
+        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter[Any], moment: Moment, topics: TopicsView
     ) -> GroupDecision[JoinResult | Deferred]:
         """JoinGroup. Of a group without members nothing but the epoch is left: it becomes a classic one."""
         classic = self._settings.classic

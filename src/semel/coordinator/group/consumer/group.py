@@ -12,7 +12,7 @@ most one owner. ``owners`` counts what a member has yet to give up as its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.consumer.records import (
@@ -117,7 +117,7 @@ class ConsumerGroup:
         )
         return "Stable" if all(reconciled) else "Reconciling"
 
-    def waiters(self) -> Iterator[Waiter]:
+    def waiters(self) -> Iterator[Waiter[Any]]:
         """No request waits: each is answered at once."""
         return iter(())
 

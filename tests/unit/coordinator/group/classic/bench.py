@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from semel.coordinator.decision import Deferred
+from semel.coordinator.decision import Deferred, Waiter
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.requests import (
     HeartbeatRequest,
@@ -43,6 +43,10 @@ class Asked:
     request: Any
     answer: Any = None
 
+    @property
+    def waiter(self) -> Waiter[Any]:
+        return Waiter(self.tell, refused=_refused)
+
     def tell(self, answer: Any) -> None:
         assert self.answer is None, f"answered twice: {self.answer} and {answer}"
         self.answer = answer
@@ -51,6 +55,10 @@ class Asked:
     def error(self) -> ErrorCode:
         assert self.answer is not None, "still waiting"
         return self.answer if isinstance(self.answer, ErrorCode) else ErrorCode(self.answer.error)
+
+
+def _refused(error: ErrorCode) -> ErrorCode:
+    return error
 
 
 def offers(*names: str, topics: Iterable[str] = ("orders",)) -> tuple[OfferedProtocol, ...]:
@@ -103,7 +111,7 @@ class Bench:
             knows_skipped_assignment=version >= 9,
         )
         asked = Asked(request)
-        return self._put(asked, self.shard.join_group(request, asked.tell, self.moment))
+        return self._put(asked, self.shard.join_group(request, asked.waiter, self.moment))
 
     def sync(
         self,
@@ -125,7 +133,7 @@ class Bench:
             tuple((assignments or {}).items()),
         )
         asked = Asked(request)
-        return self._put(asked, self.shard.sync_group(request, asked.tell, self.moment))
+        return self._put(asked, self.shard.sync_group(request, asked.waiter, self.moment))
 
     def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> ErrorCode:
         request = HeartbeatRequest(self.group_id, member_id, instance_id, generation)
@@ -208,7 +216,7 @@ class Bench:
     def restart(self) -> None:
         """The coordinator is lost, those who wait are told, and the log is replayed."""
         for waiter in list(self.shard.waiters()):
-            waiter(ErrorCode.NOT_COORDINATOR)
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
         self.shard = self._new_shard()
         for offset, (key, value) in enumerate(self.entries):
             record = decode(key, value)
@@ -235,8 +243,8 @@ class Bench:
             self._append(record)
         for change in decision.changes:
             self.shard.apply(change)
-        for effect in decision.answers:
-            effect.waiter(effect.response)
+        for answer in decision.answers:
+            answer.waiter.respond(answer.response)
         return True
 
     def _append(self, record: GroupRecord) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid5
 
-from semel.coordinator.decision import DEFERRED
+from semel.coordinator.decision import DEFERRED, Waiter
 from semel.coordinator.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
@@ -75,7 +75,7 @@ class ClassicConsumer:
             protocols=(OfferedProtocol(self.assignor, encode_subscription(subscription)),),
             uuid=uuid5(ZERO_UUID, f"{self.name} {len(self.coordinator.log)}"),
         )
-        decision = self.coordinator.shard.join_group(request, self.answers.append, self.coordinator.moment)
+        decision = self.coordinator.shard.join_group(request, self._waiter(), self.coordinator.moment)
         answer = self.coordinator.carry_out(decision)
         if isinstance(answer, JoinResult):
             self.member_id = answer.member_id
@@ -85,11 +85,14 @@ class ClassicConsumer:
                 self.generation = answer.generation
         return answer
 
+    def _waiter(self) -> Waiter[Any]:
+        return Waiter(self.answers.append, refused=lambda error: error)
+
     def sync(self, assignments: Iterable[tuple[str, bytes]] = ()) -> Any:
         request = SyncRequest(
             GROUP, self.member_id, self.instance_id, self.generation, "consumer", self.assignor, tuple(assignments)
         )
-        decision = self.coordinator.shard.sync_group(request, self.answers.append, self.coordinator.moment)
+        decision = self.coordinator.shard.sync_group(request, self._waiter(), self.coordinator.moment)
         answer = self.coordinator.carry_out(decision)
         if isinstance(answer, SyncResult):
             self.synced(answer)

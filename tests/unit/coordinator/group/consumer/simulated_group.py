@@ -94,7 +94,7 @@ class Coordinator:
         for change in decision.changes:
             self.shard.apply(change)
         for answer in decision.answers:
-            answer.waiter(answer.response)
+            answer.waiter.respond(answer.response)
         return decision.response
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResult:
