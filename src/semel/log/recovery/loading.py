@@ -15,37 +15,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from semel.errors import DecodeError
 from semel.log.config import LogConfig
 from semel.log.damage import LostRecords
-from semel.log.disk import Disk, read_file
+from semel.log.disk import Disk
 from semel.log.durability import checkpoints
 from semel.log.durability.partition_checkpoint import PartitionCheckpoint
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import PartitionLog
-from semel.log.producers import producer_snapshot
 from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStates
+from semel.log.recovery.index_loading import load_indexes, trusted_end
+from semel.log.recovery.snapshot_loading import load_snapshot, remove_stray_snapshots
 from semel.log.recovery.swap_recovery import finish_swaps, remove_leftovers
-from semel.log.segments import segment_checksums
 from semel.log.segments.batch_replay import replay_batch
-from semel.log.segments.offset_index import OffsetIndex
-from semel.log.segments.segment import INDEX_SUFFIXES, Segment, file_name
-from semel.log.segments.segment_checksums import CHECKSUMS_SUFFIX, SegmentChecksums
+from semel.log.segments.segment import Segment, file_name
 from semel.log.segments.segment_list import Segments
-from semel.log.segments.time_index import TimeIndex
-from semel.log.segments.transaction_index import TransactionIndex
 from semel.types import TopicPartition
 from semel.wire.control import EndTransactionMarker, parse_marker
 from semel.wire.records import BatchHeader, verify_crc
 
 logger = logging.getLogger(__name__)
-
-# How far before the snapshot batch headers are read to refill the windows of five. What a client may still repeat was
-# written shortly before the crash; what lies further back is answered DUPLICATE_SEQUENCE_NUMBER.
-_REFILL_BYTES: Final = 4 * 1024 * 1024
 
 
 def nothing_in_the_journal(offset: int) -> int:
@@ -88,9 +79,9 @@ def load_log(
             epochs.truncate_from_end(recovery_point)
         else:
             epochs, recovery_point = _load_epochs(disk, folder, segments, recovery_point)
-        recovery_point = _load_indexes(disk, segments, recovery_point, is_checked=checkpoint is not None)
+        recovery_point = load_indexes(disk, segments, recovery_point, is_checked=checkpoint is not None)
         producers = ProducerStates(topic_partition, producer_id_expiration_ms=producer_id_expiration_ms)
-        replay_from = _load_snapshot(disk, folder, names, segments, producers, recovery_point)
+        replay_from = load_snapshot(disk, folder, names, segments, producers, recovery_point)
         epochs.truncate_from_end(recovery_point)
         end_offset = _Recovery(disk, segments, producers, epochs, config, required).run(replay_from, recovery_point)
     except BaseException:
@@ -102,7 +93,7 @@ def load_log(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
     remove_leftovers(disk, folder)
-    _remove_stray_snapshots(disk, folder, segments, end_offset)
+    remove_stray_snapshots(disk, folder, segments, end_offset)
     return PartitionLog(
         topic_partition=topic_partition,
         topic_id=topic_id,
@@ -125,7 +116,7 @@ def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
     """
     producers = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     names = disk.list(log.folder)
-    replay_from = _load_snapshot(disk, log.folder, names, log.segments, producers, log.log_end_offset)
+    replay_from = load_snapshot(disk, log.folder, names, log.segments, producers, log.log_end_offset)
     recovery = _Recovery(disk, log.segments, producers, LeaderEpochs(), log.config, Required(0))
     recovery.replay_trusted(replay_from, log.log_end_offset)
     return producers
@@ -192,7 +183,7 @@ class _Recovery:
     def _recover(self, recovery_point: int) -> int:
         segments = self._segments
         first = segments.number_for(recovery_point)
-        position, end_offset = _trusted_end(segments[first], recovery_point)
+        position, end_offset = trusted_end(segments[first], recovery_point)
         for number in range(first, len(segments)):
             segment = segments[number]
             if number > first:
@@ -258,20 +249,6 @@ class _Recovery:
         return end_offset
 
 
-def _trusted_end(segment: Segment, recovery_point: int) -> tuple[int, int]:
-    """Where in the file the recovery point lies, and the offset it is reached with."""
-    _, position = segment.offset_index.lookup(recovery_point)
-    end_offset = segment.base_offset
-    for at, header in segment.headers_below(recovery_point, position):
-        position, end_offset = at + header.size_bytes, header.next_offset
-    if end_offset < recovery_point:
-        # Compaction may have left nothing right below the recovery point. Then the next batch says that it is reached.
-        found = next(segment.headers(position), None)
-        if found is not None and found[1].base_offset >= recovery_point:
-            return found[0], recovery_point
-    return position, end_offset
-
-
 def _marker(batch: bytes | memoryview) -> EndTransactionMarker | None:
     try:
         return parse_marker(batch)
@@ -308,121 +285,6 @@ def _open_segments(
     )
 
 
-def _load_indexes(disk: Disk, segments: Segments, recovery_point: int, *, is_checked: bool) -> int:
-    """Read the index files up to the recovery point. A bad one moves the point back to its segment.
-
-    Later ones are not read, and are written again before the recovery point passes them: they may be of
-    batches that are not there.
-    """
-    for number, segment in enumerate(segments):
-        if segment.base_offset >= recovery_point:
-            segment.index_files_are_stale = True
-            continue
-        end_offset = segments.end_of(number)
-        end_offset = recovery_point if end_offset is None else min(end_offset, recovery_point)
-        try:
-            _load_indexes_of(disk, segment, end_offset, is_checked=is_checked, next_base_offset=segments.end_of(number))
-            if end_offset == recovery_point and _trusted_end(segment, recovery_point)[1] < recovery_point:
-                raise DecodeError(f"its batches do not reach offset {recovery_point}")
-        except DecodeError as error:
-            logger.warning("%s is read again, and its indexes are made again: %s", segment.path(".log"), error)
-            recovery_point = segment.base_offset
-            segment.forget_indexes()
-            continue
-        if end_offset == recovery_point or not segment.time_index.entries:
-            # A closed segment's last time index entry is its largest timestamp. This one may not be closed.
-            segment.find_largest_timestamp(end_offset)
-        else:
-            segment.trust_time_index()
-    return recovery_point
-
-
-def _load_indexes_of(
-    disk: Disk, segment: Segment, end_offset: int, *, is_checked: bool, next_base_offset: int | None
-) -> None:
-    contents = [_read_index(disk, segment, suffix) for suffix in INDEX_SUFFIXES]
-    checksums = _read_checksums(disk, segment)
-    if checksums is not None:
-        if checksums.end_offset == next_base_offset and segment.size_bytes != checksums.log_size_bytes:
-            # A closed segment does not grow. An older copy of one that was compacted is longer, and its index another.
-            raise DecodeError(f"it has {segment.size_bytes} bytes; it was closed with {checksums.log_size_bytes}")
-        contents = _vouched_for(segment, checksums, contents, end_offset)
-    elif is_checked:
-        raise DecodeError(f"{segment.path(CHECKSUMS_SUFFIX)} is missing")
-    index, times, aborted = contents
-    base_offset = segment.base_offset
-    offset_index = OffsetIndex.load(index, base_offset, end_offset=end_offset, end_position=segment.size_bytes)
-    time_index = TimeIndex.load(times, base_offset, end_offset=end_offset)
-    transaction_index = TransactionIndex.load(aborted, base_offset, end_offset=end_offset)
-    segment.offset_index, segment.time_index, segment.transaction_index = offset_index, time_index, transaction_index
-
-
-def _vouched_for(segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int) -> list[bytes]:
-    """The indexes as of the checkpoint. Raises ``DecodeError`` if the segment's files are less than they were then."""
-    if segment.size_bytes < checksums.log_size_bytes:
-        raise DecodeError(f"it has {segment.size_bytes} bytes; {checksums.log_size_bytes} were synced")
-    if checksums.end_offset < end_offset:
-        raise DecodeError(f"it ended at offset {checksums.end_offset}; what follows begins at {end_offset}")
-    for suffix, checksum, content in zip(INDEX_SUFFIXES, checksums.indexes, contents, strict=True):
-        if not checksum.vouches_for(content):
-            raise DecodeError(f"{segment.path(suffix)} is not what was synced")
-    return [content[: checksum.size_bytes] for checksum, content in zip(checksums.indexes, contents, strict=True)]
-
-
-def _read_checksums(disk: Disk, segment: Segment) -> SegmentChecksums | None:
-    path = segment.path(CHECKSUMS_SUFFIX)
-    if not disk.exists(path):
-        return None
-    try:
-        return segment_checksums.decode(read_file(disk, path))
-    except DecodeError as error:
-        raise DecodeError(f"{path}: {error}") from None
-
-
-def _read_index(disk: Disk, segment: Segment, suffix: str) -> bytes:
-    path = segment.path(suffix)
-    return read_file(disk, path) if disk.exists(path) else b""
-
-
-def _load_snapshot(
-    disk: Disk, folder: str, names: list[str], segments: Segments, producers: ProducerStates, recovery_point: int
-) -> int:
-    """Load the newest sound snapshot at or below the recovery point. Returns the offset from which to replay."""
-    for offset in sorted(_snapshot_offsets(names), reverse=True):
-        if offset > recovery_point:
-            continue
-        path = f"{folder}/{file_name(offset, '.snapshot')}"
-        try:
-            entries = producer_snapshot.decode(read_file(disk, path))
-        except DecodeError as error:
-            logger.warning("%s is passed over: %s", path, error)
-            disk.remove(path)
-            continue
-        producers.load(entries)
-        _refill_windows(segments, producers, offset)
-        return offset
-    return segments.first.base_offset
-
-
-def _refill_windows(segments: Segments, producers: ProducerStates, offset: int) -> None:
-    """Show the producers of a snapshot the batches that lie before it. Nothing behind it is looked at: it is not yet
-    known to be sound."""
-    if not producers.producer_count:
-        return
-    remaining = _REFILL_BYTES
-    number = segments.number_for(offset - 1)
-    while remaining > 0 and number >= 0:
-        segment = segments[number]
-        _, near_end = segment.offset_index.lookup(offset)
-        # An index entry is the only place to start from that is known to be the beginning of a batch.
-        start = max((at for _, at in segment.offset_index if at <= near_end - remaining), default=0)
-        for _, header in segment.headers_below(offset, start):
-            if header.has_producer_id:
-                producers.remember_earlier(header)
-        remaining -= max(near_end - start, 1)
-        number -= 1
-
-
 def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: int) -> tuple[LeaderEpochs, int]:
     """The epochs below the recovery point. Without a sound file they are in the batches, so it moves to the first."""
     path = f"{folder}/{checkpoints.LEADER_EPOCH_FILE}"
@@ -439,18 +301,3 @@ def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: in
     # It may leave none: where all records below the recovery point were deleted, the epochs begin there.
     epochs.truncate_from_end(recovery_point)
     return epochs, recovery_point
-
-
-def _remove_stray_snapshots(disk: Disk, folder: str, segments: Segments, end_offset: int) -> None:
-    """Keep those at a segment's base, for truncation, and the newest, for the next start."""
-    base_offsets = {segment.base_offset for segment in segments}
-    offsets = _snapshot_offsets(disk.list(folder))
-    newest = max((offset for offset in offsets if offset <= end_offset), default=None)
-    for offset in offsets:
-        if offset > end_offset or (offset not in base_offsets and offset != newest):
-            disk.remove(f"{folder}/{file_name(offset, '.snapshot')}")
-
-
-def _snapshot_offsets(names: list[str]) -> list[int]:
-    stems = (name.removesuffix(".snapshot") for name in names if name.endswith(".snapshot"))
-    return [int(stem) for stem in stems if stem.isdigit()]
