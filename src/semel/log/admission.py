@@ -38,7 +38,7 @@ _PLAIN_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL_BIT  # no control batch, a
 
 
 def takes_batches_as_they_are(config: LogConfig) -> bool:
-    """Whether nothing in these settings asks for a look into the batch, or for a change of it."""
+    """Whether these settings require no check of the records and no change of the batch."""
     return (
         config.compression_type is None
         and not config.compact
@@ -48,7 +48,7 @@ def takes_batches_as_they_are(config: LogConfig) -> bool:
 
 
 def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """The quick yes for the usual batch of a topic that ``takes_batches_as_they_are``. A no means: ask ``admit``."""
+    """A quick check that accepts the usual batch, if ``takes_batches_as_they_are``. If ``False``: call ``admit``."""
     size_bytes = header.batch_length + LOG_OVERHEAD
     attributes = header.attributes
     return (

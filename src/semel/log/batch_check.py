@@ -99,7 +99,7 @@ class BatchCheck:
         self.codec: Codec | None = None
 
     def begin(self, effort_max: int = EFFORT_AT_ONCE_MAX) -> None:
-        """Do what can be done at once. Nothing long is left for a header that will be refused, either."""
+        """Do the part of the check that is quick. A batch whose header will be refused needs no more."""
         self.is_long = not self._begin(effort_max)
 
     def _begin(self, effort_max: int) -> bool:
@@ -134,28 +134,28 @@ class BatchCheck:
 
     @property
     def unpacked_bytes(self) -> int:
-        """How much the check holds beside the records."""
+        """The memory that the check holds besides the records."""
         return len(self._block)
 
     @property
     def unpacked_bytes_max(self) -> int:
-        """How much there is to unpack at most."""
+        """The largest size that the records may have once decompressed."""
         size, records = len(self._records), self._records
         if size < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
             return size
         return unpacked_size_max(size)
 
     def forget(self) -> None:
-        """Give back what was unpacked; ``finish`` does it again."""
+        """Free the decompressed records; ``finish`` decompresses them again."""
         self._walk, self._block = None, b""
 
     def keep(self) -> memoryview:
-        """The records in a buffer of their own, for a check that is finished later."""
+        """Copy the records into a buffer of their own, for a check that is finished later."""
         self._records = memoryview(bytearray(self._records))
         return self._records
 
     def finish(self, recompressed_bytes_max: int = INT64_MAX) -> None:
-        """Find out what is left. May take seconds for what is malicious.
+        """Finish the check. It may take seconds for a malicious batch.
 
         ``recompressed_bytes_max``: what may be kept under the topic's codec. It is never more than the topic takes.
         """
@@ -180,7 +180,7 @@ class BatchCheck:
             self._end(None)
 
     def answers(self, config: LogConfig) -> bool:
-        """Whether all was found that a topic with these settings asks for. They may have changed since it was begun."""
+        """Whether the check covers what these settings require. They may have changed since it was begun."""
         return self.fault is not None or config is self._config or not (_wants_oldest(config) and self.oldest is None)
 
     def _unpacked(self, header: BatchHeader, block: bytes | bytearray) -> None:
@@ -224,7 +224,7 @@ class BatchCheck:
 
 
 def is_plainly_sound(records: memoryview, header: BatchHeader) -> bool:
-    """The quick yes about a batch that is not compressed, where no more is asked. A no means: make a ``BatchCheck``."""
+    """A quick check that accepts the usual uncompressed batch. If ``False``: make a ``BatchCheck``."""
     if header.attributes & CODEC_MASK:
         return False
     count = header.record_count

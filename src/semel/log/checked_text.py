@@ -26,7 +26,7 @@ def encode(fields: Iterable[tuple[str, object]]) -> bytes:
 
 
 def decode(data: bytes, *, version: int) -> list[tuple[str, str]]:
-    """The fields behind the version, in order. A key may come more than once."""
+    """The fields after the version, in order. A key may occur more than once. Raises ``DecodeError``."""
     body, mark, given = data.rpartition(f"{CHECKSUM_KEY}: ".encode("ascii"))
     if not mark or given != f"{checksum(body)}\n".encode("ascii"):
         raise DecodeError(f"its checksum does not match its {len(data)} bytes")

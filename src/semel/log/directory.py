@@ -97,7 +97,7 @@ class LogDirectory:
         return self._disk
 
     def free_bytes(self) -> int:
-        """How much more the disk would take."""
+        """The free space of the disk."""
         return self._disk.free_bytes(self.path)
 
     # Opening
@@ -105,9 +105,9 @@ class LogDirectory:
     def acquire(
         self, default: MetaProperties, *, in_metadata: Callable[[], MetaProperties | None] = lambda: None
     ) -> MetaProperties:
-        """Take the directory for this process, and say whose it is: ``default``'s if it is new.
+        """Lock the directory for this process. Returns its ``MetaProperties``: ``default`` if it is new.
 
-        ``in_metadata`` says whose it is according to the metadata store, for the case that ``meta.properties`` is
+        ``in_metadata``: the properties in the metadata store, for the case that ``meta.properties`` is
         missing or damaged. Raises ``StorageError`` if another process has the directory, a newer program or Apache
         Kafka wrote it, or it holds logs and nothing says whose they are.
         """
@@ -145,7 +145,7 @@ class LogDirectory:
             self._disk.sync_directory(parent)
 
     def load(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Open every partition of the topics, make those that are missing, and set aside what belongs to none.
+        """Open every partition of the topics, create missing ones, and rename folders that belong to no topic.
 
         A partition that cannot be opened is ``unavailable`` then, and the others are served.
         """
@@ -189,7 +189,7 @@ class LogDirectory:
         self._checkpointer.begin(self._require_journal())
 
     def _keep_journal_of_unavailable(self, entries: Sequence[Entry]) -> None:
-        """The journal is about to be overwritten, and may hold what a partition that could not be opened lacks."""
+        """Save the journal entries of partitions that could not be opened: the journal is about to be overwritten."""
         wanted = {(found.topic_id, name.partition) for name, found in self.unavailable.items()}
         kept = [entry for entry in entries if (entry.topic_id, entry.partition) in wanted]
         if all(entry.kind is Kind.DATA for entry in kept):
@@ -198,10 +198,10 @@ class LogDirectory:
         write_kept(self._disk, self.path, kept)
 
     def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Where acknowledged means synced, readers see nothing after a start that a power cut could take back.
+        """Sync recovered records before readers see them, for logs that are synced before they are acknowledged.
 
-        Raises ``StorageError`` where there is no room for that: the journal, which may hold what the logs lack, is
-        about to be written over.
+        Raises ``StorageError`` if the disk has no room for that: the journal, which may be the only copy, will be
+        overwritten.
         """
         synced = [log for name, log in self.logs.items() if topics[name.topic].synced]
         outcome = self._checkpointer.carry_out_at_once(synced)
@@ -235,7 +235,7 @@ class LogDirectory:
         return self.logs.get(topic_partition)
 
     def create(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
-        """Begin a log.
+        """Create a log.
 
         Its names become durable with its first sync. A power cut before that may take them, and then the next start
         makes the log again, from the metadata and the journal.
@@ -258,10 +258,10 @@ class LogDirectory:
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Forget a log. Its folder gets another name at once, its files go when the worker comes to it.
+        """Delete a log. Its folder is renamed at once; the worker removes its files later.
 
-        Where the disk refuses the other name, ``tidy`` asks again; before that, no log is made in the folder.
-        ``names_settled`` makes the other name durable.
+        If the rename fails, ``tidy`` tries again; before that, no log is created in the folder. ``names_settled`` makes
+        the new name durable.
         """
         self._has_unsettled_names = True
         for offsets in self._checkpointer.kept.values():
@@ -280,23 +280,23 @@ class LogDirectory:
             logger.error("the files of %s, which was deleted, stay for now: %s", topic_partition, error)
 
     def names_settled(self) -> None:
-        """After the logs of a topic were deleted: make their new names durable, and say nothing of them any more.
+        """Make the renames of deleted logs durable, and remove their lines from the checkpoint files.
 
-        Only then may a topic of the same name be made: a folder whose own files do not say whose it is belongs to the
-        topic whose name it has.
+        Only then may a topic of the same name be created: a folder without a readable topic id belongs to the topic of
+        its name.
         """
         self._checkpointer.write_recovery_points()  # Replacing the file syncs the folder.
         self._has_unsettled_names = False
 
     def tidy(self) -> None:
-        """Called now and then: see whether the directory is there, and take away what the disk refused to take away."""
+        """Called periodically: check that the directory exists, and retry renames that failed."""
         self._look_for_own_folder()
         for folder in list(self._to_delete):
             with contextlib.suppress(OSError):
                 self._clear_away(folder)
 
     def _look_for_own_folder(self) -> None:
-        """While the directory is gone, nothing is appended: files that are open can be written, but not found again."""
+        """Suspend appends while the directory is missing: open files can be written, but are lost to a start."""
         gone = not self._disk.exists(f"{self.path}/{LOCK_FILE}")
         if gone != self._is_gone:
             self._is_gone = gone
@@ -308,7 +308,7 @@ class LogDirectory:
                 log.suspended = f"the data directory {self.path} is gone" if gone else None
 
     def _clear_away(self, folder: str) -> None:
-        """Take a deleted log's folder out of the way of a log that is made under its name."""
+        """Rename the folder of a deleted log, so that a log can be created under its name."""
         doomed = self._to_delete.get(folder)
         if doomed is None:
             return
@@ -318,14 +318,14 @@ class LogDirectory:
         self._checkpoint_worker.run(lambda: self._disk.remove_folder(doomed), _log_failure)
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Cut a log back to ``offset``, and see to it that no crash brings the rest back."""
+        """Truncate a log to ``offset``. After a crash the rest does not come back."""
         self._require_committer().void(log, offset)
         log.recovery_point = min(log.recovery_point, offset)
         persist_log_start(log)  # And with it the recovery point: what is cut is not to be missed.
         truncate_to(self._disk, log, offset)
 
     def persist_log_starts(self) -> None:
-        """Before anybody is told that records are deleted."""
+        """Write the log start offsets. Called before DeleteRecords is answered."""
         for log in self.logs.values():
             if log.log_start_offset > log.checkpoints.log_start_offset and log.offline is None:
                 persist_log_start(log)
@@ -334,7 +334,7 @@ class LogDirectory:
     # Checkpoints
 
     def checkpoint_if_due(self) -> None:
-        """Called now and then: keeps the part of the log that a start would read again short, and retries."""
+        """Called periodically: start a checkpoint if one is due."""
         self._checkpointer.start_if_due()
 
     def checkpoint(self) -> None:
@@ -344,10 +344,10 @@ class LogDirectory:
     # Closing
 
     async def close(self) -> bool:
-        """Bring everything to rest. Returns whether nothing is left for the next start to read again.
+        """Commit and checkpoint everything, and close. Returns whether the next start has nothing to recover.
 
-        It waits for the disk as long as that takes, and never holds up the loop: the caller has a deadline, and after
-        it calls ``kill``.
+        It waits for the disk without a limit and without blocking the loop. The caller has a deadline, after which it
+        calls ``kill``.
         """
         if self._committer is not None:
             await _told(self._loop, self._committer.when_idle)
@@ -406,7 +406,7 @@ def _log_failure(outcome: object) -> None:
 
 
 async def _told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], None]], None]) -> None:
-    """Wait until what was asked for calls back."""
+    """Wait until the callback that is passed to ``ask`` is called."""
     told: asyncio.Future[None] = loop.create_future()
 
     def tell() -> None:
@@ -418,4 +418,4 @@ async def _told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], Non
 
 
 def _nothing() -> None:
-    """For a worker: that it comes to this says that it has done what was asked before."""
+    """Work that does nothing: when a worker has done it, all earlier work is done."""

@@ -39,7 +39,7 @@ class File(Protocol):
     def write_many(self, position: int, data: Sequence[Buffer], *, sync: bool = False) -> None:
         """Write the buffers one after the other, in as few system calls as the platform allows.
 
-        With ``sync`` they would survive a power cut when this returns; of other writes to the file that is not said.
+        With ``sync`` these bytes survive a power cut when this returns. Nothing is promised for other writes.
         """
 
     def truncate(self, size: int) -> None: ...
@@ -80,9 +80,9 @@ class Disk(Protocol):
     def sync_directory(self, folder: str) -> None: ...
 
     def sync_all(self, folder: str) -> None:
-        """Like ``sync`` for every file and ``sync_directory`` for every folder of the file system, in one go.
+        """Like ``sync`` for every file and ``sync_directory`` for every folder of the file system, in one call.
 
-        An error says that something could not be written, not what.
+        An error does not say which file could not be written.
         """
 
     def free_bytes(self, folder: str) -> int: ...

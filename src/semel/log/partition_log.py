@@ -468,7 +468,7 @@ class PartitionLog:
         self._last_stable_offset = self._compute_last_stable_offset()
         self.producers.forget_completed_below(self.high_watermark)
 
-    def was_cut(self, end_offset: int, producers: ProducerStates) -> None:
+    def truncated(self, end_offset: int, producers: ProducerStates) -> None:
         """The segments were truncated to ``end_offset``: set offsets, epochs and producer state back to it."""
         self.log_end_offset = end_offset
         self.producers = producers

@@ -30,7 +30,7 @@ class CleanableRange:
 
 
 def cleanable_range(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> CleanableRange | None:
-    """``None`` if there is nothing to compact. A segment that is dirty in part counts as dirty."""
+    """The range that may be compacted, or ``None``. A segment that is dirty in part counts as dirty."""
     config = log.config
     first_dirty_offset = max(first_dirty_offset, log.log_start_offset)
     limit = _first_uncleanable_offset(log)
@@ -62,7 +62,7 @@ def needs_cleaning(log: PartitionLog, cleanable: CleanableRange) -> bool:
 
 
 def dirtiest(candidates: Iterable[tuple[PartitionLog, CleanableRange]]) -> PartitionLog | None:
-    """The log to compact next. One that is overdue comes first: its lag is a promise, the ratio is thrift."""
+    """The log to compact next. One that is over ``max.compaction.lag.ms`` comes first, then the largest dirty ratio."""
     worth_it = [candidate for candidate in candidates if needs_cleaning(*candidate)]
     if not worth_it:
         return None

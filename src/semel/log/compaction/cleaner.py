@@ -138,7 +138,7 @@ class LogCleaner:
             remove_unfinished(self._directory.disk, log.folder)
 
     def _step(self, steps: Iterator[None]) -> bool:
-        """One slice. Says whether another one follows."""
+        """Do one slice. Returns whether another one follows."""
         started_ms = self._clock.monotonic_ms()
         try:
             next(steps)
@@ -151,7 +151,7 @@ class LogCleaner:
         return True
 
     def _finish(self, log: PartitionLog, cleaning: CleaningPass) -> Iterator[None]:
-        """The pass, and then the note of how far it came."""
+        """The pass, and then the write of the offset it has reached."""
         self._offsets()[log] = yield from cleaning.run()
         yield from self._background(self._writing())
 
@@ -193,7 +193,7 @@ class LogCleaner:
             return {}
 
     def _writing(self) -> Callable[[], None]:
-        """What writes the offsets of this moment, wherever it runs."""
+        """A function that writes the offsets as they are now. It may run on any thread."""
         offsets = {log.topic_partition: offset for log, offset in self._offsets().items()}
         path = f"{self._directory.path}/{CLEANER_OFFSET_FILE}"
         return lambda: checkpoints.write_offsets(self._directory.disk, path, offsets)

@@ -56,7 +56,7 @@ class CleaningPass:
         self._map_entries_max = min(map_entries_max, cleanable.end_offset - cleanable.first_dirty_offset)
 
     def run(self) -> Generator[None, None, int]:
-        """Compact the log. Returns how far it then is: to the end of the range, or to where the map was full."""
+        """Compact the log. Returns the offset it has reached: the end of the range, or where the map was full."""
         remove_unfinished(self._disk, self.log.folder)
         aborted = self.aborted_transactions()
         live = self.live_producers()
@@ -98,7 +98,7 @@ class CleaningPass:
     # The map
 
     def _map(self, aborted: AbortedTransactions) -> Generator[None, None, tuple[OffsetMap, int]]:
-        """The last committed offset of every key in the dirty part, and the offset in front of which that is true."""
+        """The last committed offset of every key in the dirty part, and the offset up to which that is complete."""
         offset_map = OffsetMap(self._map_entries_max)
         start, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
         for segment in self.log.segments.reaching(start):

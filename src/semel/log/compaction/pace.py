@@ -24,7 +24,7 @@ class Pace:
         self._slice_cost = self._left = slice_cost
 
     def spend(self, cost: int) -> bool:
-        """Whether that was enough for now."""
+        """Count work. Returns whether the slice is over."""
         self._left -= cost
         if self._left > 0:
             return False

@@ -101,7 +101,7 @@ class Rewriting:
     def _copy(
         self, segment: Segment, end: int, new: Segment, aborted: dict[int, AbortedTransaction]
     ) -> Generator[None, None, None]:
-        """Everything before the first batch that changed."""
+        """Copy everything before the first batch that changed."""
         for position, header, batch in segment.batches(step_bytes=STEP_BYTES):
             if position >= end:
                 return

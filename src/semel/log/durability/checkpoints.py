@@ -84,7 +84,7 @@ class LogStarts:
     is_sound: bool
 
     def of(self, topic_partition: TopicPartition, own: int | None) -> int:
-        """Where a partition starts. ``own``: what its ``partition.checkpoint`` says, where that is sound."""
+        """The log start offset of a partition. ``own``: the one in its ``partition.checkpoint``, if that is sound."""
         given = self.offsets.get(topic_partition, 0)
         if own is None:
             return given
@@ -105,10 +105,10 @@ def read_log_starts(disk: Disk, path: str) -> LogStarts:
 
 
 def write_log_starts(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """The checksum stands in a file of its own, since Kafka's format has no place for one.
+    """Write the log start offsets, and their checksum in a second file: Kafka's format has no checksum.
 
-    That file is written first, with the checksums of the new content and of the old: a crash in between leaves a file
-    that one of them is true of.
+    That file is written first, with the checksums of the new and of the old content: after a crash in between, one of
+    them is right.
     """
     data = encode_offsets(offsets)
     old = _read(disk, path)
@@ -189,7 +189,7 @@ def _check_partition_metadata(data: bytes, fields: Mapping[str, str]) -> None:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """Raises ``StorageError`` for a directory in a newer format: it is sound, but not ours to write to."""
+    """Raises ``StorageError`` for a directory in a newer format: this version must not write to it."""
     data = _read(disk, path)
     return None if data is None else _located(path, decode_meta_properties, data)
 

@@ -87,18 +87,18 @@ class Journal:
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether it must not grow any more. Checkpoints have failed for so long that the other file never got free."""
+        """Whether the active file is at its size limit, since failed checkpoints keep the other file in use."""
         return self._position >= self._size_max * OVERGROWN
 
     def has_room_for(self, payload_bytes: int, entries: int) -> bool:
-        """Whether an append of so much is one small write, and the file need not grow for it."""
+        """Whether an append of this size fits into the file without growing it."""
         return self._position + payload_bytes + entries * _HEADER.size <= self._zeroed_to[self._active]
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write the entries and return once they would survive a power cut, or raise ``OSError``.
 
-        After an error the next append begins where this one did. So it may be asked again when there is room; what this
-        one left behind is overwritten, or fails its CRC.
+        After an error the next append begins at the same position. So it can be repeated when there is room; what this
+        one has written is overwritten, or fails its CRC.
         """
         parts: list[Buffer] = []
         size = 0
@@ -117,7 +117,7 @@ class Journal:
             self._position += size
 
     def switch(self) -> None:
-        """Go on in the other file. What was written so far stays readable until ``release``."""
+        """Use the other file. What was written so far stays readable until ``release``."""
         assert self._other_is_free
         with self._lock:
             self._active = 1 - self._active
@@ -133,7 +133,7 @@ class Journal:
             self._files[1 - self._active].write(0, bytes(_CRC_END))
 
     def forget(self) -> None:
-        """Everything ever written here is in the partitions' own files: leave nothing for the next start to read."""
+        """Empty the journal: all of it is synced in the partitions' own files, so the next start need not read it."""
         for file in self._files:
             file.write(0, bytes(_CRC_END))
             file.sync()
@@ -143,7 +143,7 @@ class Journal:
             file.close()
 
     def _zero_ahead(self, file: File, end: int) -> bool:
-        """Whether that was necessary."""
+        """Fill the file with zeros ahead of the writes. Returns whether that was necessary."""
         zeroed_to = self._zeroed_to[self._active]
         if end <= zeroed_to:
             return False

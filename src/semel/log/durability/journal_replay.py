@@ -34,7 +34,7 @@ class JournalContent:
         return self._entries.get((topic_id, partition), ())
 
     def end_after(self, topic_id: UUID, partition: int, offset: int) -> int:
-        """Up to where the journal could take a log on that ends at ``offset``."""
+        """The offset that a log which ends at ``offset`` would reach with the journal's entries."""
         try:
             for _, header in _batches(self.of(topic_id, partition)):
                 if header.base_offset > offset:
@@ -46,7 +46,7 @@ class JournalContent:
         return offset
 
     def replay(self, log: PartitionLog, *, now_ms: int) -> None:
-        """Append what the log lacks. Raises ``LostRecords`` at a hole, and ``StorageError`` for what is no batch."""
+        """Append the batches that the log lacks. Raises ``LostRecords`` at a hole, ``StorageError`` if unsound."""
         before = log.log_end_offset
         try:
             self._replay(log, now_ms)
@@ -78,7 +78,7 @@ def _batches(entries: Sequence[Entry]) -> Iterator[tuple[memoryview, BatchHeader
 
 
 def _with_limits(entries: Sequence[Entry]) -> list[tuple[Entry, int]]:
-    """Each data entry with the offset from which on a later VOID took it back."""
+    """Each data entry with the offset from which a later VOID cancels it."""
     limited: list[tuple[Entry, int]] = []
     limit = INT64_MAX
     for entry in reversed(entries):

@@ -27,7 +27,7 @@ class SyncProgress:
     # To the committer.
 
     def take(self, log_end_offset: int) -> tuple[Range, ...]:
-        """What was written since this was last asked."""
+        """The bytes that were written since the last call."""
         segment, position, offset = self._handed_over
         if segment is self._segments.active:
             self.handed_over_to(log_end_offset)
@@ -43,25 +43,25 @@ class SyncProgress:
         return tuple(ranges)
 
     def handed_over_to(self, log_end_offset: int) -> None:
-        """Everything that is written by now needs no committer any more."""
+        """The committer has everything that is written now."""
         active = self._segments.active
         self._handed_over: tuple[Segment, int, int] = (active, active.size_bytes, log_end_offset)
 
     def segments_replaced(self, old: Sequence[Segment], following: Segment) -> None:
-        """Compaction has put a segment in the place of ``old``, of which nothing is left to hand over."""
+        """Compaction has replaced ``old``, all of which the committer has."""
         if self._handed_over[0] in old:
-            # Or the committer would take the whole of the new segment for unsynced.
+            # Otherwise the committer would take the whole new segment for unsynced.
             self._handed_over = (following, 0, following.base_offset)
 
     # The partition's own files.
 
     @property
     def own_files_end(self) -> int:
-        """Up to where syncs of their own have covered them."""
+        """The offset up to which the segments' own files are synced."""
         return self._own_files_synced_to
 
     def own_files_behind(self) -> tuple[File, ...]:
-        """Those that hold bytes which no sync of their own has covered."""
+        """The segment files that hold bytes which are not synced in them."""
         active = self._segments.active
         if active.base_offset <= self._own_files_synced_to:
             return (active.file,)
@@ -80,7 +80,7 @@ class SyncProgress:
     # Names.
 
     def named(self, *, files: tuple[str, ...] = (), folders: tuple[str, ...]) -> None:
-        """Something was created. Until its name is durable, no record that only it holds may be called so."""
+        """Files were created. Until their names are durable, records that are only in them are not durable."""
         self._names_version += 1
         self._new_files = tuple(dict.fromkeys((*self._new_files, *files)))
         self._new_folders = tuple(dict.fromkeys((*self._new_folders, *folders)))

@@ -56,7 +56,7 @@ class KnownProducer:
         self.version = 0  # of the producer states that may change this object
 
     def append(self, header: BatchHeader) -> None:
-        """The batch is in the log. Whether it follows the one before is not asked: the log says that it is there."""
+        """Remember a batch that is in the log. Its sequence is not checked."""
         if header.producer_epoch != self.epoch:
             self.begin_epoch(header.producer_epoch)
         base_offset, base_sequence, delta = header.base_offset, header.base_sequence, header.last_offset_delta
@@ -113,7 +113,7 @@ class KnownProducer:
         )
 
     def remember_earlier(self, header: BatchHeader) -> None:
-        """Put a batch from further down the log into the window, if it is of this epoch and precedes what is there."""
+        """Add an earlier batch to the window, if it is of this epoch and precedes the batches in it."""
         batches = self.batches
         base_offset, last_sequence = header.base_offset, header.last_sequence
         if header.producer_epoch != self.epoch or last_sequence == NO_SEQUENCE:
@@ -151,7 +151,7 @@ class KnownProducer:
         return twin
 
     def to_fields(self) -> Fields:
-        """What a snapshot keeps, in the file's own terms."""
+        """The producer as an entry of a snapshot file."""
         first_offset = self.transaction_first_offset
         last_sequence, last_offset, offset_delta = NO_SEQUENCE, -1, 0
         if self.batches:
@@ -183,7 +183,7 @@ class KnownProducer:
 
     @classmethod
     def from_entry(cls, entry: ProducerEntry) -> KnownProducer:
-        """A snapshot does not say at which sequence the epoch began. It is taken to be 0."""
+        """The producer of a snapshot entry. The file lacks the first sequence of the epoch, which is taken to be 0."""
         producer = cls(entry.producer_id, entry.producer_epoch)
         producer.last_timestamp = producer.active_ms = entry.timestamp
         producer.transaction_first_offset = entry.transaction_first_offset

@@ -65,7 +65,7 @@ def encode(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def encode_fields(entries: Iterable[Fields]) -> bytes:
-    """The same for entries in the file's own terms, which spares an object for each of a great many producers."""
+    """Like ``encode``, for entries as tuples: no object is made for each of very many producers."""
     packed = list(starmap(_ENTRY.pack, entries))
     body = b"".join((_COUNT.pack(len(packed)), *packed))
     return _HEADER.pack(VERSION, crc32c(body)) + body

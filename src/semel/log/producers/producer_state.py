@@ -88,7 +88,7 @@ class Pending:
 
 
 class FrozenProducers:
-    """The producers of one partition as they were. Nothing changes them any more, so any thread may read them."""
+    """A copy of the producers of one partition. It never changes, so any thread may read it."""
 
     __slots__ = ("_producers",)
 
@@ -263,7 +263,7 @@ class ProducerStates:
 
     @property
     def all_settled(self) -> bool:
-        """Whether no transaction holds anything back, whatever the high watermark is."""
+        """Whether the last stable offset is the high watermark: no transaction is open or just ended."""
         return not self._open and not self._ended
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -275,16 +275,16 @@ class ProducerStates:
         return undecided
 
     def forget_completed_below(self, high_watermark: int) -> None:
-        """The high watermark has passed every marker below it, for good."""
+        """Forget ended transactions whose markers are below the high watermark."""
         while self._ended and self._ended[0].last_offset < high_watermark:
             self._ended.popleft()
 
     # Time
 
     def expire(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> list[int]:
-        """Forget those of the producers that were idle for ``producer_id_expiration_ms``, and say which.
+        """Forget the producers that were idle for ``producer_id_expiration_ms``. Returns their ids.
 
-        One with an open transaction stays, however long: nothing else knows where the transaction began.
+        A producer with an open transaction stays: nothing else knows where the transaction began.
         """
         idle_since_ms = now_ms - self.producer_id_expiration_ms
         expired = []
@@ -302,12 +302,12 @@ class ProducerStates:
     # Snapshots
 
     def freeze(self) -> FrozenProducers:
-        """The state of this moment, which may be encoded later and elsewhere. Costs a list, however many there are."""
+        """A copy of the state, which another thread may encode later. It costs one list."""
         self._version += 1
         return FrozenProducers(list(self._producers.values()))
 
     def _thawed(self, producer: KnownProducer) -> KnownProducer:
-        """The producer's own copy of this version; the other one belongs to a frozen state."""
+        """A copy of the producer that may be changed; the original belongs to a frozen state."""
         twin = self._producers[producer.producer_id] = producer.copy()
         twin.version = self._version
         if twin.transaction_first_offset is not None:

@@ -59,7 +59,7 @@ def sound_part(disk: Disk, folder: str, *, is_compacted: bool) -> SoundPart:
 def accept_loss(
     disk: Disk, data_folder: str, partition: TopicPartition, topic_id: UUID | None, *, is_compacted: bool
 ) -> SoundPart:
-    """Cut a partition to its sound part, and take back every promise of more. Raises ``OSError``."""
+    """Truncate a partition to its sound part, and lower every checkpoint that refers to more. Raises ``OSError``."""
     folder = f"{data_folder}/{partition}"
     part = sound_part(disk, folder, is_compacted=is_compacted)
     if disk.exists(folder):
@@ -89,7 +89,7 @@ def _cut(disk: Disk, folder: str, part: SoundPart) -> None:
 
 
 def lower_recovery_point(disk: Disk, data_folder: str, partition: TopicPartition, offset: int) -> None:
-    """Let the next start read a log again from an offset on, and make again what follows from it."""
+    """Lower the recovery point: the next start reads the log from there and builds derived files again."""
     for name in _PROMISES:
         path = f"{data_folder}/{name}"
         offsets = checkpoints.read_offsets(disk, path)
@@ -98,7 +98,7 @@ def lower_recovery_point(disk: Disk, data_folder: str, partition: TopicPartition
 
 
 def _forget_in_journal(disk: Disk, data_folder: str, topic_id: UUID, partition: int, end_offset: int) -> None:
-    """Take out the partition's entries that do not continue what is left: a start would not go on above a hole."""
+    """Remove the journal entries that do not continue the partition: a start refuses entries above a hole."""
     files = []
     for name in disk.list(data_folder):
         if name.startswith("journal."):

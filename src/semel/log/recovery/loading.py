@@ -58,14 +58,14 @@ def load_log(
     checkpoint: PartitionCheckpoint | None = None,
     journal_end: Callable[[int], int] = nothing_in_the_journal,
 ) -> PartitionLog:
-    """Open the log in ``folder``, or begin an empty one there.
+    """Open the log in ``folder``, or create an empty one there.
 
-    ``checkpoint``: the partition's own, if it is sound. Then it says where the recovery point is, and an index counts
-    only where its segment's checksums vouch for it. ``required_end``: up to where records must be there; without it,
-    up to the recovery point. ``journal_end``: how far the journal could take a log on that ends at an offset.
+    ``checkpoint``: the partition's own, if it is sound. It gives the recovery point, and an index is used only if
+    its segment's checksums confirm it. ``required_end``: the offset up to which records must exist; by default the
+    recovery point. ``journal_end``: the offset that a log which ends at a given offset reaches with the journal.
 
-    Raises ``LostRecords`` if records are missing that the journal does not hold, and ``OSError`` if the disk does. Then
-    the folder is as it was, but for a compaction that was finished.
+    Raises ``LostRecords`` if records are missing that the journal does not hold, and ``OSError`` if the disk fails.
+    Then the folder is as it was, but for a compaction that was finished.
     """
     if checkpoint is not None:
         recovery_point = checkpoint.recovery_point
@@ -110,9 +110,9 @@ def load_log(
 
 
 def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
-    """The producer state as of the log's end, from the newest snapshot at or below it and the batches behind that.
+    """The producer state as of the log's end, from the newest snapshot at or below it and the batches after that.
 
-    For a log that was cut: what it forgot must be forgotten here too.
+    Used after a truncation, which the producer state must follow.
     """
     producers = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     names = disk.list(log.folder)
@@ -130,9 +130,9 @@ class Required:
     journal_end: Callable[[int], int] = nothing_in_the_journal
 
     def or_raise(self, where: str, end_offset: int, *, rest_end: int) -> None:
-        """The log is about to be cut to ``end_offset``, and what lies behind, up to ``rest_end``, with it.
+        """Check before the log is truncated to ``end_offset``. It reaches to ``rest_end`` now.
 
-        Raises ``LostRecords`` unless no more than the journal holds is missing then.
+        Raises ``LostRecords`` if required records would be missing that the journal does not hold.
         """
         if end_offset >= self.end:
             return
@@ -267,7 +267,7 @@ def _open_segments(
     *,
     is_known: bool,
 ) -> Segments:
-    """``is_known``: the log start is certain, and the first segment must not begin behind it."""
+    """Open the segment files. ``is_known``: the log start is certain, so the first segment must not begin after it."""
     stems = (name.removesuffix(".log") for name in names if name.endswith(".log"))
     base_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
     missing = f"{folder}/{file_name(log_start_offset, '.log')}"
@@ -286,7 +286,10 @@ def _open_segments(
 
 
 def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: int) -> tuple[LeaderEpochs, int]:
-    """The epochs below the recovery point. Without a sound file they are in the batches, so it moves to the first."""
+    """The epochs below the recovery point, and the recovery point.
+
+    Without a sound file the epochs are read from the batches, so the recovery point moves to the first segment.
+    """
     path = f"{folder}/{checkpoints.LEADER_EPOCH_FILE}"
     start = segments.first.base_offset
     if recovery_point <= start:

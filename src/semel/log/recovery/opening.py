@@ -65,7 +65,7 @@ class Opening:
     _starts: dict[TopicPartition, int] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Open every partition of the topics, make those that are missing, and set aside what belongs to none."""
+        """Open every partition of the topics, create missing ones, and rename folders that belong to no topic."""
         for name in self.disk.list(self.path):
             topic_partition = parse_folder_name(name)
             if name.endswith(DELETED_FOLDER_SUFFIX):
@@ -83,7 +83,7 @@ class Opening:
             self._one_of_many(topic_partition, self._replay)
 
     def _one_of_many(self, topic_partition: TopicPartition, work: Callable[[TopicPartition], None]) -> None:
-        """Whatever is wrong with one partition, the others are opened."""
+        """Open one partition. If it fails, the others are opened all the same."""
         try:
             work(topic_partition)
         except Exception as error:
@@ -155,7 +155,7 @@ class Opening:
         self.disk.sync_directory(self.path)
 
     def _remove_deleted(self, name: str) -> None:
-        """Only what this program has named so, and only if no topic has the id."""
+        """Remove folders that this program has renamed for deletion, if no topic has their id."""
         matched = _DELETED_FOLDER.fullmatch(name)
         ids = {topic.topic_id for topic in self.topics.values()}
         if matched is None or UUID(hex=matched[1]) in ids:
@@ -194,7 +194,7 @@ class Opening:
             log.sync_progress.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
 
     def _missing(self, topic_partition: TopicPartition) -> None:
-        """No folder: nothing of the partition was synced yet, and the journal holds all of it. Or it is gone."""
+        """There is no folder: either nothing was synced and the journal holds everything, or the disk has lost it."""
         topic = self.topics[topic_partition.topic]
         start = self.log_starts.of(topic_partition, None)
         recovery_point = self.recovery_points.get(topic_partition, 0)
@@ -228,7 +228,7 @@ def make_log(
     now_ms: int,
     producer_id_expiration_ms: int,
 ) -> PartitionLog:
-    """Begin an empty log. Raises ``OSError`` where the disk refuses, and then nothing is there that was not before."""
+    """Create an empty log. Raises ``OSError``; then no new files are left."""
     folder = f"{path}/{topic_partition}"
     existed = disk.exists(folder)
     metadata_path = f"{folder}/{PARTITION_METADATA_FILE}"

@@ -34,7 +34,7 @@ def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
     segment.file.sync()
     disk.sync_directory(log.folder)
     log.log_end_offset = offset
-    log.was_cut(offset, rebuild_producers(disk, log))
+    log.truncated(offset, rebuild_producers(disk, log))
 
 
 def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
@@ -51,5 +51,5 @@ def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> No
             segment.remove()
     log.epochs = LeaderEpochs()
     empty = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
-    log.was_cut(offset, empty)
+    log.truncated(offset, empty)
     log.recovery_point = offset

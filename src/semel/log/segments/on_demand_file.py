@@ -50,7 +50,7 @@ class OnDemandFile:
             file.sync()
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Does nothing: no file is open."""
 
     def _opened(self) -> contextlib.closing[File]:
         return contextlib.closing(self._disk.open(self._path()))

@@ -16,7 +16,7 @@ from semel.wire.records import iterate_headers
 def read_below(
     segments: Segments, limit: int, offset: int, max_bytes: int, *, at_least_one: bool, log_end_offset: int
 ) -> tuple[bytes, int]:
-    """The bytes, and the number of the segment they are from: no read goes over the end of a segment."""
+    """The bytes, and the number of their segment: a read never crosses the end of a segment."""
     number = segments.number_for(offset)
     while number < len(segments) and (segment := segments[number]).base_offset < limit:
         if (place := segment.locate(offset)) is not None:
@@ -54,7 +54,7 @@ def aborted_within(segments: Segments, number: int, offset: int, records: bytes)
 
 
 def _position_of(segment: Segment, limit: int, start: int) -> int:
-    """Where what may be read from ``start`` on ends: at ``limit``, or before it where the way there is damaged."""
+    """The position where a read from ``start`` must end: at ``limit``, or before damage in between."""
     try:
         place = segment.locate(limit)
     except DecodeError:

@@ -212,7 +212,7 @@ class Segment:
         return OnDemandFile(self._disk, lambda: self.path(".log"))
 
     def checksums(self, end_offset: int) -> SegmentChecksums:
-        """Of the files once their indexes are written, with the log file ending at ``end_offset`` as it does now."""
+        """The checksums of the files once their indexes are written. The log file ends at ``end_offset`` now."""
         return SegmentChecksums(
             end_offset, self.size_bytes, tuple(index.file.checksum(index) for index in self.indexes)
         )
@@ -243,8 +243,8 @@ class Segment:
     def locate(self, offset: int) -> Place | None:
         """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none.
 
-        Raises ``DecodeError`` where the file holds something else than whole batches. A header that is passed over on
-        the way must be one too: its length and its last offset decide which batch comes next.
+        Raises ``DecodeError`` where the file holds something else than whole batches. The headers before it
+        must be sound too: their lengths and last offsets decide which batch comes next.
         """
         _, position = self.offset_index.lookup(offset)
         reached = self.base_offset
@@ -277,7 +277,7 @@ class Segment:
         return None
 
     def _check_batch(self, step: bytes, within: int, position: int) -> None:
-        """That what ``locate`` found is a batch of this segment, and all of it is there."""
+        """Raise ``DecodeError`` unless ``locate`` found a whole batch of this segment."""
         header = parse_header(step, within)
         if header.base_offset < self.base_offset or position + header.size_bytes > self.size_bytes:
             raise DecodeError(
@@ -286,7 +286,7 @@ class Segment:
             )
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every whole batch from ``position`` on. Stops in front of anything that is not one."""
+        """Position and header of every whole batch from ``position`` on. Stops at the first unsound one."""
         end = self.size_bytes
         while position + HEADER_SIZE <= end:
             step = self.file.read(position, min(_STEP_BYTES, end - position))
@@ -305,10 +305,10 @@ class Segment:
             position += within
 
     def headers_below(self, end_offset: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """The same for what lies below ``end_offset`` and is known to be sound.
+        """The headers below ``end_offset``, which are known to be sound.
 
-        It ends with the batch that reaches the offset. The next one must not even be asked for its own: a power cut may
-        have taken the first bytes of it and no others, and with them its offset, which no checksum covers.
+        It ends with the batch that reaches the offset, without reading the offset of the next one: a power cut may have
+        damaged just those bytes, which no checksum covers.
         """
         reached = self.base_offset
         for at, header in self.headers(position):
@@ -322,7 +322,7 @@ class Segment:
     def batches(
         self, position: int = 0, *, step_bytes: int = _SCAN_BYTES
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every whole batch from ``position`` on, with its bytes. Stops in front of anything that is not one."""
+        """Every whole batch from ``position`` on, with its bytes. Stops at the first unsound one."""
         end = self.size_bytes
         size = step_bytes
         while position + HEADER_SIZE <= end:
@@ -361,7 +361,7 @@ class Segment:
         )
 
     def find_largest_timestamp(self, end_offset: int) -> None:
-        """The same where the time index may be behind: the batches after its last entry count too."""
+        """Find the largest timestamp if the time index may be incomplete: later batches are read too."""
         self.trust_time_index()
         _, position = self.offset_index.lookup(self.offset_of_largest_timestamp)
         for _, header in self.headers_below(end_offset, position):

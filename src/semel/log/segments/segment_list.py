@@ -49,7 +49,7 @@ class Segments:
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Take ``old`` out and put ``new`` in, in one step: readers see the one or the other."""
+        """Replace ``old`` by ``new`` in one step: readers see either of them."""
         gone = set(map(id, old))
         self._segments = sorted(
             [*(segment for segment in self._segments if id(segment) not in gone), *new],
