@@ -32,8 +32,10 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.groups import ConsumerGroups
 from semel.coordinator.group.directory import GroupDirectory
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
-from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
+from tests.simulation.planted_transaction_bugs import (
+    drops_offsets_of_committed_transactions as drops_offsets_of_committed_transactions,
+)
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -70,16 +72,6 @@ def shows_offsets_that_are_undecided(patch: pytest.MonkeyPatch) -> None:
     sound = OffsetShard._fetched
     patch.setattr(
         OffsetShard, "_fetched", lambda self, group_id, wanted, require_stable: sound(self, group_id, wanted, False)
-    )
-
-
-def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
-    """Scenario 51."""
-    sound = GroupShard.replay_marker
-    patch.setattr(
-        GroupShard,
-        "replay_marker",
-        lambda self, producer, committed: sound(self, producer, committed=False),
     )
 
 

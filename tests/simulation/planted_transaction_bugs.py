@@ -121,21 +121,19 @@ def lets_no_transaction_time_out(patch: pytest.MonkeyPatch) -> None:
 
 def commits_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
-    sound = GroupShard.replay_marker
-    patch.setattr(
-        GroupShard,
-        "replay_marker",
-        lambda self, producer, committed: sound(self, producer, committed=True),
-    )
+    _ends_offsets(patch, as_if_committed=True)
 
 
 def drops_offsets_of_committed_transactions(patch: pytest.MonkeyPatch) -> None:
     """Scenario 51."""
+    _ends_offsets(patch, as_if_committed=False)
+
+
+def _ends_offsets(patch: pytest.MonkeyPatch, *, as_if_committed: bool) -> None:
+    """The group's pending offsets are committed, or dropped, whatever the marker says."""
     sound = GroupShard.replay_marker
     patch.setattr(
-        GroupShard,
-        "replay_marker",
-        lambda self, producer, committed: sound(self, producer, committed=False),
+        GroupShard, "replay_marker", lambda self, producer, committed: sound(self, producer, committed=as_if_committed)
     )
 
 

@@ -11,10 +11,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
-from tests.clients.libraries.sending import PLAIN, Sending
+from tests.clients.libraries.sending import (
+    PLAIN,
+    RECORD_BYTES_MAX,
+    Sending,
+    python_consumer_settings,
+    python_producer_settings,
+)
 from tools.patience import PATIENCE_S
-
-RECORD_BYTES_MAX = 20_000_000
 
 
 class Aiokafka:
@@ -25,16 +29,9 @@ class Aiokafka:
     ) -> list[int | None]:
         async def send_all() -> list[int | None]:
             producer = AIOKafkaProducer(
-                bootstrap_servers=bootstrap_servers,
-                compression_type=None if how.codec == "none" else how.codec,
-                acks="all" if how.acks == -1 else how.acks,
-                enable_idempotence=how.idempotent,
-                max_request_size=RECORD_BYTES_MAX,
+                **python_producer_settings(bootstrap_servers, how),
                 # This client has no limit on records per batch, only on bytes, and a record must fit into one.
                 max_batch_size=RECORD_BYTES_MAX if how.in_batches_of is None else 200,
-                linger_ms=20 if how.in_batches_of is None else 0,
-                request_timeout_ms=how.request_timeout_ms,
-                retry_backoff_ms=50,
             )
             await producer.start()
             try:
@@ -53,13 +50,7 @@ class Aiokafka:
         self, bootstrap_servers: str, topic: str, start: Start, *, fetch_max_wait_ms: int = 500
     ) -> Iterator[Reader]:
         async def open_at_start() -> AIOKafkaConsumer:
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=bootstrap_servers,
-                group_id=None,
-                fetch_max_wait_ms=fetch_max_wait_ms,
-                max_partition_fetch_bytes=RECORD_BYTES_MAX,
-                request_timeout_ms=fetch_max_wait_ms + 60_000,
-            )
+            consumer = AIOKafkaConsumer(**python_consumer_settings(bootstrap_servers, fetch_max_wait_ms))
             await consumer.start()
             partition = TopicPartition(topic, 0)
             consumer.assign([partition])

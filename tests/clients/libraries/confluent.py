@@ -19,10 +19,8 @@ from confluent_kafka import (
 )
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
-from tests.clients.libraries.sending import PLAIN, Sending
+from tests.clients.libraries.sending import PLAIN, RECORD_BYTES_MAX, Sending
 from tools.patience import PATIENCE_S
-
-RECORD_BYTES_MAX = 20_000_000
 
 
 class Confluent:

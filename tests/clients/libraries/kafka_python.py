@@ -11,10 +11,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
 from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
-from tests.clients.libraries.sending import PLAIN, Sending
+from tests.clients.libraries.sending import PLAIN, Sending, python_consumer_settings, python_producer_settings
 from tools.patience import PATIENCE_S
-
-RECORD_BYTES_MAX = 20_000_000
 
 
 class KafkaPython:
@@ -26,15 +24,8 @@ class KafkaPython:
         # This client has no limit on records per batch, only on bytes: a tiny one closes a batch after each record.
         batch_size = 16_384 if how.in_batches_of is None else 1
         producer = KafkaProducer(
-            bootstrap_servers=bootstrap_servers,
-            compression_type=None if how.codec == "none" else how.codec,
-            acks="all" if how.acks == -1 else how.acks,
-            enable_idempotence=how.idempotent,
-            max_request_size=RECORD_BYTES_MAX,
+            **python_producer_settings(bootstrap_servers, how),
             batch_size=batch_size,
-            linger_ms=20 if how.in_batches_of is None else 0,
-            request_timeout_ms=how.request_timeout_ms,
-            retry_backoff_ms=50,
             reconnect_backoff_max_ms=200,
         )
         try:
@@ -53,13 +44,7 @@ class KafkaPython:
     def reader(
         self, bootstrap_servers: str, topic: str, start: Start, *, fetch_max_wait_ms: int = 500
     ) -> Iterator[Reader]:
-        consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_servers,
-            group_id=None,
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            max_partition_fetch_bytes=RECORD_BYTES_MAX,
-            request_timeout_ms=fetch_max_wait_ms + 60_000,
-        )
+        consumer = KafkaConsumer(**python_consumer_settings(bootstrap_servers, fetch_max_wait_ms))
         try:
             partition = TopicPartition(topic, 0)
             consumer.assign([partition])

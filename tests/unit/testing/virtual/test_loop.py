@@ -67,22 +67,20 @@ def test_a_deadlock_is_an_error_that_says_who_waits_and_where() -> None:
         run(main())
 
 
-def test_a_wait_that_never_ends_reaches_the_limit_of_virtual_time() -> None:
+@pytest.mark.parametrize(
+    ("pause_s", "limit", "message"),
+    [
+        pytest.param(60, {"duration_s_max": 3600.0}, "no end after 3600.0 virtual seconds", id="virtual time"),
+        pytest.param(0, {"steps_max": 1000}, "no end after 1000 steps", id="steps, where no time passes"),
+    ],
+)
+def test_a_wait_that_never_ends_reaches_a_limit(pause_s: float, limit: dict[str, Any], message: str) -> None:
     async def main() -> None:
         while True:
-            await asyncio.sleep(60)
+            await asyncio.sleep(pause_s)
 
-    with pytest.raises(LivelockError, match=r"no end after 3600.0 virtual seconds"):
-        run(main(), duration_s_max=3600.0)
-
-
-def test_a_loop_without_pause_reaches_the_limit_of_steps() -> None:
-    async def main() -> None:
-        while True:
-            await asyncio.sleep(0)
-
-    with pytest.raises(LivelockError, match=r"no end after 1000 steps"):
-        run(main(), steps_max=1000)
+    with pytest.raises(LivelockError, match=message):
+        run(main(), **limit)
 
 
 def test_an_exception_in_a_callback_fails_the_run() -> None:
