@@ -97,8 +97,8 @@ def appends_what_is_there_already(patch: pytest.MonkeyPatch) -> None:
     """Scenario 1: the duplicate check is skipped."""
     sound = ProducerStates.check
 
-    def check(self: ProducerStates, header: Any, **rest: Any) -> Duplicate | None:
-        found = sound(self, header, **rest)
+    def check(self: ProducerStates, header: Any, *rest: Any, **more: Any) -> Duplicate | None:
+        found = sound(self, header, *rest, **more)
         return None if isinstance(found, Duplicate) else found
 
     patch.setattr(ProducerStates, "check", check)

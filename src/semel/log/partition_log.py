@@ -196,7 +196,7 @@ class PartitionLog:
             header = parse_header(records)
         log_append_time_ms = now_ms if header.attributes & TIMESTAMP_TYPE_BIT else None
         if header.producer_id >= 0:
-            duplicate = self.producers.check(header, require_zero_first=require_zero_first)
+            duplicate = self.producers.check(header, require_zero_first)
             if duplicate is not None:
                 return Appended(
                     duplicate.base_offset,
@@ -370,7 +370,7 @@ class PartitionLog:
         if header.producer_id >= 0:
             if marker is None and header.is_control:
                 marker = parse_marker(batch)
-            replay_batch(self.producers, self.segments.active, header, marker, now_ms=now_ms)
+            replay_batch(self.producers, self.segments.active, header, marker, now_ms)
         self.log_end_offset = header.base_offset + header.last_offset_delta + 1
 
     def _undo_write(self, segment: Segment, size_before: int, error: OSError) -> None:

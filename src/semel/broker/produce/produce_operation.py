@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -42,6 +43,8 @@ from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 
 logger = logging.getLogger("semel.broker")
+
+_NONE_REFUSED: Final[Refusals] = MappingProxyType({})
 
 Respond: TypeAlias = Callable[[Request, Sequence[ProduceBatch]], None]
 """Answers a request with the outcomes of its batches."""
@@ -92,7 +95,7 @@ class ProduceOperation:
         if long:
             self._check(long)
         elif self._transactional_id is None:
-            self._append({})
+            self._append(_NONE_REFUSED)
         else:
             self._admit(self._transactional_id)
 
@@ -137,7 +140,7 @@ class ProduceOperation:
             if error is not None:
                 raise error
             if self._transactional_id is None:
-                self._append({})
+                self._append(_NONE_REFUSED)
             else:
                 self._admit(self._transactional_id)
 

@@ -126,7 +126,7 @@ class ProducerStates:
     # Decide
 
     def check(
-        self, header: BatchHeader, *, pending: Pending | None = None, require_zero_first: bool = False
+        self, header: BatchHeader, require_zero_first: bool = False, pending: Pending | None = None
     ) -> Duplicate | None:
         """Whether the batch may be appended: ``None``, or the ``Duplicate`` it is. Raises ``KafkaError`` if it may not.
 
@@ -193,7 +193,7 @@ class ProducerStates:
     # Replay
 
     def replay(
-        self, header: BatchHeader, marker: EndTransactionMarker | None = None, *, now_ms: int | None = None
+        self, header: BatchHeader, marker: EndTransactionMarker | None = None, now_ms: int | None = None
     ) -> CompletedTransaction | None:
         """Remember a batch that is in the log, at its offsets; ``marker`` is what a control batch says.
 

@@ -17,11 +17,10 @@ def replay_batch(
     segment: Segment,
     header: BatchHeader,
     marker: EndTransactionMarker | None,
-    *,
     now_ms: int | None,
 ) -> None:
     """Replay a batch of ``segment``. An abort marker adds an entry to the segment's transaction index."""
-    completed = producers.replay(header, marker, now_ms=now_ms)
+    completed = producers.replay(header, marker, now_ms)
     if completed is not None and not completed.committed:
         undecided = producers.first_undecided_offset
         segment.transaction_index.append(
