@@ -24,7 +24,7 @@ from semel.log.disk import Disk
 from semel.log.worker import Worker
 from semel.metadata import change_file
 from semel.metadata.change_file import Contents, Entry, Record
-from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict, Versioned
+from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict, Versioned
 from semel.metadata.store_files import NoRoom, StoreFile, append_to_both, open_files
 
 # A file is rewritten when it has this size and more than half of it says what is no longer true.
@@ -58,8 +58,6 @@ class EmbeddedStore:
         self._writing = False
         self._failure: str | None = None
         self._watches: dict[object, tuple[str, Callable[[str], None]]] = {}
-        self._session_watches: dict[object, Callable[[SessionState], None]] = {}
-        self._session = SessionState.CONNECTED
         self._idle: asyncio.Future[None] | None = None
 
     @classmethod
@@ -72,10 +70,6 @@ class EmbeddedStore:
         """
         files, contents = open_files(disk, path)
         return cls(disk, path, files, contents, worker, rewrite_size_bytes_min)
-
-    @property
-    def session(self) -> SessionState:
-        return self._session
 
     async def get(self, path: str) -> Versioned | None:
         return self._values.get(path) or self._ephemeral.get(path)
@@ -108,11 +102,6 @@ class EmbeddedStore:
         self._watches[key] = (prefix.rstrip("/"), changed)
         return partial(_forget, self._watches, key)
 
-    def watch_session(self, changed: Callable[[SessionState], None]) -> Callable[[], None]:
-        key = object()
-        self._session_watches[key] = changed
-        return partial(_forget, self._session_watches, key)
-
     async def close(self) -> None:
         if self._writing:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
@@ -125,10 +114,6 @@ class EmbeddedStore:
         self._ephemeral.clear()
         for file in self._files:
             file.file.close()
-        if self._session is not SessionState.LOST:
-            self._session = SessionState.LOST
-            for changed in list(self._session_watches.values()):
-                changed(self._session)
 
     def _proceed(self) -> None:
         """Begin what waits, until something has to wait for the disk."""

@@ -9,15 +9,13 @@ file can promise too, so a cluster's store can take its place:
   raises ``VersionConflict``, nothing was changed; if it raises anything else, the outcome is unknown.
 - A watch says that something may have changed, not what: read again. Before a change is reported to its author, every
   watch in the same process has been called.
-- An ephemeral value lives as long as the session that wrote it. A session that is ``SUSPENDED`` may already have lost
-  its values, unseen; one that is ``LOST`` has.
+- An ephemeral value lives as long as the session that wrote it: until ``close``, or until the process ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from semel.errors import SemelError
@@ -65,12 +63,6 @@ class VersionConflict(SemelError):
         self.version = version
 
 
-class SessionState(Enum):
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
-
-
 class MetadataStore(Protocol):
     async def get(self, path: str) -> Versioned | None:
         """The value at a path, at least as new as anything this process has been told."""
@@ -95,12 +87,6 @@ class MetadataStore(Protocol):
 
         When the store cannot tell what changed, it calls with ``prefix`` itself: anything below may be different.
         """
-
-    def watch_session(self, changed: Callable[[SessionState], None]) -> Callable[[], None]:
-        """Call ``changed`` whenever the session changes its state, until the function returned is called."""
-
-    @property
-    def session(self) -> SessionState: ...
 
     async def close(self) -> None:
         """End the session: its ephemeral values are gone. Changes already submitted are finished first."""

@@ -25,10 +25,10 @@ from semel.wire.records import (
     parse_header,
     patch_log_append_time,
     patch_offset_and_epoch,
-    validate_records,
     verify_crc,
 )
 from semel.wire.records.varint import VARINT_BITS, VARLONG_BITS, decode_unsigned, encode_varint
+from tests.properties.wire.validated_records import validate_records
 
 SIZE_MAX = 2**20
 

@@ -11,7 +11,7 @@ import pytest
 
 from semel.errors import StorageError
 from semel.metadata.embedded import EmbeddedStore
-from semel.metadata.store import Check, Delete, Operation, Put, SessionState, VersionConflict
+from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict
 from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault
@@ -139,10 +139,7 @@ def test_ephemeral_values_end_with_the_process() -> None:
         assert version is not None
         await store.commit([Put("/brokers/1", b"there", version, ephemeral=True), Put("/kept", b"", None)])
         assert await everything(store) == {"/brokers/1": b"there", "/kept": b""}
-        states: list[SessionState] = []
-        store.watch_session(states.append)
         await store.close()
-        assert (states, store.session) == ([SessionState.LOST], SessionState.LOST)
         assert await store.get("/brokers/1") is None
         with pytest.raises(StorageError, match="closed"):
             await store.compare_and_set("/late", b"", None)

@@ -53,7 +53,6 @@ from semel.wire.records.reader import (
     RecordBlock,
     iterate_records,
     read_single,
-    validate_records,
 )
 from semel.wire.records.record import Headers, Record
 
@@ -110,6 +109,5 @@ __all__ = [
     "range_of",
     "read_header",
     "read_single",
-    "validate_records",
     "verify_crc",
 ]

@@ -17,9 +17,9 @@ from semel.wire.records import (
     build_batch,
     iterate_records,
     parse_header,
-    validate_records,
 )
 from semel.wire.records.header import HEADER
+from tests.properties.wire.validated_records import validate_records
 
 GOOD = b"\x0e\x00\x00\x00\x01\x01\x00\x00"
 """A record by hand: length 7, attributes, timestamp delta, offset delta, no key, no value, no headers, spare byte."""
