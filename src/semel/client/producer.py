@@ -220,7 +220,7 @@ class Producer:
         return self._session.identity
 
     async def bump_epoch(self) -> None:
-        """Between transactions: have everybody refused who is still attached to this producer's identity.
+        """Between transactions: have all producers refused that are still attached to this one's identity.
 
             await owner.bump_epoch()
 

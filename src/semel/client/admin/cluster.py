@@ -35,7 +35,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who belongs to the cluster. ``controller_id`` is whom to ask for changes; with KRaft that may be any broker."""
+    """The brokers of the cluster. Changes are asked of ``controller_id``; with KRaft that may be any broker."""
 
     cluster_id: str
     controller_id: int | None

@@ -19,14 +19,14 @@ class Quoted(Enum):
     """Names that are none."""
 
     DEFAULT = "the default"
-    """Everybody who has no quota of their own."""
+    """All users, or client ids, that have no quota of their own."""
     ANY = "any"
-    """In a filter: everybody who has one, and the default."""
+    """In a filter: all that have a quota of their own, and the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, both together, or an address; ``Quoted.DEFAULT`` for all the others.
+    """What a quota is for: a user, a client id, both together, or an address; ``Quoted.DEFAULT`` for all the others.
 
     QuotaEntity(user="alice"), QuotaEntity(user="alice", client_id=Quoted.DEFAULT)
     """

@@ -1,7 +1,7 @@
 """A machine in an event loop: does what it asks for, tells it what happened, and decides nothing.
 
 However much happens within one turn of the loop, the machine is polled once for it. Where other threads touch the
-machine too there is a lock, the ``guard``, that is held whenever anybody does.
+machine too there is a lock, the ``guard``, that every thread holds while it does.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who a client is and whom it trusts: TLS and SASL."""
+"""TLS and SASL: how a client proves its identity, and which brokers it trusts."""

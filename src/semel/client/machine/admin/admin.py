@@ -1,4 +1,4 @@
-"""An admin client's decisions: whom to ask about what, when to ask again, and when to believe the answer.
+"""An admin client's decisions: which broker to ask, when to ask again, and when to believe the answer.
 
 The law: every thing that was asked about is settled by the deadline of its call, with a value or with an error of its
 own. A request whose answer was lost is sent again, so it may be served twice; where the second answer is a refusal the

@@ -1,4 +1,4 @@
-"""What an admin client asks, as a value: a kind of request, whom to ask about each thing, how the answer reads.
+"""What an admin client asks, as a value: a kind of request, which broker serves it, how the answer reads.
 
 An ``Ask`` is about things of one kind (topics, groups, partitions, brokers), its keys. Those that belong to the same
 broker are asked about in one request, and each has its own outcome.

@@ -14,7 +14,7 @@ Lost: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What to ask, and whom to tell.
+    """What to ask, and what to call with the answer.
 
     ``build`` makes the message for the version that both sides speak. Then exactly one of two is called:
     ``answered(response, version, now_ms)``, or ``lost(reason, now_ms)`` when the connection ended first: then the

@@ -68,12 +68,12 @@ class Connections:
         self.features: Mapping[str, int] = {}
         """The newest finalized features that any broker told of: name to level."""
 
-    # Whom to ask
+    # Which broker to ask
 
     def set_addresses(self, addresses: Mapping[int, Address], now_ms: float) -> None:
         """Where the brokers are now. A connection whose broker has got another number is kept under it.
 
-        That is how the first connection, made before anybody knew who is who, goes on being of use.
+        So the first connection, made before the broker's number was known, goes on being used.
         """
         names = {address: node_id for node_id, address in addresses.items()}
         for route, connection in tuple(self._by_route.items()):

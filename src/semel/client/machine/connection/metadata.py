@@ -1,4 +1,4 @@
-"""Keeping the view of the cluster true: what is asked, when, and of whom.
+"""The view of the cluster (Metadata): which broker is asked for it, when, and about which topics.
 
 The brokers are asked when something is missing or was found wrong, and at the latest after metadata.max.age.ms. One
 request is on its way at a time, and after one that did not help the next waits for retry.backoff.ms.

@@ -23,6 +23,7 @@ from semel.client.machine.consumer.fetcher import Fetcher
 from semel.client.machine.consumer.list_offsets import OffsetLookup
 from semel.client.machine.consumer.positions import Positions
 from semel.client.machine.consumer.start_offsets import StartOffsets
+from semel.client.machine.consumer.topics import ConsumerTopics
 from semel.client.machine.group.commits import Committed
 from semel.client.machine.group.group import Group
 from semel.client.machine.group.reassignment import Announced, Assigned, Callback, Withdrawn
@@ -33,12 +34,9 @@ from semel.errors import (
     AbortableError,
     AuthorizationFailed,
     ErrorCode,
-    Family,
     KafkaError,
     StateError,
     UnsupportedVersion,
-    client_error,
-    family_of,
 )
 from semel.types import Buffer, TopicPartition
 
@@ -61,7 +59,6 @@ class ConsumerMachine(ConnectedMachine):
             lane=COORDINATION,
             may_create_topics=config.allow_auto_create_topics,
         )
-        self._metadata_seen = 0
         self._positions = Positions()
         self._lookup = OffsetLookup(config.client, config.isolation_level, self._connections, self._metadata, random)
         self._fetcher = Fetcher(config, self._positions, self._connections, self._metadata, random)
@@ -71,8 +68,7 @@ class ConsumerMachine(ConnectedMachine):
             else None
         )
         self._start_offsets = StartOffsets(config, self._positions, self._lookup, self._fetcher.errors, self.group)
-        self._group_topics: tuple[str, ...] = ()
-        self._asked_topics: dict[str, Promise[TopicView]] = {}
+        self._topics = ConsumerTopics(self._metadata, self._positions, self._lookup, self.group, self._fetcher.errors)
         self._tenure_before: object | None = None
         """Of the group, when the first record was handed out that is not settled yet."""
         self._readable: list[Promise[None]] = []
@@ -100,7 +96,7 @@ class ConsumerMachine(ConnectedMachine):
         if self._positions.partitions and not group.is_subscribed:
             raise StateError("subscribe: partitions were assigned by hand; unsubscribe first")
         group.subscribe(subscription)
-        self._want_topics(now_ms)
+        self._topics.refresh(now_ms)
 
     def the_group(self, call: str) -> Group:
         if self.group is None:
@@ -206,14 +202,11 @@ class ConsumerMachine(ConnectedMachine):
         self, timestamps: Mapping[TopicPartition, int], now_ms: float
     ) -> Promise[dict[TopicPartition, OffsetAndTimestamp | None]]:
         promise = self._lookup.find(timestamps)
-        self._want_topics(now_ms)
+        self._topics.refresh(now_ms)
         return promise
 
     def know_topic(self, topic: str, now_ms: float) -> Promise[TopicView]:
-        promise = self._asked_topics.setdefault(topic, Promise())
-        self._want_topics(now_ms)
-        self._metadata.outdated()
-        return promise
+        return self._topics.know(topic, now_ms)
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Records that are here. Raises what went wrong with a partition, once, if there are none."""
@@ -258,12 +251,11 @@ class ConsumerMachine(ConnectedMachine):
     def poll(self, now_ms: float) -> list[Action]:
         try:
             self._connections.poll(now_ms)
-            self._look_at_metadata()
+            self._topics.look_at_metadata()
             if self.group is not None:
                 self.group.poll(now_ms)
                 self._follow_group(now_ms)
-                if self._group_topics != self.group.topics:
-                    self._want_topics(now_ms)
+                self._topics.follow_group(now_ms)
             self._out_of_range()
             self._start_offsets.poll()
             if self.group is not None:
@@ -341,38 +333,12 @@ class ConsumerMachine(ConnectedMachine):
 
     def _assign(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
         self._start_offsets.assign(partitions)
-        self._want_topics(now_ms)
-
-    def _want_topics(self, now_ms: float) -> None:
-        assigned = [topic for topic, _ in self._positions.partitions]
-        if self.group is not None:
-            self._group_topics = self.group.topics
-            self._metadata.want_all(wanted=self.group.wants_all_topics)
-        self._metadata.retain((*assigned, *self._group_topics, *self._lookup.topics(), *self._asked_topics), now_ms)
+        self._topics.refresh(now_ms)
 
     def _out_of_range(self) -> None:
         for position in self._fetcher.out_of_range:
             self._start_offsets.out_of_range(position)
         self._fetcher.out_of_range.clear()
-
-    def _look_at_metadata(self) -> None:
-        if self._metadata_seen == self._metadata.updates:
-            return
-        self._metadata_seen = self._metadata.updates
-        for topic, view in self._metadata.view.topics.items():
-            if view.error != ErrorCode.NONE and family_of(view.error) is not Family.RETRIABLE:
-                error = client_error(
-                    view.error, f"topic {topic!r} cannot be read: the broker answered {view.error.name}"
-                )
-                for topic_partition in self._positions.partitions:
-                    if topic_partition.topic == topic:
-                        self._fetcher.errors[topic_partition] = error
-                if topic in self._asked_topics:
-                    self._asked_topics.pop(topic).fail(error)
-                if topic in self._group_topics:
-                    self._fetcher.errors[TopicPartition(topic, 0)] = error
-            elif view.partitions and topic in self._asked_topics:
-                self._asked_topics.pop(topic).fulfil(view)
 
     def _tell_readers(self) -> None:
         if not self._readable:
@@ -399,12 +365,10 @@ class ConsumerMachine(ConnectedMachine):
             self.group.fail(error)
         for position in self._positions:
             position.fail(error)
-        for asked in self._asked_topics.values():
-            asked.fail(error)
+        self._topics.fail(error)
         for reader in self._readable:
             reader.fail(error)
         if self._leaving is not None:
             self._leaving.fulfil(None)  # The coordinator cannot be told any more.
             self._leaving = None
-        self._asked_topics.clear()
         self._readable.clear()

@@ -19,7 +19,7 @@ from semel.wire.records import BatchHeader, RecordBlock, iterate_headers, verify
 # Records that are taken one by one are still decoded many at a time.
 _RECORDS_AT_ONCE: Final = 64
 _NOTHING_TAKEN: Final = -1
-_NOBODY: Final[Sequence[AbortedTransaction]] = ()
+_NONE_ABORTED: Final[Sequence[AbortedTransaction]] = ()
 
 
 class Rows(Protocol):
@@ -233,7 +233,7 @@ def _offset(rows: Rows, row: int) -> int:
 def visible_batches(
     records: Buffer, headers: Sequence[tuple[int, BatchHeader]], aborted: Sequence[AbortedTransaction] | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    upcoming = sorted(aborted or _NOBODY, key=lambda transaction: transaction.first_offset, reverse=True)
+    upcoming = sorted(aborted or _NONE_ABORTED, key=lambda transaction: transaction.first_offset, reverse=True)
     aborting: set[int] = set()
     for position, header in headers:
         while upcoming and upcoming[-1].first_offset <= header.last_offset:

@@ -16,22 +16,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from random import Random
 from typing import Any, Final
 
 from semel.client.assignors import Assignment, Assignor, RebalanceProtocol, common_protocol
-from semel.client.config.consumer import ConsumerConfig
 from semel.client.machine.connection.connections import MEMBERSHIP
-from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise, kept
 from semel.client.machine.group.classic_requests import Build, join_request, leave_request, sync_request
-from semel.client.machine.group.coordinator import GroupCoordinator
 from semel.client.machine.group.heartbeats import Heartbeats
 from semel.client.machine.group.leadership import Leadership
+from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.membership import Membership
-from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction, reaction_to
-from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import GroupMetadata
 from semel.clock import NEVER
@@ -60,17 +55,8 @@ _HEARTBEATS: Final = frozenset({ClassicMemberState.STABLE, ClassicMemberState.PR
 
 
 class ClassicMembership(Membership):
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        assignors: Sequence[Assignor],
-        coordinator: GroupCoordinator,
-        metadata: Metadata,
-        reassignment: Reassignment,
-        poll_liveness: PollLiveness,
-        random: Random,
-    ) -> None:
-        super().__init__(config, coordinator, metadata, reassignment, poll_liveness, random)
+    def __init__(self, context: MemberContext, assignors: Sequence[Assignor]) -> None:
+        super().__init__(context)
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._is_cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         self._matched: tuple[object, tuple[str, ...]] = None, ()
@@ -82,7 +68,7 @@ class ClassicMembership(Membership):
         self._join_reason: str | None = None
         self._leadership: Leadership | None = None
         self._assignments: list[SyncGroupRequestAssignment] = []
-        self._heartbeats = Heartbeats(config, coordinator, random, refused=self._heartbeat_refused)
+        self._heartbeats = Heartbeats(context, refused=self._heartbeat_refused)
 
     # What the consumer calls
 
@@ -340,7 +326,7 @@ class ClassicMembership(Membership):
     # Asking
 
     def _ask_group(self, api_key: ApiKey, build: Build, handle: Callable[[Any, float], None], now_ms: float) -> bool:
-        # The coordinator answers when everybody has joined, or has had the time to; then it has to travel.
+        # The coordinator answers when all members have joined, or have had the time to; then the answer has to travel.
         patience_ms = max(self._config.max_poll_interval_ms + _JOIN_GRACE_MS, self._config.client.request_timeout_ms)
         is_static = self._config.group_instance_id is not None
         version_min = _INSTANCE_IDS_SINCE[api_key] if is_static else None

@@ -15,18 +15,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from random import Random
 from typing import Final
 from uuid import UUID
 
-from semel.client.config.consumer import ConsumerConfig
-from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise, kept
-from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.membership import Membership
-from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reactions import Reaction, reaction_to
-from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.clock import NEVER
 from semel.errors import ErrorCode, Family, KafkaError, client_error, named
@@ -62,17 +57,9 @@ class _Said:
 
 
 class ConsumerMembership(Membership):
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        coordinator: GroupCoordinator,
-        metadata: Metadata,
-        reassignment: Reassignment,
-        poll_liveness: PollLiveness,
-        random: Random,
-    ) -> None:
-        super().__init__(config, coordinator, metadata, reassignment, poll_liveness, random)
-        self._member_id = kafka_uuid(UUID(int=random.getrandbits(128), version=4))
+    def __init__(self, context: MemberContext) -> None:
+        super().__init__(context)
+        self._member_id = kafka_uuid(UUID(int=context.random.getrandbits(128), version=4))
         self.state = ConsumerMemberState.OUT
         self._target: Mapping[UUID, tuple[int, ...]] = {}
         self._is_reconciled = True
@@ -110,11 +97,8 @@ class ConsumerMembership(Membership):
         return self.state is ConsumerMemberState.OUT
 
     def _poll(self, now_ms: float) -> None:
-        if (
-            self.state is ConsumerMemberState.OUT
-            and self._poll_liveness.is_alive(now_ms)
-            and not self._reassignment.is_busy
-        ):
+        may_join = self._poll_liveness.is_alive(now_ms) and not self._reassignment.is_busy
+        if self.state is ConsumerMemberState.OUT and may_join:
             self.state = ConsumerMemberState.JOINING
         if self.state is ConsumerMemberState.MEMBER:
             self._reconcile()

@@ -21,6 +21,7 @@ from semel.client.machine.group.classic import ClassicMembership
 from semel.client.machine.group.commits import Committed, GroupOffsets
 from semel.client.machine.group.consumer import ConsumerMembership
 from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.poll_liveness import PollLiveness
 from semel.client.machine.group.reassignment import Announced, Callback, PartitionChange, Reassignment, Withdrawn
@@ -58,11 +59,11 @@ class Group:
         # The group waits for this member to give partitions up, but no longer than max.poll.interval.ms.
         patience_ms = min(config.default_api_timeout_ms, config.max_poll_interval_ms // 2)
         self._reassignment = Reassignment(commit_timeout_ms=patience_ms)
-        parts = coordinator, metadata, self._reassignment, self._poll_liveness, random
+        context = MemberContext(config, coordinator, metadata, self._reassignment, self._poll_liveness, random)
         self._membership: Membership = (
-            ConsumerMembership(config, *parts)
+            ConsumerMembership(context)
             if config.group_protocol is GroupProtocol.CONSUMER
-            else ClassicMembership(config, assignors, *parts)
+            else ClassicMembership(context, assignors)
         )
         self._offsets = GroupOffsets(
             config.client,

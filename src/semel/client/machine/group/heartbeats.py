@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any, Final
 
-from semel.client.config.consumer import ConsumerConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.retry import Retry
-from semel.client.machine.group.coordinator import GroupCoordinator
+from semel.client.machine.group.member_context import MemberContext
 from semel.client.values import GroupMetadata
 from semel.clock import NEVER
 from semel.errors import ErrorCode
@@ -22,18 +20,12 @@ _INSTANCE_IDS_SINCE: Final = 3
 class Heartbeats:
     """``refused`` is told which member was refused, and the code: it may be another one by now."""
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        coordinator: GroupCoordinator,
-        random: Random,
-        *,
-        refused: Callable[[GroupMetadata, int, float], None],
-    ) -> None:
+    def __init__(self, context: MemberContext, *, refused: Callable[[GroupMetadata, int, float], None]) -> None:
+        config = context.config
         self._interval_ms = config.heartbeat_interval_ms
         self._version_min = None if config.group_instance_id is None else _INSTANCE_IDS_SINCE
-        self._coordinator = coordinator
-        self._retry = Retry.of(config.client, random)
+        self._coordinator = context.coordinator
+        self._retry = Retry.of(config.client, context.random)
         self._refused = refused
         self._asking = False
         self._due_ms = NEVER

@@ -9,19 +9,14 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
-from semel.client.config.consumer import ConsumerConfig
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION
-from semel.client.machine.connection.metadata import Metadata
 from semel.client.machine.connection.promise import Promise
 from semel.client.machine.connection.retry import Retry
-from semel.client.machine.group.coordinator import GroupCoordinator
-from semel.client.machine.group.poll_liveness import PollLiveness
+from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.reactions import Reaction
-from semel.client.machine.group.reassignment import Reassignment
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import GroupMetadata
 from semel.errors import ErrorCode, KafkaError
@@ -31,21 +26,13 @@ log = logging.getLogger(__name__)
 
 
 class Membership(ABC):
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        coordinator: GroupCoordinator,
-        metadata: Metadata,
-        reassignment: Reassignment,
-        poll_liveness: PollLiveness,
-        random: Random,
-    ) -> None:
-        self._config = config
-        self._coordinator = coordinator
-        self._metadata = metadata
-        self._reassignment = reassignment
-        self._poll_liveness = poll_liveness
-        self._retry = Retry.of(config.client, random)
+    def __init__(self, context: MemberContext) -> None:
+        self._config = context.config
+        self._coordinator = context.coordinator
+        self._metadata = context.metadata
+        self._reassignment = context.reassignment
+        self._poll_liveness = context.poll_liveness
+        self._retry = Retry.of(context.config.client, context.random)
         self._subscription: TopicSubscription | None = None
         self.error: KafkaError | None = None
         """Why this consumer is not a member. The caller tells the application, then calls ``told_error``."""

@@ -61,7 +61,7 @@ class Admission:
         self._record_size_max = config.max_request_size - HEADER_SIZE
         self.buffer_memory = config.buffer_memory
         self.is_open_to_all = True
-        """Whether records may be added without asking anybody first."""
+        """Whether records may be added without a check of the producer's state first."""
 
     # Records
 

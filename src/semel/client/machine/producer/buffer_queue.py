@@ -95,7 +95,7 @@ class BufferQueue:
         return record
 
     def take_topic(self, topic: str) -> Iterator[Waiting]:
-        """Everybody who waits for a topic, in order."""
+        """All that waits for a topic, in order."""
         waiting = self._by_topic.pop(topic, deque())
         self.reserved_bytes -= sum(record.size_bytes for record in waiting)
         self._left()
