@@ -1,4 +1,4 @@
-"""Telling those who sent records what became of them."""
+"""Deliveries: the futures of records that were sent, and how they are settled."""
 
 from __future__ import annotations
 

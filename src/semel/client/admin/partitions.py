@@ -1,4 +1,4 @@
-"""Partitions: offsets by time, records deleted from the beginning, and who writes. Each is asked of its leader."""
+"""Partitions: offsets by time, records deleted from the beginning, active producers. Each is asked of its leader."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Topics:
         return {topic.name: topic for topic in listed if include_internal or not topic.is_internal}
 
     async def describe(self, name: str) -> TopicDescription:
-        """A topic's partitions, who leads them and who has them; raises UNKNOWN_TOPIC_OR_PARTITION if there is none.
+        """A topic's partitions, their leaders and replicas; raises UNKNOWN_TOPIC_OR_PARTITION if there is none.
 
         leaders = [partition.leader for partition in (await admin.topics.describe("orders")).partitions]
         """

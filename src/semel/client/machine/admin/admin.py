@@ -40,7 +40,7 @@ from semel.types import TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 
-# A topic, partition or broker that was said not to exist is asked for so often again: who is new becomes known to one
+# A topic, partition or broker that was said not to exist is asked for so often again: what is new becomes known to one
 # broker after the other. With the default backoff that takes less than a second.
 DOUBTS_MAX: Final = 3
 
@@ -142,7 +142,7 @@ class AdminMachine(ConnectedMachine):
         self._metadata.retain(self._topics(), now_ms)
         for errand in self._errands:
             self._send_what_is_due(errand, now_ms)
-        self._metadata.poll(now_ms)  # After those who may have found it outdated.
+        self._metadata.poll(now_ms)  # After all that may have found it outdated.
 
     def _send_what_is_due(self, errand: Errand[Any, Any], now_ms: float) -> None:
         found: dict[Target, _Found] = {}

@@ -26,7 +26,7 @@ class AnyBroker:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The broker that changes the cluster's metadata, or hands on to who does."""
+    """The broker that changes the cluster's metadata, or passes requests on to the one that does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class ClusterView:
     def with_leader(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, brokers: Mapping[int, Address]
     ) -> ClusterView:
-        """The view after a broker said who leads a partition instead of it; this view if that is no news."""
+        """The view after a broker named the leader of a partition; this view if that is no news."""
         partition = self.partition(topic_partition)
         known = {**self.brokers, **brokers}
         if partition is None or leader not in known:

@@ -52,7 +52,7 @@ class Connection:
         self.throttled_until_ms = 0.0
         self.setup_deadline_ms = NEVER
         self.session_deadline_ms = NEVER
-        """When the broker will no longer believe who this client is."""
+        """When the broker's trust in this client ends (connections.max.reauth.ms)."""
         self.authentication: Authentication | None = None
         self.api_versions: ApiVersionsResponse | None = None
         self._client_id = client_id
@@ -120,7 +120,7 @@ class Connection:
         return None
 
     def authenticate(self, now_ms: float, deadline_ms: float) -> list[Buffer]:
-        """The first step of proving who this client is."""
+        """The first step of this client's authentication."""
         assert self.authentication is not None
         return self._encode_step(self.authentication.first(), now_ms, deadline_ms)
 

@@ -1,4 +1,4 @@
-"""All connections of a client: who can be asked now, and what becomes of what was asked.
+"""All connections of a client: which broker can be asked now, and what becomes of what was asked.
 
 No connection is made ahead of need: asking whether a broker is ready is what makes this connect to it. A request that
 goes unanswered for too long takes its connection with it, because answers come in order; all that was asked on it is
@@ -192,7 +192,7 @@ class Connections:
             elif connection.state is not ConnectionState.READY and now_ms >= connection.setup_deadline_ms:
                 self._end(connection, f"{connection.address} took too long to connect", now_ms, failed=True)
             elif not connection.in_flight and now_ms >= connection.session_deadline_ms:
-                self._end(connection, f"{connection.address} wants to hear again who this is", now_ms)
+                self._end(connection, f"{connection.address} wants this client to authenticate again", now_ms)
             elif idle_ms >= 0 and not connection.in_flight and now_ms >= connection.active_ms + idle_ms:
                 self._end(connection, f"{connection.address} was idle", now_ms)
 
@@ -271,7 +271,7 @@ class Connections:
             parts = connection.authenticated(response, now_ms, now_ms + self._config.request_timeout_ms)
         except AuthorizationFailed as error:
             self.refused(f"{connection.address}: {error.message}", code=error.code)
-            self._end(connection, f"{connection.address} did not believe who this is", now_ms, failed=True)
+            self._end(connection, f"{connection.address} did not authenticate this client", now_ms, failed=True)
             return
         if parts is None:
             self._became_ready(connection)

@@ -100,7 +100,7 @@ class Metadata:
         brokers: Mapping[int, Address],
         now_ms: float,
     ) -> None:
-        """A broker said who leads instead of it (KIP-951)."""
+        """A broker named the leader of a partition that it does not lead (KIP-951)."""
         view = self.view.with_leader(topic_partition, leader, leader_epoch, brokers)
         if view is not self.view:
             self.view = view

@@ -264,7 +264,7 @@ class ClassicMembership(Membership):
         owned = set(self._reassignment.owned)
         withdrawn = owned.difference(assigned)
         if withdrawn:
-            # They are for others, who can get them only when we have joined without them.
+            # They are for other members, which can get them only when this one has joined without them.
             self._reassignment.give_up(withdrawn, done=lambda now_ms: self._join_again("partitions were given up"))
         self._reassignment.take_over([p for p in assigned if p not in owned], done=lambda now_ms: None)
 

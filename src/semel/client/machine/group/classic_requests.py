@@ -52,7 +52,7 @@ def join_request(
 
 def sync_request(member: GroupMetadata, assignor_name: str, assignments: Sequence[SyncGroupRequestAssignment]) -> Build:
     generation_id = member.generation_id
-    assert generation_id is not None, "who has not joined has nothing to sync"
+    assert generation_id is not None, "a member that has not joined has nothing to sync"
     return lambda version: SyncGroupRequest(
         member.group_id,
         generation_id,

@@ -157,7 +157,7 @@ class Admission:
     ) -> None:
         """Take a whole batch, encoded elsewhere, for a partition that is known (``know_topic``).
 
-        It waits for no room: who sends batches counts the bytes that are unsettled.
+        It waits for no room: a caller that sends batches counts the bytes that are unsettled.
         """
         queue = self._queue_for(topic, None, None, partition, len(records))
         if queue is None:
@@ -250,7 +250,7 @@ class Admission:
         return self._room.begins_with_bulk and self.used_bytes < self.buffer_memory
 
     def _look_at_metadata(self, now_ms: float) -> None:
-        """After an answer: place those who waited for a topic, or tell them that it will not come."""
+        """After an answer: place what waited for a topic, or fail it if the topic will not come."""
         if self._metadata_seen == self._metadata.updates:
             return
         self._metadata_seen = self._metadata.updates
@@ -264,7 +264,7 @@ class Admission:
                 waiting = deque(self._room.take_topic(topic))
                 while waiting and isinstance(waiting[0], WaitingRecord):
                     self._place(waiting.popleft(), now_ms)
-                self._room.go_first(waiting)  # A bulk needs more room than it has had, and who is behind it stays so.
+                self._room.go_first(waiting)  # A bulk needs more room than it has had; what is behind it stays there.
                 promise = self._asked_topics.pop(topic, None)
                 if promise is not None:
                     promise.fulfil(view)

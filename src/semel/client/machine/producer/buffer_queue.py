@@ -47,7 +47,7 @@ class BufferQueue:
         self._by_topic: dict[str, deque[Waiting]] = {}
         self.is_empty = True
         self.reserved_bytes = 0
-        """What those who wait for a topic take of the buffer already."""
+        """What records that wait for a topic take of the buffer already."""
 
     @property
     def has_line(self) -> bool:
@@ -102,7 +102,7 @@ class BufferQueue:
         return iter(waiting)
 
     def take_expired(self, now_ms: float) -> list[tuple[Waiting, str]]:
-        """Those who waited too long, with what for."""
+        """What has waited too long, and what for."""
         return self._take(lambda record: record.deadline_ms <= now_ms)
 
     def take_all(self) -> list[tuple[Waiting, str]]:
@@ -118,7 +118,7 @@ class BufferQueue:
         return min(deadlines, default=NEVER)
 
     def _take(self, leaves: Callable[[Waiting], bool]) -> list[tuple[Waiting, str]]:
-        # All wait equally long, so those who leave are at the front.
+        # All wait equally long, so those that leave are at the front.
         taken: list[tuple[Waiting, str]] = []
         for topic in self.topics:
             waiting = self._by_topic[topic]
