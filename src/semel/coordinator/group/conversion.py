@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from semel.coordinator.decision import Answer
-from semel.coordinator.group.classic.draft import Draft as ClassicDraft
+from semel.coordinator.group.classic.draft import ClassicDraft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.protocols import common_protocols, elected_protocol

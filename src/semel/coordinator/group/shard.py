@@ -23,8 +23,7 @@ from semel.coordinator.group.classic.requests import HeartbeatRequest, JoinReque
 from semel.coordinator.group.classic.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.groups import ConsumerGroups
-from semel.coordinator.group.consumer.requests import Heartbeat
-from semel.coordinator.group.consumer.requests import HeartbeatResult as ConsumerHeartbeatResult
+from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult, Heartbeat
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
 from semel.coordinator.group.directory import Change, DeadlineKey, DiscardDeadline, GroupDirectory

@@ -9,7 +9,7 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
-from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
+from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult, Heartbeat
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_group_heartbeat import (
@@ -43,14 +43,14 @@ def consumer_group_heartbeat(
         f"/{request.peer_host}",
     )
 
-    def respond(result: HeartbeatResult) -> None:
+    def respond(result: ConsumerHeartbeatResult) -> None:
         response = _response(node, result)
         request.answer_delayed(lambda: response)
 
     waiting = node.coordinators.groups.run(
         message.group_id,
         lambda shard: shard.consumer_group_heartbeat(beat, Moment.now(node.clock)),
-        Waiter(respond, refused=lambda error: HeartbeatResult(error=error)),
+        Waiter(respond, refused=lambda error: ConsumerHeartbeatResult(error=error)),
     )
     request.hold_until_answered(waiting)
     return None
@@ -67,13 +67,13 @@ def _partitions(topics: list[TopicPartitions]) -> Partitions:
     return frozenset(AssignedPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _unsupported() -> HeartbeatResult:
-    return HeartbeatResult(
+def _unsupported() -> ConsumerHeartbeatResult:
+    return ConsumerHeartbeatResult(
         error=ErrorCode.UNSUPPORTED_VERSION, message="the consumer group protocol is off: group.version is 0"
     )
 
 
-def _response(node: Node, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(node: Node, result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     if result.error is not ErrorCode.NONE:
         return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=result.message)
     assignment = None

@@ -24,7 +24,7 @@ from semel.errors import ErrorCode
 Result = TypeVar("Result")
 
 
-class Draft:
+class ClassicDraft:
     def __init__(self, group: ClassicGroup, moment: Moment) -> None:
         self.group = group
         self.moment = moment

@@ -1,6 +1,6 @@
 """The classic groups of one shard: what follows from each request, and from each deadline.
 
-Handlers read the directory and change nothing: what they decide is a ``Draft``, or nothing but an answer.
+Handlers read the directory and change nothing: what they decide is a ``ClassicDraft``, or nothing but an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
-from semel.coordinator.group.classic.draft import Draft
+from semel.coordinator.group.classic.draft import ClassicDraft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.joining import Joining
 from semel.coordinator.group.classic.rebalance import (
@@ -73,7 +73,7 @@ class ClassicGroups:
         error = _validate_sync(group, request)
         if error is not ErrorCode.NONE:
             return Decision(SyncResult(error))
-        draft = Draft(group, moment)
+        draft = ClassicDraft(group, moment)
         member = group.members[request.member_id]
         owing_sync = group.owing_sync - {request.member_id}
         if not owing_sync:
@@ -114,7 +114,7 @@ class ClassicGroups:
         if group is None:
             gone = (LeftMember(*member, ErrorCode.UNKNOWN_MEMBER_ID) for member in leaving)
             return Decision(LeaveResult(ErrorCode.NONE, tuple(gone)))
-        draft = Draft(group, moment)
+        draft = ClassicDraft(group, moment)
         left = tuple(LeftMember(*member, _leave(draft, member)) for member in leaving)
         if len(draft.group.members) < len(group.members):
             self._rebalance(draft)
@@ -133,7 +133,7 @@ class ClassicGroups:
 
     def due(self, group: ClassicGroup, key: DeadlineKey, moment: Moment) -> GroupDecision[None]:
         """A deadline has passed."""
-        draft = Draft(group, moment)
+        draft = ClassicDraft(group, moment)
         match key.deadline:
             case Deadline.SESSION:
                 self._session_over(draft, key.member_id)
@@ -145,7 +145,7 @@ class ClassicGroups:
 
     def loaded(self, group: ClassicGroup, moment: Moment) -> tuple[Change, ...]:
         """All sessions begin again. A group that is now too large is rebalanced, so that it gets smaller."""
-        draft = Draft(group, moment)
+        draft = ClassicDraft(group, moment)
         for member in group.members.values():
             draft.heard(member)
         if len(group.members) > self._settings.size_max:
@@ -163,7 +163,7 @@ class ClassicGroups:
         timeout_ms = group.members[member_id].session_timeout_ms
         return SetDeadline(DeadlineKey(group.group_id, Deadline.SESSION, member_id), moment.monotonic_ms + timeout_ms)
 
-    def _session_over(self, draft: Draft, member_id: str) -> None:
+    def _session_over(self, draft: ClassicDraft, member_id: str) -> None:
         group = draft.group
         if member_id in group.pending_ids:
             draft.take_back(member_id)
@@ -175,7 +175,7 @@ class ClassicGroups:
             draft.remove(member_id)
             self._rebalance(draft)
 
-    def _rebalance(self, draft: Draft) -> None:
+    def _rebalance(self, draft: ClassicDraft) -> None:
         """A member is gone."""
         if not draft.group.is_empty:
             prepare_or_complete(draft, initial_delay_ms=self._settings.initial_rebalance_delay_ms)
@@ -194,7 +194,7 @@ def _validate_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _leave(draft: Draft, leaving: LeavingMember) -> ErrorCode:
+def _leave(draft: ClassicDraft, leaving: LeavingMember) -> ErrorCode:
     group, (member_id, instance_id) = draft.group, leaving
     if not member_id:
         owner = None if instance_id is None else group.static_ids.get(instance_id)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from semel.coordinator.decision import DEFERRED, Decision, Deferred, Waiter
-from semel.coordinator.group.classic.draft import Draft
+from semel.coordinator.group.classic.draft import ClassicDraft
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.pending_ids import PENDING_IDS_MAX
@@ -43,7 +43,7 @@ class Joining:
     def __init__(
         self, group: ClassicGroup, request: JoinRequest, waiter: Waiter[Any], moment: Moment, settings: ClassicSettings
     ) -> None:
-        self._draft = Draft(group, moment)
+        self._draft = ClassicDraft(group, moment)
         self._request = request
         self._waiter = waiter
         self._settings = settings

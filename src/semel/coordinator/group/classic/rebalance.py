@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semel.coordinator.group.classic.draft import Draft
+from semel.coordinator.group.classic.draft import ClassicDraft
 from semel.coordinator.group.classic.group import ClassicGroup, InitialDelay
 from semel.coordinator.group.classic.member import ClassicMember
 from semel.coordinator.group.classic.protocols import elected_protocol
@@ -23,7 +23,7 @@ from semel.coordinator.group.directory import Deadline
 from semel.errors import ErrorCode
 
 
-def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
+def prepare(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """Begin a rebalance, and complete its first half at once if no member is missing."""
     was_empty = draft.group.is_empty
     if draft.group.state is ClassicState.COMPLETING_REBALANCE:
@@ -42,7 +42,7 @@ def prepare(draft: Draft, *, initial_delay_ms: int) -> None:
             draft.set(Deadline.REBALANCE, draft.group.rebalance_timeout_ms)
 
 
-def prepare_or_complete(draft: Draft, *, initial_delay_ms: int) -> None:
+def prepare_or_complete(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """A member came or went: begin a rebalance, or see whether the one that has begun is complete now."""
     if draft.group.state is ClassicState.PREPARING_REBALANCE:
         complete_join_if_all_have(draft)
@@ -50,13 +50,13 @@ def prepare_or_complete(draft: Draft, *, initial_delay_ms: int) -> None:
         prepare(draft, initial_delay_ms=initial_delay_ms)
 
 
-def complete_join_if_all_have(draft: Draft) -> None:
+def complete_join_if_all_have(draft: ClassicDraft) -> None:
     group = draft.group
     if group.state is ClassicState.PREPARING_REBALANCE and group.initial is None and group.all_have_joined:
         complete_join(draft)
 
 
-def time_to_join_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
+def time_to_join_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """The deadline of the first half has passed."""
     group = draft.group
     if group.state is not ClassicState.PREPARING_REBALANCE:
@@ -70,7 +70,7 @@ def time_to_join_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
         complete_join(draft)
 
 
-def complete_join(draft: Draft) -> None:
+def complete_join(draft: ClassicDraft) -> None:
     draft.cancel(Deadline.REBALANCE)
     for member in list(draft.group.members.values()):
         if member.joining is None and not member.is_static:
@@ -92,7 +92,7 @@ def complete_join(draft: Draft) -> None:
         _next_generation(draft)
 
 
-def complete_sync(draft: Draft, leader: ClassicMember, assignments: dict[str, bytes]) -> SyncResult:
+def complete_sync(draft: ClassicDraft, leader: ClassicMember, assignments: dict[str, bytes]) -> SyncResult:
     """The leader has assigned. Whom it left out gets nothing. Returns the leader's own answer."""
     members = {
         member_id: replace(member, assignment=assignments.get(member_id, b""), syncing=None)
@@ -108,7 +108,7 @@ def complete_sync(draft: Draft, leader: ClassicMember, assignments: dict[str, by
     return sync_result(draft.group, leader.member_id)
 
 
-def time_to_sync_is_over(draft: Draft, *, initial_delay_ms: int) -> None:
+def time_to_sync_is_over(draft: ClassicDraft, *, initial_delay_ms: int) -> None:
     """Members that were answered JoinGroup and never asked for their assignment are out."""
     group = draft.group
     if group.owing_sync and group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
@@ -140,7 +140,7 @@ def sync_result(group: ClassicGroup, member_id: str) -> SyncResult:
     return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 
-def _next_generation(draft: Draft) -> None:
+def _next_generation(draft: ClassicDraft) -> None:
     group = draft.group
     leader = group.leader
     if leader is None or group.members[leader].joining is None:
@@ -162,7 +162,7 @@ def _next_generation(draft: Draft) -> None:
     draft.set(Deadline.SYNC, draft.group.rebalance_timeout_ms)
 
 
-def _take_back_assignment(draft: Draft) -> None:
+def _take_back_assignment(draft: ClassicDraft) -> None:
     for member in draft.group.members.values():
         if member.syncing is not None:
             draft.answer_sync(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))

@@ -13,8 +13,8 @@ from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.leaving import forget_member
 from semel.coordinator.group.consumer.records import CurrentAssignment, MemberState, Target
 from semel.coordinator.group.consumer.requests import (
+    ConsumerHeartbeatResult,
     Heartbeat,
-    HeartbeatResult,
     refused,
 )
 from semel.coordinator.group.consumer.subscription import error_in_regex
@@ -24,7 +24,9 @@ from semel.errors import ErrorCode
 from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_WHILE
 
 
-def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings, topics: TopicsView) -> HeartbeatResult | None:
+def refusal_of_request(
+    beat: Heartbeat, settings: ConsumerSettings, topics: TopicsView
+) -> ConsumerHeartbeatResult | None:
     """What can be said against a heartbeat without looking at its group."""
     wrong = _malformed(beat)
     if wrong is not None:
@@ -38,7 +40,7 @@ def refusal_of_request(beat: Heartbeat, settings: ConsumerSettings, topics: Topi
     return None
 
 
-def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> ConsumerHeartbeatResult | None:
     """Refuse, or let the member go on. A static member that comes back takes the place of the one that left."""
     group, member_id, joins = draft.group, beat.member_id, beat.member_epoch == JOINING
     if beat.instance_id is None:
@@ -66,7 +68,7 @@ def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> Heartbea
     return None if joins else _refusal_of_epoch(group, beat)
 
 
-def refusal_of_leaving(group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+def refusal_of_leaving(group: ConsumerGroup, beat: Heartbeat) -> ConsumerHeartbeatResult | None:
     member = group.members.get(beat.member_id)
     if beat.instance_id is not None:
         holder = group.instances.get(beat.instance_id)
@@ -101,7 +103,9 @@ def _malformed(beat: Heartbeat) -> str | None:
     return None
 
 
-def _refusal_of_unknown(group: ConsumerGroup, beat: Heartbeat, settings: ConsumerSettings) -> HeartbeatResult | None:
+def _refusal_of_unknown(
+    group: ConsumerGroup, beat: Heartbeat, settings: ConsumerSettings
+) -> ConsumerHeartbeatResult | None:
     if beat.member_epoch != JOINING:
         return _unknown(group, beat.member_id)
     if len(group.members) >= settings.size_max and beat.member_id not in group.members:
@@ -112,7 +116,7 @@ def _refusal_of_unknown(group: ConsumerGroup, beat: Heartbeat, settings: Consume
     return None
 
 
-def _refusal_of_epoch(group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+def _refusal_of_epoch(group: ConsumerGroup, beat: Heartbeat) -> ConsumerHeartbeatResult | None:
     current = group.assignment(beat.member_id)
     if beat.member_epoch == current.epoch:
         return None
@@ -126,7 +130,7 @@ def _refusal_of_epoch(group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult 
     )
 
 
-def _unknown(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
+def _unknown(group: ConsumerGroup, member_id: str) -> ConsumerHeartbeatResult:
     return refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in group {group.group_id}")
 
 

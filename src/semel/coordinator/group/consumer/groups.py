@@ -24,9 +24,9 @@ from semel.coordinator.group.consumer.leaving import leave_for_a_while, remove_m
 from semel.coordinator.group.consumer.progress import progress
 from semel.coordinator.group.consumer.records import ConsumerMember, MemberState
 from semel.coordinator.group.consumer.requests import (
+    ConsumerHeartbeatResult,
     GroupDescription,
     Heartbeat,
-    HeartbeatResult,
     MemberDescription,
     refused,
 )
@@ -48,7 +48,9 @@ class ConsumerGroups:
         self._settings = settings.consumer
         self.classic = ClassicMembers(directory, settings)
 
-    def heartbeat(self, beat: Heartbeat, *, topics: TopicsView, moment: Moment) -> GroupDecision[HeartbeatResult]:
+    def heartbeat(
+        self, beat: Heartbeat, *, topics: TopicsView, moment: Moment
+    ) -> GroupDecision[ConsumerHeartbeatResult]:
         """ConsumerGroupHeartbeat. The first one to a classic group converts it, if it may be."""
         refusal = refusal_of_request(beat, self._settings, topics)
         if refusal is not None:
@@ -98,7 +100,7 @@ class ConsumerGroups:
 
     def _upgrade(
         self, group: ClassicGroup, beat: Heartbeat, topics: TopicsView, moment: Moment
-    ) -> GroupDecision[HeartbeatResult]:
+    ) -> GroupDecision[ConsumerHeartbeatResult]:
         upgrade = Upgrade(group, self._settings, topics, moment)
         decision = self._stay(upgrade.draft, beat, topics, moment)
         if decision.response.error is not ErrorCode.NONE:
@@ -112,12 +114,12 @@ class ConsumerGroups:
 
     def _leave(
         self, group: ConsumerGroup, beat: Heartbeat, topics: TopicsView, moment: Moment
-    ) -> GroupDecision[HeartbeatResult]:
+    ) -> GroupDecision[ConsumerHeartbeatResult]:
         refusal = refusal_of_leaving(group, beat)
         if refusal is not None:
             return Decision(refusal)
         draft, member = Draft(group), group.members[beat.member_id]
-        response = HeartbeatResult(beat.member_id, beat.member_epoch)
+        response = ConsumerHeartbeatResult(beat.member_id, beat.member_epoch)
         if beat.member_epoch == LEAVING_FOR_A_WHILE:
             leave_for_a_while(draft, beat.member_id)
             cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
@@ -129,7 +131,7 @@ class ConsumerGroups:
 
     def _stay(
         self, draft: Draft, beat: Heartbeat, topics: TopicsView, moment: Moment
-    ) -> GroupDecision[HeartbeatResult]:
+    ) -> GroupDecision[ConsumerHeartbeatResult]:
         replaced_id = None if beat.instance_id is None else draft.group.instances.get(beat.instance_id)
         if beat.topic_names is not None:
             too_large = refusal_of_subscription(draft.group.members.values(), beat.member_id, beat.topic_names)
@@ -153,7 +155,7 @@ class ConsumerGroups:
         if replaced_id is not None and replaced_id != beat.member_id:
             changes = (*deadlines.all_cancelled(beat.group_id, replaced_id), *changes)
         tells = beat.is_full or done.after.assigned != done.before.assigned
-        response = HeartbeatResult(beat.member_id, done.after.epoch, done.after.assigned if tells else None)
+        response = ConsumerHeartbeatResult(beat.member_id, done.after.epoch, done.after.assigned if tells else None)
         return Decision(response, tuple(draft.records), changes=changes)
 
 

@@ -37,7 +37,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class ConsumerHeartbeatResult:
     member_id: str | None = None
     member_epoch: int = 0
     assigned: Partitions | None = None
@@ -46,8 +46,8 @@ class HeartbeatResult:
     message: str | None = None
 
 
-def refused(error: ErrorCode, message: str) -> HeartbeatResult:
-    return HeartbeatResult(error=error, message=message)
+def refused(error: ErrorCode, message: str) -> ConsumerHeartbeatResult:
+    return ConsumerHeartbeatResult(error=error, message=message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from uuid import UUID
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import NO_PARTITIONS, AssignedPartition, Partitions
-from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
+from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult, Heartbeat
 from semel.coordinator.group.records import GroupRecord, decode, encode
 from semel.coordinator.group.settings import ClassicSettings, ConsumerSettings, GroupSettings
 from semel.coordinator.group.shard import GroupShard
@@ -97,9 +97,9 @@ class Coordinator:
             answer.waiter.respond(answer.response)
         return decision.response
 
-    def heartbeat(self, beat: Heartbeat) -> HeartbeatResult:
+    def heartbeat(self, beat: Heartbeat) -> ConsumerHeartbeatResult:
         decision = self.shard.consumer_group_heartbeat(beat, self.moment)
-        result: HeartbeatResult = self.carry_out(decision)
+        result: ConsumerHeartbeatResult = self.carry_out(decision)
         return result
 
     def pass_time(self, milliseconds: float) -> None:
@@ -143,9 +143,9 @@ class Member:
     epoch: int = 0
     owned: Partitions = NO_PARTITIONS
     told: Partitions = NO_PARTITIONS
-    results: list[HeartbeatResult] = field(default_factory=list)
+    results: list[ConsumerHeartbeatResult] = field(default_factory=list)
 
-    def beat(self, **changed: Any) -> HeartbeatResult:
+    def beat(self, **changed: Any) -> ConsumerHeartbeatResult:
         joins = self.epoch == 0
         beat = Heartbeat(
             GROUP,
@@ -166,7 +166,7 @@ class Member:
         self._obey(result)
         return result
 
-    def leave(self, epoch: int = -1) -> HeartbeatResult:
+    def leave(self, epoch: int = -1) -> ConsumerHeartbeatResult:
         result = self.coordinator.heartbeat(
             Heartbeat(GROUP, self.member_id, epoch, self.instance_id, client_id=f"client of {self.member_id}")
         )
@@ -177,7 +177,7 @@ class Member:
         """Give up what it is no longer assigned."""
         self.owned = self.told
 
-    def _obey(self, result: HeartbeatResult) -> None:
+    def _obey(self, result: ConsumerHeartbeatResult) -> None:
         if result.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             self.epoch, self.owned, self.told = 0, NO_PARTITIONS, NO_PARTITIONS
         if result.error is not ErrorCode.NONE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.group.consumer.records import MemberState
-from semel.coordinator.group.consumer.requests import Heartbeat, HeartbeatResult
+from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult, Heartbeat
 from semel.coordinator.group.settings import ConsumerSettings
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.simulated_group import (
@@ -30,7 +30,7 @@ def coordinator() -> Coordinator:
 def test_the_first_member_gets_everything_with_its_first_heartbeat(coordinator: Coordinator) -> None:
     (member,) = members_of(coordinator, 1)
 
-    assert member.beat() == HeartbeatResult("member-0", 1, frozenset(coordinator.topics.partitions()))
+    assert member.beat() == ConsumerHeartbeatResult("member-0", 1, frozenset(coordinator.topics.partitions()))
     assert coordinator.group.state_name == "Stable"
 
 
@@ -39,7 +39,7 @@ def test_a_heartbeat_with_nothing_new_writes_nothing_and_tells_nothing(coordinat
     member.beat()
     records = len(coordinator.log)
 
-    assert member.beat(claimed=None) == HeartbeatResult("member-0", 1, None)
+    assert member.beat(claimed=None) == ConsumerHeartbeatResult("member-0", 1, None)
     assert len(coordinator.log) == records
 
 
@@ -141,7 +141,7 @@ def test_who_leaves_frees_its_partitions_at_once(coordinator: Coordinator) -> No
     first, second = members_of(coordinator, 2)
     settle(first, second)
 
-    assert first.leave() == HeartbeatResult("member-0", -1)
+    assert first.leave() == ConsumerHeartbeatResult("member-0", -1)
 
     assert second.beat().assigned == frozenset(coordinator.topics.partitions())
     assert coordinator.shard.directory.deadlines.next_ms() is not None
@@ -237,7 +237,7 @@ def test_a_malformed_first_heartbeat_is_an_invalid_request(coordinator: Coordina
 
 
 def test_a_member_may_join_without_wanting_anything(coordinator: Coordinator) -> None:
-    assert Member(coordinator, "idle", topics=()).beat() == HeartbeatResult("idle", 1, frozenset())
+    assert Member(coordinator, "idle", topics=()).beat() == ConsumerHeartbeatResult("idle", 1, frozenset())
 
 
 def test_an_assignor_that_is_not_offered_is_refused(coordinator: Coordinator) -> None:

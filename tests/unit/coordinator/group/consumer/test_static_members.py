@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semel.coordinator.group.consumer.requests import HeartbeatResult
+from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.simulated_group import Coordinator, Member, settle
 
@@ -29,7 +29,7 @@ def test_a_static_member_that_comes_back_under_a_new_id_gets_what_it_had_and_nob
     settle(first, other)
     owned, epoch = first.owned, coordinator.group.epoch
 
-    assert first.leave(-2) == HeartbeatResult("first", -2)
+    assert first.leave(-2) == ConsumerHeartbeatResult("first", -2)
     assert other.beat().assigned is None
     second = static(coordinator, "second")
     back = second.beat()

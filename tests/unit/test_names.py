@@ -1,0 +1,69 @@
+"""The house rules that can be counted: names, folders and words of ``src``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import semel
+
+SRC = Path(semel.__file__).parent
+
+MODULES_MAX = 20
+ONE_FILE_PER_API = {"broker/requests/handlers", "wire/messages"}
+WORDS = re.compile(r"\b(whoever|somebody|nobody|anew)\b", re.IGNORECASE)
+WORDS_MAX = 30
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """The path below ``semel`` and the text of each module."""
+    for path in sorted(SRC.rglob("*.py")):
+        yield path.relative_to(SRC).as_posix(), path.read_text()
+
+
+def test_no_two_public_classes_of_a_package_have_the_same_name() -> None:
+    """But for the messages: their structs have the names that Kafka gives them, and those repeat from API to API."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path, text in modules():
+        if path.startswith("wire/messages/"):
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[path.partition("/")[0], node.name].append(path)
+    assert {name: paths for (_, name), paths in places.items() if len(paths) > 1} == {}
+
+
+def test_a_folder_has_at_most_twenty_modules() -> None:
+    counts: dict[str, int] = defaultdict(int)
+    for path, _ in modules():
+        folder, _, name = path.rpartition("/")
+        if name != "__init__.py" and folder not in ONE_FILE_PER_API:
+            counts[folder] += 1
+    assert {folder: count for folder, count in counts.items() if count > MODULES_MAX} == {}
+
+
+def test_a_package_says_what_goes_on_in_it() -> None:
+    packages = [(path, text) for path, text in modules() if path.endswith("__init__.py")]
+    assert [path for path, text in packages if not ast.get_docstring(ast.parse(text))] == []
+
+
+def test_the_four_words_are_rare() -> None:
+    found = [f"{path}: {word}" for path, text in modules() for word in WORDS.findall(text)]
+    assert len(found) < WORDS_MAX, "\n".join(found)
+
+
+def test_a_time_that_never_comes_has_one_name() -> None:
+    assert len([path for path, text in modules() if re.search(r"^_NEVER\b", text, re.MULTILINE)]) <= 1
+
+
+def test_a_number_that_stands_for_nothing_is_known_to_the_codec_only() -> None:
+    assert [path for path, text in modules() if "_or_none(" in text and not path.startswith("wire/")] == []
+
+
+def test_a_result_carries_its_own_error() -> None:
+    pattern = re.compile(r"isinstance\(\w+, ErrorCode\)")
+    callers = [path for path, text in modules() if path.startswith("broker/requests/") and pattern.search(text)]
+    assert callers == []
