@@ -8,7 +8,7 @@ import pytest
 
 _HERE = Path(__file__).parent
 
-# Those that take more than five seconds of one core.
+# Those that take more than about three seconds of one core.
 _SLOW = frozenset(
     {
         "client/test_arrow.py",
@@ -16,11 +16,15 @@ _SLOW = frozenset(
         "client/test_bulk.py",
         "client/test_idempotence.py",
         "client/test_simulated.py",
+        "client/test_transactions.py",
         "client/test_varints.py",
         "coordinator/test_assignors.py",
         "coordinator/test_classic_groups.py",
         "coordinator/test_offsets.py",
+        "coordinator/test_regex.py",
         "coordinator/test_small_scope.py",
+        "coordinator/test_transaction_model.py",
+        "log/test_admission.py",
         "log/test_cleaning_crashes.py",
         "log/test_compaction.py",
         "log/test_cut_files.py",
