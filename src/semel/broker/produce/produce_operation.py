@@ -298,16 +298,20 @@ class ProduceOperation:
 
     def _finish(self) -> None:
         self._node.deadlines.discard(self, self._ticket)
-        self._go_on(self._answer)
-
-    def _answer(self) -> None:
-        self._respond(self._request, self._batches)
+        try:
+            self._respond(self._request, self._batches)
+        except Exception:
+            self._give_up()
 
     def _go_on(self, stage: Callable[[], None]) -> None:
-        """Run a stage from outside the handler. Should it fail, it is this client's connection that ends, no more."""
+        """Run a stage from outside the handler."""
         try:
             stage()
         except Exception:
-            request = self._request
-            logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
-            request.refuse()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """After an unexpected failure of a delayed request: its client's connection ends, and no more."""
+        request = self._request
+        logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
+        request.refuse()
