@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.broker.waiting.pieces import Part, cut, join
+from semel.broker.requests.pieces import Part, cut, join
 from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from semel.broker.delayed_operation import HasClient
 from semel.broker.metrics.metrics import Counter
 from semel.broker.network.kernel_queue import unacknowledged_bytes
 from semel.broker.network.receive_buffer import ReceiveBuffer
 from semel.broker.network.response_memory import COUNTED_BYTES_MIN, SMALL_ANSWERS, ResponseMemory
+from semel.broker.waiting.delayed_operation import HasClient
 from semel.clock import Clock
 from semel.errors import DecodeError
 from semel.types import Buffer

@@ -13,10 +13,10 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from semel.broker.delayed_operation import HasClient
 from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.network.connection import Connection
+from semel.broker.waiting.delayed_operation import HasClient
 from semel.errors import DecodeError
 from semel.types import Buffer
 from semel.wire.apis import Api

@@ -15,8 +15,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from semel.broker.delayed_operation import AwaitsCommit, DelayedOperation
 from semel.broker.partitions.transaction_gate import TransactionGate
+from semel.broker.waiting.delayed_operation import AwaitsCommit, DelayedOperation
 from semel.errors import ErrorCode
 from semel.log.batch_check import BatchCheck
 from semel.log.partition_log import Appended, PartitionLog

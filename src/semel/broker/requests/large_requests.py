@@ -22,8 +22,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.network.request import Request
+from semel.broker.requests.pieces import Lists, Part, Piece, cut, join
 from semel.broker.turns import Turns
-from semel.broker.waiting.pieces import Lists, Part, Piece, cut, join
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.metadata.controller import PARTITIONS_PER_REQUEST_MAX
 from semel.wire.apis import ApiKey

@@ -1,4 +1,4 @@
-"""Requests that wait: what they wait for ends, a deadline passes, or the client leaves.
+"""Delayed operations: what waits until something is committed or fails, a deadline passes, or the client leaves.
 
-Open ``deadlines.py`` first; ``pieces.py`` is one request that waits in several pieces.
+Open ``delayed_operation.py`` first: the one protocol of waiting. ``deadlines.py`` has many deadlines on one timer.
 """

@@ -15,7 +15,7 @@ import heapq
 import logging
 from typing import Final
 
-from semel.broker.delayed_operation import Expires
+from semel.broker.waiting.delayed_operation import Expires
 
 logger = logging.getLogger("semel.broker")
 

@@ -30,7 +30,7 @@ from semel.broker.fetch.reading import (
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
-from semel.broker.waiting.pieces import Piece
+from semel.broker.requests.pieces import Piece
 from semel.errors import KafkaError
 from semel.log.partition_log import Isolation
 from semel.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

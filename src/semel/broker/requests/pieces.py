@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from semel.broker.delayed_operation import HasClient
+from semel.broker.waiting.delayed_operation import HasClient
 
 if TYPE_CHECKING:
     from semel.broker.network.answer_cache import AnswerCache
