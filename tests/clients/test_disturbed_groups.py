@@ -73,15 +73,15 @@ def assert_passes(server: Server, plans: list[Plan], folder: Path, faults: tuple
 def test_disturbed_members_of_each_library_read_everything_and_copy_it_exactly_once(
     server: Server, tmp_path: Path
 ) -> None:
-    """Scenarios 53 and 54 with real processes: whoever is stopped past its session comes back as a zombie."""
-    plans = [Plan(library.name, (library,), "range", 3, library.has_transactions) for library in PYTHON_LIBRARIES]
-    assert_passes(server, plans, tmp_path, DISTURBED)
+    """Scenarios 53 and 54 with real processes: a member that is stopped past its session comes back as a zombie."""
+    plans = [Plan(library.name, (library,), "range", 2, library.has_transactions) for library in PYTHON_LIBRARIES]
+    assert_passes(server, plans, tmp_path, (Fault.KILL, Fault.PAUSE))
 
 
 def test_the_same_where_the_broker_assigns(server: Server, tmp_path: Path) -> None:
     """KIP-848: scenarios 53 and 54."""
     plans = [
-        Plan(library.name, (library,), CONSUMER_PROTOCOL, 3, is_transactional=True) for library in (OWN, CONFLUENT)
+        Plan(library.name, (library,), CONSUMER_PROTOCOL, 2, is_transactional=True) for library in (OWN, CONFLUENT)
     ]
     assert_passes(server, plans, tmp_path, DISTURBED)
 
@@ -100,7 +100,7 @@ def test_kills_of_the_broker_under_rebalances_take_no_offset_back_and_leave_no_g
         Plan("kip-848", (CONFLUENT, OWN), CONSUMER_PROTOCOL, 2),
         Plan("roundrobin", (AIOKAFKA, KAFKA_PYTHON), "roundrobin", 2),
     ]
-    assert_passes(server, plans, tmp_path, (Fault.KILL_BROKER,) * 5)
+    assert_passes(server, plans, tmp_path, (Fault.KILL_BROKER,) * 2)
 
 
 @pytest.mark.parametrize(
