@@ -103,14 +103,14 @@ def commit(client: RawClient, group: str, generation: int, member_id: str, insta
 @pytest.mark.parametrize(
     ("wishes", "expected"),
     [
-        ({}, (E.MEMBER_ID_REQUIRED, -1, None, False, 0)),
-        ({"member_id": "stranger"}, (E.UNKNOWN_MEMBER_ID, -1, None, False, 0)),
-        ({"member_id": "stranger", "instance_id": "one"}, (E.UNKNOWN_MEMBER_ID, -1, None, False, 0)),
-        ({"session_timeout_ms": 5999}, (E.INVALID_SESSION_TIMEOUT, -1, None, False, 0)),
-        ({"session_timeout_ms": 1_800_001}, (E.INVALID_SESSION_TIMEOUT, -1, None, False, 0)),
-        ({"protocols": []}, (E.INCONSISTENT_GROUP_PROTOCOL, -1, None, False, 0)),
-        ({"protocol_type": ""}, (E.INCONSISTENT_GROUP_PROTOCOL, -1, None, False, 0)),
-        ({"group_id": ""}, (E.INVALID_GROUP_ID, -1, None, False, 0)),
+        ({}, (E.MEMBER_ID_REQUIRED, None, None, False, 0)),
+        ({"member_id": "stranger"}, (E.UNKNOWN_MEMBER_ID, None, None, False, 0)),
+        ({"member_id": "stranger", "instance_id": "one"}, (E.UNKNOWN_MEMBER_ID, None, None, False, 0)),
+        ({"session_timeout_ms": 5999}, (E.INVALID_SESSION_TIMEOUT, None, None, False, 0)),
+        ({"session_timeout_ms": 1_800_001}, (E.INVALID_SESSION_TIMEOUT, None, None, False, 0)),
+        ({"protocols": []}, (E.INCONSISTENT_GROUP_PROTOCOL, None, None, False, 0)),
+        ({"protocol_type": ""}, (E.INCONSISTENT_GROUP_PROTOCOL, None, None, False, 0)),
+        ({"group_id": ""}, (E.INVALID_GROUP_ID, None, None, False, 0)),
     ],
 )
 def test_a_first_join(
@@ -158,9 +158,9 @@ def test_joining_again(client: RawClient, other: RawClient, group: str) -> None:
     assert summary(asked_to_join(client, group, member_id=first.member_id)) == (0, 2, "range", False, 1)
     sync(client, group, asked_to_join(client, group, member_id=first.member_id))
     own = [JoinGroupRequestProtocol("own", b"")]
-    assert summary(asked_to_join(other, group, protocols=own)) == (E.INCONSISTENT_GROUP_PROTOCOL, -1, None, False, 0)
+    assert summary(asked_to_join(other, group, protocols=own)) == (E.INCONSISTENT_GROUP_PROTOCOL, None, None, False, 0)
     wrong = asked_to_join(other, group, protocol_type="connect")
-    assert summary(wrong) == (E.INCONSISTENT_GROUP_PROTOCOL, -1, None, False, 0)
+    assert summary(wrong) == (E.INCONSISTENT_GROUP_PROTOCOL, None, None, False, 0)
 
 
 def test_a_follower_joins_and_joins_again(client: RawClient, other: RawClient, group: str) -> None:

@@ -16,6 +16,7 @@ from kafka.errors import (
 
 from tests.clients.libraries import Record
 from tests.clients.libraries.kafka_python import KafkaPython
+from tests.clients.libraries.sending import Sending
 from tests.clients.waiting import eventually
 from tools.server import Server
 
@@ -131,7 +132,7 @@ def test_the_cluster_is_described(cluster: Server, python_admin: KafkaAdminClien
 
 
 def test_an_idempotent_producer_is_described(cluster: Server, python_admin: KafkaAdminClient, topic: str) -> None:
-    KafkaPython().produce(cluster.bootstrap_servers, topic, [Record(b"x")] * 3, idempotent=True)
+    KafkaPython().produce(cluster.bootstrap_servers, topic, [Record(b"x")] * 3, Sending(idempotent=True))
     partition = TopicPartition(topic, 0)
     (producer,) = python_admin.describe_producers([partition])[partition].active_producers
     assert producer.producer_id >= 0

@@ -13,7 +13,7 @@ from semel.broker.coordinators.shard_loading import ShardLoading
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpoints import PARTITION_METADATA_FILE, LogStarts
 from semel.log.durability.partition_checkpoint import PartitionCheckpoint
-from semel.log.recovery import loading
+from semel.log.recovery import index_loading
 from semel.log.recovery.loading import Required
 from semel.log.recovery.opening import Opening
 from semel.log.segments.segment import Segment
@@ -55,7 +55,7 @@ def believes_every_index(patch: pytest.MonkeyPatch) -> None:
     ) -> list[bytes]:
         return contents
 
-    patch.setattr(loading, "_vouched_for", vouched_for)
+    patch.setattr(index_loading, "_vouched_for", vouched_for)
 
 
 def believes_every_log_start(patch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for _ in range(10):  # Those who died are found out meanwhile.
             self.coordinator.pass_time(5000)
             self.everybody_heartbeats()
+        if not self.members and not self.classics:
+            return
         for _ in range(20):
             self.everybody_heartbeats()
             if self.group.state_name == "Stable":
@@ -268,7 +270,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         return is_member and epoch == self.group.assignment(member_id).epoch
 
     def everybody_heartbeats(self) -> None:
-        for member in self.members:
+        for member in list(self.members):
             self.beat(member)
         for consumer in self.classics:
             self.follow_classic(consumer)
@@ -296,6 +298,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def beat(self, member: Member, **changed: object) -> bool:
         result = member.beat(**changed)
         assert result.error in EXPECTED, result
+        if result.error in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID) and member in self.members:
+            self.members.remove(member)  # Another member has its instance id: the client ends.
         if result.error is not ErrorCode.NONE:
             return False
         assert result.member_epoch >= self.epochs_told.get(member.member_id, 0), "law 1"
