@@ -121,6 +121,6 @@ async def survives_crashes(simulation: Simulation) -> None:
     await host.start(look())
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_nothing_acknowledged_is_lost_or_doubled_by_crashes(seed: int) -> None:
     simulate(seed, survives_crashes)

@@ -120,7 +120,7 @@ def test_decoded_rows_are_the_records_of_the_reader(
     assert [value for batch in decoded for value in batch.column("timestamp_type").to_pylist()] == types
 
 
-@settings(deterministic, max_examples=400)
+@settings(deterministic, max_examples=150)
 @given(record_lists(gaps=False), st.data())
 def test_no_bytes_are_read_otherwise_than_by_the_reader(records: list[Record], data: st.DataObject) -> None:
     buffer = bytearray(build_batch(records, base_offset=records[0].offset))
@@ -162,7 +162,7 @@ def test_runs_of_records_of_one_size_are_the_records_of_the_reader(
     assert as_records(decoded) == [record for records in batches for record in records]
 
 
-@settings(deterministic, max_examples=300)
+@settings(deterministic, max_examples=120)
 @given(st.sampled_from([20, 54, 120, 500]), st.integers(5, 150), st.data())
 def test_a_run_that_is_broken_anywhere_is_read_as_by_the_reader(size: int, count: int, data: st.DataObject) -> None:
     buffer = bytearray(build_batch(of_sizes([(size, count)])))

@@ -30,7 +30,7 @@ from tests.properties.client.groups import (
     owners,
 )
 
-many = settings(max_examples=150, derandomize=True, database=None)
+many = settings(max_examples=60, derandomize=True, database=None)
 EVERY: list[type[Any]] = [RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor]
 STICKY: list[type[Any]] = [StickyAssignor, CooperativeStickyAssignor]
 

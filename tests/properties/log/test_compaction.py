@@ -92,7 +92,7 @@ class Story:
         self.cleanings += 1
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     segment_bytes=st.sampled_from([150, 600, 5000, 5000]),
     delete_retention_ms=st.sampled_from([0, 0, 1000]),

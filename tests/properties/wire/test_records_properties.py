@@ -33,7 +33,7 @@ from tests.properties.wire.validated_records import validate_records
 SIZE_MAX = 2**20
 
 # The same examples in every run; a longer search is a matter of the profile.
-deterministic = settings(derandomize=True, max_examples=200, database=None)
+deterministic = settings(derandomize=True, max_examples=100, database=None)
 
 int32s = st.integers(0, 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -200,7 +200,7 @@ def test_random_bytes_raise_nothing_but_decode_errors(data: bytes) -> None:
         read_everything(bytes(framed))
 
 
-@settings(deterministic, max_examples=500)
+@settings(deterministic, max_examples=200)
 @given(
     records=record_lists(gaps=True),
     codec=st.sampled_from(Codec),
@@ -249,7 +249,7 @@ def test_compression_gives_back_the_data_within_its_size(codec: Codec, data: byt
         raise AssertionError("more came out than was allowed")
 
 
-@settings(deterministic, max_examples=500)
+@settings(deterministic, max_examples=200)
 @given(
     codec=st.sampled_from(Codec),
     data=st.binary(max_size=400),
