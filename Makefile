@@ -52,7 +52,7 @@ unit: environment
 
 test: check
 	@echo "semel: tests (Apache Kafka's are in make test-kafka)"
-	@$(RUN) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(RUN) -m pytest -n 4 --dist loadgroup $(ARGS)
 
 kafka-jars: environment
 	@$(RUN) -m tools.kafka_jars
