@@ -11,7 +11,7 @@ CHECKED := src tests tools benchmarks examples
 help:
 	@echo "make demo           a stateful Spark job, kill -9 of its driver, restart: are the totals right?"
 	@echo "make demo-broker    see the broker at work: produce, kill -9, restart, consume, verdict"
-	@echo "make unit           the inner loop: unit tests and quick properties, less than a minute on two cores"
+	@echo "make unit           the inner loop: unit tests and quick properties, about a minute on two cores"
 	@echo "make test           check, then every test that needs nothing but Python (and kcat, where it is)"
 	@echo "make check          ruff, mypy --strict, import layers"
 	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"

@@ -20,6 +20,7 @@ _SLOW = frozenset(
         "client/test_varints.py",
         "coordinator/test_assignors.py",
         "coordinator/test_classic_groups.py",
+        "coordinator/test_consumer_groups.py",
         "coordinator/test_offsets.py",
         "coordinator/test_regex.py",
         "coordinator/test_small_scope.py",
