@@ -107,12 +107,16 @@ class Request:
         self.send(parts)
 
     def answer_delayed(self, make_response: Callable[[], object]) -> None:
-        """Answer from outside the handler. Should that fail, it is this client's connection that ends, and no more."""
+        """Answer from outside the handler."""
         try:
             self.answer(make_response())
         except Exception:
-            logger.exception("%s v%d from %s failed while it was delayed", self.api.name, self.version, self.peer_host)
-            self.refuse()
+            self.give_up()
+
+    def give_up(self) -> None:
+        """After an unexpected exception outside the handler, while it is caught: log it, and close this connection."""
+        logger.exception("%s v%d from %s failed while it was delayed", self.api.name, self.version, self.peer_host)
+        self.refuse()
 
     def answer_encoded(self, frame: bytes) -> None:
         """Send a whole response frame that was encoded for some other request of this API and version."""

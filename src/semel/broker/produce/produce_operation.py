@@ -19,7 +19,6 @@ share the next sync. What is not safe at the deadline is answered REQUEST_TIMED_
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
@@ -41,8 +40,6 @@ from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck
 from semel.log.partition_log import Appended
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
-
-logger = logging.getLogger("semel.broker")
 
 _NONE_REFUSED: Final[Refusals] = MappingProxyType({})
 
@@ -94,10 +91,8 @@ class ProduceOperation:
             long = self._begin_checks()
         if long:
             self._check(long)
-        elif self._transactional_id is None:
-            self._append(_NONE_REFUSED)
         else:
-            self._admit(self._transactional_id)
+            self._admit()
 
     def refuse(self, error: KafkaError) -> None:
         """Refuse all batches with this error."""
@@ -139,20 +134,21 @@ class ProduceOperation:
         def admit_unless_failed() -> None:
             if error is not None:
                 raise error
-            if self._transactional_id is None:
-                self._append(_NONE_REFUSED)
-            else:
-                self._admit(self._transactional_id)
+            self._admit()
 
         self._go_on(admit_unless_failed)
 
     # Admit
 
-    def _admit(self, transactional_id: str) -> None:
-        """Ask the coordinator, unless the partitions' gates are open for this producer.
+    def _admit(self) -> None:
+        """Append; for a transaction, ask the coordinator first, unless the partitions' gates are open for the producer.
 
         All transactional batches of a request come from one producer id and epoch.
         """
+        transactional_id = self._transactional_id
+        if transactional_id is None:
+            self._append(_NONE_REFUSED)
+            return
         producers: dict[ProducerIdentity, None] = {}
         partitions: dict[Partition, None] = {}
         for batch in self._batches:
@@ -301,17 +297,11 @@ class ProduceOperation:
         try:
             self._respond(self._request, self._batches)
         except Exception:
-            self._give_up()
+            self._request.give_up()
 
     def _go_on(self, stage: Callable[[], None]) -> None:
         """Run a stage from outside the handler."""
         try:
             stage()
         except Exception:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """After an unexpected failure of a delayed request: its client's connection ends, and no more."""
-        request = self._request
-        logger.exception("Produce v%d from %s failed while it was delayed", request.version, request.peer_host)
-        request.refuse()
+            self._request.give_up()

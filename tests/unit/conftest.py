@@ -1,4 +1,4 @@
-"""The tests of the log read log lines."""
+"""Unit tests may read log lines, whatever ran before them in the same process."""
 
 from __future__ import annotations
 
