@@ -8,12 +8,14 @@ fills it and reports it within one callback, with no other connection in between
 owns no buffer. What is left over of an incomplete frame is set aside (``settle``) before the callback ends. A frame
 larger than the scratch gets a buffer of its own and is received straight into it; that buffer grows with what has
 arrived, never with what was promised, so a stranger who claims 100 MB and sends nothing costs nothing. What all these
-buffers may take together is limited by ``RequestMemory``.
+buffers may take together is limited by ``RequestMemory``. They are mapped, not allocated: what is given back leaves the
+process at once, while a heap in which many such buffers grow and go keeps several times their size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Final
 
@@ -170,7 +172,7 @@ class ReceiveBuffer:
     def _grow(self, size: int) -> None:
         have = self._large
         if have is None or len(have) < size:
-            self._large = memoryview(bytearray(size))
+            self._large = memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
             if have is not None:
                 self._large[: self._end] = have[: self._end]
         assert self._large is not None

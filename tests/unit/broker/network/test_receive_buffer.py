@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from semel.broker.network.receive_buffer import ReceiveBuffer
 from semel.broker.network.request_memory import RequestMemory
 from semel.errors import DecodeError
+from tests.unit.broker.network import grown_and_closed
 
 SCRATCH = 64
 
@@ -134,3 +137,12 @@ def test_the_buffer_of_a_large_frame_is_given_back_by_shrink_but_not_while_it_is
     assert receive(box, framed(body)[100:], [100]) == [body]
     box.shrink()
     assert receive(box, framed(body), [100]) == [body]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only glibc's heap is told to keep what is freed.")
+def test_buffers_that_grow_and_go_leave_no_memory_behind() -> None:
+    command = [sys.executable, "-m", grown_and_closed.__name__]
+    grown_bytes = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    # The memory that frames may have, and a little for what the process needs besides.
+    assert grown_bytes <= 1.25 * grown_and_closed.ARRIVING_BYTES_MAX
