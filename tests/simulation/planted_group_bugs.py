@@ -233,8 +233,8 @@ def _forgive(patch: pytest.MonkeyPatch, kind: type[Any], errors: frozenset[Error
     """Let those commit who would be refused with one of these."""
     sound = kind.validate_offset_commit
 
-    def validate(self: Any, **rest: Any) -> ErrorCode:
-        found: ErrorCode = sound(self, **rest)
+    def validate(self: Any, *args: Any, **rest: Any) -> ErrorCode:
+        found: ErrorCode = sound(self, *args, **rest)
         return ErrorCode.NONE if found in errors else found
 
     patch.setattr(kind, "validate_offset_commit", validate)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from semel.coordinator.group.membership import NO_MEMBER, Committer
 from semel.coordinator.group.offsets.offset_results import OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import GroupDecision
 from semel.coordinator.group.records import (
@@ -86,8 +87,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
         wanted = OffsetToCommit(topic, partition, offset, leader_epoch, metadata, topic_id)
         decision = self.log.shard.commit(
             group_id,
-            *self._committer(group_id),
-            None,
+            self._committer(group_id),
             [wanted],
             retention_ms=retention_ms,
             api_version=9,
@@ -117,11 +117,9 @@ class OffsetsOfALog(RuleBasedStateMachine):
         wanted = [OffsetToCommit(topic, partition, offset, topic_id=topic_id) for partition in touched]
         decision = self.log.shard.commit_transactional(
             group_id,
-            *self._committer(group_id),
-            None,
+            self._committer(group_id),
             wanted,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
+            producer=producer,
             api_version=5,
             now_ms=self.now_ms,
         )
@@ -193,8 +191,8 @@ class OffsetsOfALog(RuleBasedStateMachine):
         group = groups_in(self.log.entries).get(group_id)
         return group is not None and bool(group.members)
 
-    def _committer(self, group_id: str) -> tuple[int | None, str]:
-        return (1, MEMBER.member_id) if self._has_members(group_id) else (None, "")
+    def _committer(self, group_id: str) -> Committer:
+        return Committer(MEMBER.member_id, 1) if self._has_members(group_id) else NO_MEMBER
 
     def _tombstones(self, group_id: str) -> Iterator[OffsetTombstone]:
         return (

@@ -8,7 +8,7 @@ shard asks: ``Groups`` finds a group, ``Membership`` answers for it. Group coord
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from semel.coordinator.group.records import GroupRecord
 from semel.errors import ErrorCode
@@ -22,6 +22,19 @@ class Retention:
     """``None``: of each offset, from its own commit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """The member that commits offsets, as OffsetCommit and TxnOffsetCommit name it."""
+
+    member_id: str = ""
+    generation: int | None = None
+    """A member epoch in KIP-848's protocol; ``None``: the client is in no generation."""
+    instance_id: str | None = None
+
+
+NO_MEMBER: Final = Committer()
+
+
 class Membership(Protocol):
     """One group that exists."""
 
@@ -29,18 +42,8 @@ class Membership(Protocol):
     def is_empty(self) -> bool:
         """Whether the group has no members."""
 
-    def validate_offset_commit(
-        self,
-        *,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
-        transactional: bool,
-        api_version: int,
-    ) -> ErrorCode:
-        """Whether this member, in this generation, may commit offsets for the group. ``generation`` is a member epoch
-        in KIP-848's protocol.
-        """
+    def validate_offset_commit(self, committer: Committer, *, transactional: bool, api_version: int) -> ErrorCode:
+        """Whether this member, in this generation, may commit offsets for the group."""
 
     def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
         """Whether this member may read offsets. Members of the classic protocol are not named."""

@@ -9,6 +9,7 @@ from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.classic.results import JoinResult
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.kinds import GroupKind
+from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.settings import ConsumerSettings, MigrationPolicy
 from semel.errors import ErrorCode
 from tests.unit.coordinator.group.consumer.classic_consumer import (
@@ -85,7 +86,7 @@ def test_a_classic_member_keeps_committing_under_its_generation_until_it_is_call
 
     def commit(generation: int) -> ErrorCode:
         return coordinator.group.validate_offset_commit(
-            generation=generation, member_id=consumer.member_id, instance_id=None, transactional=False, api_version=7
+            Committer(consumer.member_id, generation), transactional=False, api_version=7
         )
 
     before = consumer.generation

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.classic.group import ClassicGroup
-from semel.coordinator.group.membership import Membership, Retention
+from semel.coordinator.group.membership import Committer, Membership, Retention
 from semel.coordinator.group.offsets.offset_results import (
     CommitResult,
     DeleteOffsetsResult,
@@ -27,7 +26,7 @@ from semel.coordinator.group.records import (
 from semel.coordinator.group.settings import OffsetSettings
 from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.unit.coordinator.group.no_topics import NoTopics
 
 
@@ -35,13 +34,13 @@ from tests.unit.coordinator.group.no_topics import NoTopics
 class StableGroup:
     """A group of KIP-848's protocol with one member, at member epoch 3, that reads ``orders``."""
 
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[tuple[Committer, bool, int]] = field(default_factory=list)
 
     is_empty = False
 
-    def validate_offset_commit(self, **claim: Any) -> ErrorCode:
-        self.asked.append(claim)
-        return ErrorCode.NONE if claim["generation"] == 3 else ErrorCode.STALE_MEMBER_EPOCH
+    def validate_offset_commit(self, committer: Committer, *, transactional: bool, api_version: int) -> ErrorCode:
+        self.asked.append((committer, transactional, api_version))
+        return ErrorCode.NONE if committer.generation == 3 else ErrorCode.STALE_MEMBER_EPOCH
 
     def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
         return ErrorCode.NONE if member_epoch in (None, 3) else ErrorCode.STALE_MEMBER_EPOCH
@@ -70,7 +69,7 @@ class OneGroup:
 def shard_with_offsets(groups: OneGroup, *topics: str) -> OffsetShard:
     shard = OffsetShard(partition=0, settings=OffsetSettings(retention_ms=1000), groups=groups)
     offsets = [OffsetToCommit(topic, 0, 42) for topic in topics]
-    decision = shard.commit("payments", 3, "m-1", "i-1", offsets, api_version=9, now_ms=0)
+    decision = shard.commit("payments", Committer("m-1", 3, "i-1"), offsets, api_version=9, now_ms=0)
     for number, record in enumerate(decision.records):
         assert isinstance(record, OffsetCommit)
         shard.replay(record, offset=number)
@@ -81,16 +80,14 @@ def test_a_group_is_asked_who_may_commit() -> None:
     groups = OneGroup()
     shard_with_offsets(groups, "orders")
 
-    assert groups.group.asked == [
-        {"generation": 3, "member_id": "m-1", "instance_id": "i-1", "transactional": False, "api_version": 9}
-    ]
+    assert groups.group.asked == [(Committer("m-1", 3, "i-1"), False, 9)]
 
 
 def test_a_stale_member_is_told_so() -> None:
     shard = OffsetShard(partition=0, groups=OneGroup())
     offsets = [OffsetToCommit("orders", 0, 42), OffsetToCommit("orders", 1, 42)]
 
-    decision = shard.commit("payments", 2, "m-1", None, offsets, api_version=9, now_ms=0)
+    decision = shard.commit("payments", Committer("m-1", 2), offsets, api_version=9, now_ms=0)
 
     assert decision == Decision(CommitResult((ErrorCode.STALE_MEMBER_EPOCH,) * 2))
 
@@ -100,12 +97,9 @@ def test_a_stale_member_is_told_in_words_that_producers_know_scenario_53() -> No
 
     decision = shard.commit_transactional(
         "payments",
-        2,
-        "m-1",
-        None,
+        Committer("m-1", 2),
         [OffsetToCommit("orders", 0, 42)],
-        producer_id=1000,
-        producer_epoch=0,
+        producer=ProducerIdentity(1000, 0),
         api_version=5,
         now_ms=0,
     )

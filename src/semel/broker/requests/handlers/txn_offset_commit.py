@@ -11,16 +11,16 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.produce.transaction_admission import Refusals, admit, error_for_client
+from semel.broker.requests.handlers.offset_commit_partitions import OffsetCommitPartitions, generation_of
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.decisions import GroupDecision
+from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
-from semel.metadata.image import Topic
 from semel.types import ProducerIdentity
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -33,28 +33,19 @@ V2_SINCE: Final = 5
 
 def txn_offset_commit(node: Node, request: Request, message: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
     response = TxnOffsetCommitResponse()
-    offsets: list[OffsetToCommit] = []
-    answers: list[TxnOffsetCommitResponsePartition] = []
+    partitions = OffsetCommitPartitions()
     for asked in message.topics:
-        topic = node.image.topics.get(asked.name)
         results = [TxnOffsetCommitResponsePartition(partition.partition_index) for partition in asked.partitions]
         response.topics.append(TxnOffsetCommitResponseTopic(asked.name, results))
-        for partition, result in zip(asked.partitions, results, strict=True):
-            if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
-                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                offsets.append(_offset(topic, partition))
-                answers.append(result)
-    if not offsets:
+        partitions.add(node.image.topics.get(asked.name), asked.partitions, results)
+    if not partitions.offsets:
         return response
 
     def respond(result: CommitResult) -> None:
-        for answer, error in zip(answers, result.errors, strict=True):
-            answer.error_code = _for_version(error, request.version)
+        partitions.answer(_for_version(error, request.version) for error in result.errors)
         request.answer_delayed(lambda: response)
 
-    waiter = Waiter(respond, refused=lambda error: CommitResult((error,) * len(offsets)))
-    _commit(node, request, message, offsets, waiter)
+    _commit(node, request, message, partitions.offsets, Waiter(respond, refused=partitions.refused))
     return None
 
 
@@ -66,18 +57,16 @@ def _commit(
     waiter: Waiter[CommitResult],
 ) -> None:
     producer = ProducerIdentity(message.producer_id, message.producer_epoch)
+    committer = Committer(message.member_id, generation_of(message.generation_id), message.group_instance_id)
     groups = node.coordinators.groups
     runtime = groups.runtime(groups.partition_for(message.group_id))
 
     def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
         return shard.offsets.commit_transactional(
             message.group_id,
-            _generation(message.generation_id),
-            message.member_id,
-            message.group_instance_id,
+            committer,
             offsets,
-            producer_id=message.producer_id,
-            producer_epoch=message.producer_epoch,
+            producer=producer,
             api_version=request.version,
             now_ms=node.clock.now_ms(),
         )
@@ -104,23 +93,7 @@ def _commit(
         request.hold_until_answered(waiting)
 
 
-def _offset(topic: Topic, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
-    return OffsetToCommit(
-        topic.name,
-        partition.partition_index,
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata,
-        topic.id,
-    )
-
-
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Older producers give up when they meet the other one (KAFKA-7296).
     return error_for_client(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE)
-
-
-def _generation(number: int | None) -> int | None:
-    """Of a member; a negative number is no generation either."""
-    return None if number is None or number < 0 else number

@@ -19,7 +19,7 @@ from semel.coordinator.group.classic.requests import OfferedProtocol
 from semel.coordinator.group.classic.states import ClassicState
 from semel.coordinator.group.classic.subscriptions import subscribed_topics
 from semel.coordinator.group.kinds import GroupKind
-from semel.coordinator.group.membership import Retention
+from semel.coordinator.group.membership import NO_MEMBER, Committer, Retention
 from semel.coordinator.group.records import GroupMetadata, GroupRecord, GroupTombstone
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -167,22 +167,14 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         return self.state is ClassicState.EMPTY
 
-    def validate_offset_commit(
-        self,
-        *,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
-        transactional: bool,
-        api_version: int,
-    ) -> ErrorCode:
-        if generation is None and self.is_empty:
+    def validate_offset_commit(self, committer: Committer, *, transactional: bool, api_version: int) -> ErrorCode:
+        if committer.generation is None and self.is_empty:
             return ErrorCode.NONE
-        if generation is not None or member_id or instance_id is not None:
-            error = self.validate_member(member_id, instance_id)
+        if committer != NO_MEMBER:
+            error = self.validate_member(committer.member_id, committer.instance_id)
             if error is not ErrorCode.NONE:
                 return error
-            if generation != self.generation:
+            if committer.generation != self.generation:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
             # TxnOffsetCommit says who commits from version 3 on only, and earlier versions must still work.

@@ -31,7 +31,7 @@ from semel.coordinator.group.consumer.records import (
 )
 from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.kinds import GroupKind
-from semel.coordinator.group.membership import Retention
+from semel.coordinator.group.membership import NO_MEMBER, Committer, Retention
 from semel.errors import ErrorCode
 
 # OffsetCommit carries a member epoch, and can be answered STALE_MEMBER_EPOCH, from this version on.
@@ -204,28 +204,21 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    def validate_offset_commit(
-        self,
-        *,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
-        transactional: bool,
-        api_version: int,
-    ) -> ErrorCode:
-        if generation is None and self.is_empty:
+    def validate_offset_commit(self, committer: Committer, *, transactional: bool, api_version: int) -> ErrorCode:
+        if committer.generation is None and self.is_empty:
             return ErrorCode.NONE
-        if generation is None and not member_id and instance_id is None:
+        if committer == NO_MEMBER:
             # TxnOffsetCommit says who commits from version 3 on only, and earlier versions must still work.
             return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
-        member = self.members.get(member_id)
+        member = self.members.get(committer.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if instance_id is not None and self.instances.get(instance_id) != member_id:
+        instance_id = committer.instance_id
+        if instance_id is not None and self.instances.get(instance_id) != committer.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if not transactional and member.classic is None and api_version < MEMBER_EPOCH_SINCE:
             return ErrorCode.UNSUPPORTED_VERSION
-        return self._validate_epoch(member, generation)
+        return self._validate_epoch(member, committer.generation)
 
     def validate_offset_fetch(self, *, member_id: str | None, member_epoch: int | None) -> ErrorCode:
         if not member_id and member_epoch is None:

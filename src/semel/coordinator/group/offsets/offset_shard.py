@@ -20,7 +20,7 @@ from semel.coordinator.decision import Decision
 from semel.coordinator.group.classic.group import SIMPLE_GROUP
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import GroupDirectory
-from semel.coordinator.group.membership import Groups, Membership
+from semel.coordinator.group.membership import Committer, Groups, Membership
 from semel.coordinator.group.offsets import removal
 from semel.coordinator.group.offsets.offset_results import (
     CommitResult,
@@ -54,17 +54,15 @@ class OffsetShard:
     def commit(
         self,
         group_id: str,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
+        committer: Committer,
         offsets: Sequence[OffsetToCommit],
         *,
         retention_ms: int | None = None,
         api_version: int,
         now_ms: int,
     ) -> GroupDecision[CommitResult]:
-        """OffsetCommit. ``generation`` is a member epoch in KIP-848's protocol, ``None`` if the client is no member."""
-        error = self._validate_commit(group_id, generation, member_id, instance_id, False, api_version)
+        """OffsetCommit."""
+        error = self._validate_commit(group_id, committer, False, api_version)
         if error is not ErrorCode.NONE:
             return _refused(error, offsets)
         expires_ms = None if retention_ms is None else max(0, min(now_ms + retention_ms, INT64_MAX))
@@ -73,23 +71,20 @@ class OffsetShard:
     def commit_transactional(
         self,
         group_id: str,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
+        committer: Committer,
         offsets: Sequence[OffsetToCommit],
         *,
-        producer_id: int,
-        producer_epoch: int,
+        producer: ProducerIdentity,
         api_version: int,
         now_ms: int,
     ) -> GroupDecision[CommitResult]:
         """TxnOffsetCommit. The records belong into a transactional batch of this producer id and epoch."""
         if not group_id:
             return _refused(ErrorCode.INVALID_GROUP_ID, offsets)
-        pending_epoch = self._state.pending.epoch_of(producer_id)
-        if pending_epoch is not None and producer_epoch < pending_epoch:
+        pending_epoch = self._state.pending.epoch_of(producer.producer_id)
+        if pending_epoch is not None and producer.producer_epoch < pending_epoch:
             return _refused(ErrorCode.INVALID_PRODUCER_EPOCH, offsets)
-        error = self._validate_commit(group_id, generation, member_id, instance_id, True, api_version)
+        error = self._validate_commit(group_id, committer, True, api_version)
         if error is not ErrorCode.NONE:
             return _refused(error, offsets)
         return self._accepted(group_id, offsets, None, now_ms)
@@ -210,28 +205,14 @@ class OffsetShard:
 
     # -- parts of the above
 
-    def _validate_commit(
-        self,
-        group_id: str,
-        generation: int | None,
-        member_id: str,
-        instance_id: str | None,
-        transactional: bool,
-        api_version: int,
-    ) -> ErrorCode:
+    def _validate_commit(self, group_id: str, committer: Committer, transactional: bool, api_version: int) -> ErrorCode:
         group = self._state.membership(group_id)
         if group is None:
-            if generation is not None:
+            if committer.generation is not None:
                 can_be_told = not transactional and api_version >= _GROUP_ID_NOT_FOUND_SINCE
                 return ErrorCode.GROUP_ID_NOT_FOUND if can_be_told else ErrorCode.ILLEGAL_GENERATION
             group = SIMPLE_GROUP  # Which this commit brings into being.
-        error = group.validate_offset_commit(
-            generation=generation,
-            member_id=member_id,
-            instance_id=instance_id,
-            transactional=transactional,
-            api_version=api_version,
-        )
+        error = group.validate_offset_commit(committer, transactional=transactional, api_version=api_version)
         if transactional and error is ErrorCode.STALE_MEMBER_EPOCH:
             return ErrorCode.ILLEGAL_GENERATION  # Producers know generations only.
         return error

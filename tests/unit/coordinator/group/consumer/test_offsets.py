@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.errors import ErrorCode
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, Member, Topics, members_of, settle
 
 OFFSETS = [OffsetToCommit("orders", 0, 7)]
@@ -19,7 +20,7 @@ def coordinator() -> Coordinator:
 
 def commit(coordinator: Coordinator, member_id: str, epoch: int | None, *, version: int = 9) -> ErrorCode:
     decision = coordinator.shard.offsets.commit(
-        GROUP, epoch, member_id, None, OFFSETS, api_version=version, now_ms=coordinator.moment.wall_ms
+        GROUP, Committer(member_id, epoch), OFFSETS, api_version=version, now_ms=coordinator.moment.wall_ms
     )
     result: CommitResult = coordinator.carry_out(decision)
     return result.errors[0]
@@ -27,7 +28,7 @@ def commit(coordinator: Coordinator, member_id: str, epoch: int | None, *, versi
 
 def commit_transactional(coordinator: Coordinator, member_id: str, epoch: int | None) -> ErrorCode:
     decision = coordinator.shard.offsets.commit_transactional(
-        GROUP, epoch, member_id, None, OFFSETS, producer_id=1, producer_epoch=0, api_version=5, now_ms=0
+        GROUP, Committer(member_id, epoch), OFFSETS, producer=ProducerIdentity(1, 0), api_version=5, now_ms=0
     )
     return decision.response.errors[0]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.membership import NO_MEMBER
 from semel.coordinator.group.offsets.offset_results import (
     FetchedOffset,
     OffsetToCommit,
@@ -90,7 +91,7 @@ class OffsetLog:
         **wishes: Any,
     ) -> ErrorCode:
         decision = self.shard.commit(
-            group_id, None, "", None, [OffsetToCommit(topic, partition, offset)], api_version=8, now_ms=now_ms, **wishes
+            group_id, NO_MEMBER, [OffsetToCommit(topic, partition, offset)], api_version=8, now_ms=now_ms, **wishes
         )
         (error,) = self.apply(decision).errors
         return ErrorCode(error)
@@ -107,12 +108,9 @@ class OffsetLog:
     ) -> ErrorCode:
         decision = self.shard.commit_transactional(
             group_id,
-            None,
-            "",
-            None,
+            NO_MEMBER,
             [OffsetToCommit(topic, partition, offset)],
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
+            producer=producer,
             api_version=3,
             now_ms=now_ms,
         )

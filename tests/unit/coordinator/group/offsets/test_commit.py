@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from semel.coordinator.decision import Decision
+from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupMetadata, Member, OffsetCommit, OffsetKey
@@ -22,18 +23,17 @@ ONE_OFFSET = [OffsetToCommit("orders", 0, 42)]
 
 
 def commit(shard: OffsetShard, *, transactional: bool = False, **changes: Any) -> Decision[CommitResult, Any, Any]:
+    committer = {name: changes.pop(name) for name in ("generation", "member_id", "instance_id") if name in changes}
     request: dict[str, Any] = {
         "group_id": "payments",
-        "generation": None,
-        "member_id": "",
-        "instance_id": None,
+        "committer": Committer(**committer),
         "offsets": ONE_OFFSET,
         "api_version": 8,
         "now_ms": 1000,
         **changes,
     }
     if transactional:
-        return shard.commit_transactional(**{"producer_id": 1000, "producer_epoch": 0, **request})
+        return shard.commit_transactional(**{"producer": PRODUCER, **request})
     return shard.commit(**request)
 
 
