@@ -9,11 +9,13 @@ coordinator's word at once, and the first batch needs no verification.
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.partitions.transaction_gate import TransactionGate
+from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.coordinator.decision import Waiter
 from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult, error_for_version
@@ -33,6 +35,8 @@ from semel.wire.messages.add_partitions_to_txn import (
 
 BATCHES_SINCE: Final = 4
 
+TopicResults: TypeAlias = list[AddPartitionsToTxnTopicResult]
+
 
 def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsToTxnRequest) -> None:
     if request.version >= BATCHES_SINCE:
@@ -46,45 +50,23 @@ def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsTo
                 topics=message.v3_and_below_topics,
             )
         ]
-    delayed = _DelayedAnswer(request, transactions)
-    for number, transaction in enumerate(transactions):
-        _add(node, request.version, transaction, delayed, number)
-    request.hold_until_answered()
+
+    def response(added: list[TopicResults]) -> AddPartitionsToTxnResponse:
+        if request.version < BATCHES_SINCE:
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=added[0])
+        ids = [transaction.transactional_id for transaction in transactions]
+        return AddPartitionsToTxnResponse(results_by_transaction=list(map(AddPartitionsToTxnResult, ids, added)))
+
+    ask_each(request, transactions, partial(_add, node, request.version), response)
 
 
-class _DelayedAnswer:
-    """The answers for the transactions of one request, until the last one is there."""
-
-    def __init__(self, request: Request, transactions: list[AddPartitionsToTxnTransaction]) -> None:
-        self._request = request
-        self._results = [AddPartitionsToTxnResult(transaction.transactional_id) for transaction in transactions]
-        self._missing = len(transactions)
-        if not transactions:
-            self._answer()
-
-    def put(self, number: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
-        self._results[number].topic_results = topics
-        self._missing -= 1
-        if self._missing == 0:
-            self._answer()
-
-    def _answer(self) -> None:
-        if self._request.version >= BATCHES_SINCE:
-            response = AddPartitionsToTxnResponse(results_by_transaction=self._results)
-        else:
-            response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=self._results[0].topic_results)
-        self._request.answer_delayed(lambda: response)
-
-
-def _add(
-    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, delayed: _DelayedAnswer, number: int
-) -> None:
+def _add(node: Node, version: int, transaction: AddPartitionsToTxnTransaction, respond: Respond[TopicResults]) -> None:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused = {partition: error for partition in partitions if (error := _why_not(node, version, partition))}
     if refused:
         # One bad partition spoils the request: the client corrects it and asks again for all.
         errors = {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
-        delayed.put(number, _results(transaction.topics, errors))
+        respond(_results(transaction.topics, errors))
         return
 
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
@@ -102,14 +84,14 @@ def _add(
             now_ms=node.clock.now_ms(),
         )
 
-    def respond(result: AddPartitionsResult) -> None:
+    def added(result: AddPartitionsResult) -> None:
         for gate, asking in zip(gates, askings, strict=True):
             gate.answered(asking, transaction.transactional_id, producer, admitted=result.error is ErrorCode.NONE)
         common = error_for_version(result.error, ApiKey.ADD_PARTITIONS_TO_TXN, version)
         errors = {partition: result.errors.get(partition, common) for partition in partitions}
-        delayed.put(number, _results(transaction.topics, errors))
+        respond(_results(transaction.topics, errors))
 
-    node.coordinators.transactions.run(transaction.transactional_id, decide, Waiter(respond, AddPartitionsResult))
+    node.coordinators.transactions.run(transaction.transactional_id, decide, Waiter(added, AddPartitionsResult))
 
 
 def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:
@@ -126,9 +108,7 @@ def _why_not(node: Node, version: int, partition: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _results(
-    topics: list[AddPartitionsToTxnTopic], errors: dict[TopicPartition, ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
+def _results(topics: list[AddPartitionsToTxnTopic], errors: dict[TopicPartition, ErrorCode]) -> TopicResults:
     return [
         AddPartitionsToTxnTopicResult(
             topic.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.consumer.records import Partitions, grouped
@@ -22,36 +23,20 @@ from semel.wire.messages.consumer_group_describe import (
 
 
 def consumer_group_describe(node: Node, request: Request, message: ConsumerGroupDescribeRequest) -> None:
-    asked = list(dict.fromkeys(message.group_ids))
-    found: dict[str, DescribedGroup] = {}
+    operations = GROUP_OPERATIONS if message.include_authorized_operations else None
 
-    def answer_if_complete() -> None:
-        if len(found) == len(asked):
-            request.answer_delayed(
-                lambda: ConsumerGroupDescribeResponse(groups=[found[group_id] for group_id in asked])
-            )
-
-    def describe(group_id: str) -> None:
-        def respond(group: DescribedGroup) -> None:
-            found[group_id] = group
-            if message.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
-            answer_if_complete()
-
+    def describe(group_id: str, respond: Respond[DescribedGroup]) -> None:
         node.coordinators.groups.run(
             group_id,
-            lambda shard: Decision(_described(shard.consumer.describe(group_id), ImageTopics(node.image))),
+            lambda shard: Decision(_described(shard.consumer.describe(group_id), ImageTopics(node.image), operations)),
             Waiter(respond, refused=lambda error: DescribedGroup(error_code=error, group_id=group_id)),
         )
 
-    for group_id in asked:
-        describe(group_id)
-    if not asked:
-        answer_if_complete()
-    request.hold_until_answered()
+    asked = list(dict.fromkeys(message.group_ids))
+    ask_each(request, asked, describe, lambda described: ConsumerGroupDescribeResponse(groups=described))
 
 
-def _described(result: GroupDescription, topics: TopicsView) -> DescribedGroup:
+def _described(result: GroupDescription, topics: TopicsView, operations: int | None) -> DescribedGroup:
     group_id = result.group_id
     if result.error is not ErrorCode.NONE:
         return DescribedGroup(error_code=result.error, error_message=result.message, group_id=group_id)
@@ -62,6 +47,7 @@ def _described(result: GroupDescription, topics: TopicsView) -> DescribedGroup:
         assignment_epoch=result.target_epoch,
         assignor_name=result.assignor,
         members=[_member(member, topics) for member in result.members],
+        authorized_operations=operations,
     )
 
 

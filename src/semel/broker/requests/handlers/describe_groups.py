@@ -9,6 +9,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.descriptions import ClassicDescription
@@ -24,31 +25,17 @@ NOT_FOUND_SINCE: Final = 6
 
 
 def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest) -> None:
-    asked = list(dict.fromkeys(message.groups))
-    found: dict[str, DescribedGroup] = {}
     operations = GROUP_OPERATIONS if message.include_authorized_operations else None
 
-    def answer_if_complete() -> None:
-        if len(found) == len(asked):
-            response = DescribeGroupsResponse(groups=[found[group_id] for group_id in asked])
-            request.answer_delayed(lambda: response)
-
-    def describe(group_id: str) -> None:
-        def respond(group: DescribedGroup) -> None:
-            found[group_id] = group
-            answer_if_complete()
-
+    def describe(group_id: str, respond: Respond[DescribedGroup]) -> None:
         node.coordinators.groups.run(
             group_id,
             lambda shard: Decision(_described(shard.describe_classic(group_id), request.version, operations)),
             Waiter(respond, refused=lambda error: DescribedGroup(error_code=error, group_id=group_id)),
         )
 
-    for group_id in asked:
-        describe(group_id)
-    if not asked:
-        answer_if_complete()
-    request.hold_until_answered()
+    asked = list(dict.fromkeys(message.groups))
+    ask_each(request, asked, describe, lambda described: DescribeGroupsResponse(groups=described))
 
 
 def _described(group: ClassicDescription, version: int, operations: int | None) -> DescribedGroup:

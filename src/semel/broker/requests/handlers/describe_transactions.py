@@ -7,6 +7,7 @@ from itertools import groupby
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.transaction.results import TransactionDescription
 from semel.wire.messages.describe_transactions import (
@@ -18,30 +19,19 @@ from semel.wire.messages.describe_transactions import (
 
 
 def describe_transactions(node: Node, request: Request, message: DescribeTransactionsRequest) -> None:
-    asked = list(dict.fromkeys(message.transactional_ids))
-    found: dict[str, TransactionState] = {}
-
-    def answer_if_complete() -> None:
-        if len(found) == len(asked):
-            response = DescribeTransactionsResponse(transaction_states=[found[key] for key in asked])
-            request.answer_delayed(lambda: response)
-
-    def describe(transactional_id: str) -> None:
-        def respond(result: TransactionDescription) -> None:
-            found[transactional_id] = _state(result)
-            answer_if_complete()
-
+    def describe(transactional_id: str, respond: Respond[TransactionDescription]) -> None:
         node.coordinators.transactions.run(
             transactional_id,
             lambda shard: Decision(shard.describe(transactional_id)),
             Waiter(respond, refused=partial(TransactionDescription, transactional_id)),
         )
 
-    for transactional_id in asked:
-        describe(transactional_id)
-    if not asked:
-        answer_if_complete()
-    request.hold_until_answered()
+    ask_each(
+        request,
+        list(dict.fromkeys(message.transactional_ids)),
+        describe,
+        lambda described: DescribeTransactionsResponse(transaction_states=list(map(_state, described))),
+    )
 
 
 def _state(described: TransactionDescription) -> TransactionState:

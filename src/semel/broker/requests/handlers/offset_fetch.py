@@ -15,6 +15,7 @@ from uuid import UUID
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.offsets.offset_results import FetchedOffset, FetchResult, PartitionToFetch
 from semel.errors import ErrorCode
@@ -44,31 +45,13 @@ def offset_fetch(
     groups = message.groups if request.version >= GROUPS_SINCE else [_the_one_group(message)]
     if any(group.topics is None for group in groups):
         return _with_everything(node, request, message, groups)
-    answers: dict[int, OffsetFetchResponseGroup] = {}
 
-    def put(number: int, answer: OffsetFetchResponseGroup) -> None:
-        answers[number] = answer
-        answer_if_complete()
-
-    def answer_if_complete() -> None:
-        if len(answers) == len(groups):
-            in_order = [answers[number] for number in range(len(groups))]
-            request.answer_delayed(lambda: _response(in_order, request.version))
-
-    def fetch(number: int, group: OffsetFetchRequestGroup) -> None:
+    def fetch(group: OffsetFetchRequestGroup, respond: Respond[OffsetFetchResponseGroup]) -> None:
         names = _names(node, group, request.version)
         wanted = _wanted(node, group.topics or [], names)
+        _look_up(node, message, group, wanted, lambda result: respond(_answer(group, names, result, request.version)))
 
-        def respond(result: FetchResult) -> None:
-            put(number, _answer(group, names, result, request.version))
-
-        _look_up(node, message, group, wanted, respond)
-
-    for number, group in enumerate(groups):
-        fetch(number, group)
-    if not groups:
-        answer_if_complete()
-    request.hold_until_answered()
+    ask_each(request, groups, fetch, lambda fetched: _response(fetched, request.version))
     return None
 
 
