@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from semel.blocking import Producer
@@ -81,9 +80,7 @@ class Reader:
     def __enter__(self) -> Reader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stable.close()
         self._all.close()
 

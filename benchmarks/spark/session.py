@@ -10,7 +10,6 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benchmarks.spark.connector import Connector
@@ -51,9 +50,7 @@ class Session:
         self.spark_version = str(self._answer()["spark"])
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

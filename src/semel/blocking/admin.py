@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from semel.blocking.docs import with_words_of
@@ -76,9 +75,7 @@ class Admin:
     def __enter__(self) -> Admin:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from semel.client.arrow_extra import arrow_module
@@ -79,9 +78,7 @@ class Consumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
@@ -84,9 +83,7 @@ class Producer:
                 raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from semel.broker.broker import Address
@@ -115,17 +114,13 @@ class Broker:
     def __enter__(self) -> Broker:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> Broker:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await asyncio.to_thread(self.stop)
 
     async def _start(self) -> None:
