@@ -9,18 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from semel.wire.schema import (
-    STRING_SIZE_BYTES_MAX,
-    Array,
-    Bytes,
-    Fixed,
-    Records,
-    String,
-    Struct,
-    Uuid,
-    WireType,
-    fields_of,
-)
+from semel.wire import schema
 
 
 def misfit(message: object, version: int) -> ValueError:
@@ -31,7 +20,7 @@ def misfit(message: object, version: int) -> ValueError:
 
 
 def _in_struct(holder: Any, version: int) -> str | None:
-    for field in fields_of(type(holder)):
+    for field in schema.fields_of(type(holder)):
         if not field.exists_in(version):
             continue
         value = getattr(holder, field.name)
@@ -43,32 +32,32 @@ def _in_struct(holder: Any, version: int) -> str | None:
     return None
 
 
-def _in_value(wire_type: WireType[Any], value: Any, version: int) -> str | None:
+def _in_value(wire_type: schema.WireType[Any], value: Any, version: int) -> str | None:
     """What is wrong with a value, to be read behind its name."""
     match wire_type:
-        case Fixed():
+        case schema.Fixed():
             try:
                 struct.pack(">" + wire_type.code, value)
             except struct.error as error:
                 return f" is {value!r}: {error}"
-        case Array():
+        case schema.Array():
             if not isinstance(value, list | tuple):
                 return f" is {value!r}, not a list"
             for index, element in enumerate(value):
                 wrong = _in_value(wire_type.element, element, version)
                 if wrong is not None:
                     return f"[{index}]{wrong}"
-        case Struct():
+        case schema.Struct():
             if not isinstance(value, wire_type.struct_class):
                 return f" is {value!r}, not a {wire_type.struct_class.__name__}"
             wrong = _in_struct(value, version)
             return None if wrong is None else f".{wrong}"
-        case String():
+        case schema.String():
             return _in_string(value)
-        case Bytes() | Records():
+        case schema.Bytes() | schema.Records():
             if not isinstance(value, bytes | bytearray | memoryview):
                 return f" is {value!r}, not bytes"
-        case Uuid():
+        case schema.Uuid():
             if len(getattr(value, "bytes", b"")) != 16:
                 return f" is {value!r}, not a UUID"
     return None
@@ -81,6 +70,6 @@ def _in_string(value: Any) -> str | None:
         size_bytes = len(value.encode())
     except UnicodeEncodeError as error:
         return f" is not text: {error}"
-    if size_bytes > STRING_SIZE_BYTES_MAX:
-        return f" has {size_bytes} bytes; a string has at most {STRING_SIZE_BYTES_MAX}"
+    if size_bytes > schema.STRING_SIZE_BYTES_MAX:
+        return f" has {size_bytes} bytes; a string has at most {schema.STRING_SIZE_BYTES_MAX}"
     return None

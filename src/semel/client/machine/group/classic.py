@@ -89,18 +89,11 @@ class ClassicMembership(Membership):
         return self._wanted_topics() + (() if self._leadership is None else self._leadership.topics)
 
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
-        match reaction:
-            case Reaction.JOIN:
-                self._join_again("a commit met a rebalance")
-            case Reaction.LOSE_GENERATION:
-                self._lost(str(error), now_ms)
-            case Reaction.LOSE_MEMBERSHIP:
-                self._member_id = ""
-                self._lost(str(error), now_ms)
-            case Reaction.FATAL:
-                self._fail(error, now_ms)
-            case _:
-                pass
+        if reaction is Reaction.JOIN:
+            self._join_again("a commit met a rebalance")
+        elif reaction is Reaction.LOSE_MEMBERSHIP:
+            self._member_id = ""
+        super().react(reaction, error, now_ms)
 
     # What the driver calls
 

@@ -80,15 +80,9 @@ class ConsumerMembership(Membership):
         return () if self._subscription is None else self._subscription.topics
 
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
-        match reaction:
-            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
-                self._lost(str(error), now_ms)
-            case Reaction.AWAIT_EPOCH:
-                self._heartbeat_ms = min(self._heartbeat_ms, now_ms)
-            case Reaction.FATAL:
-                self._fail(error, now_ms)
-            case _:
-                pass
+        if reaction is Reaction.AWAIT_EPOCH:
+            self._heartbeat_ms = min(self._heartbeat_ms, now_ms)
+        super().react(reaction, error, now_ms)
 
     # What the driver calls
 

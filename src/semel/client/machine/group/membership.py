@@ -93,9 +93,15 @@ class Membership(ABC):
             return member
         return self.metadata() if self.is_member else None
 
-    @abstractmethod
     def react(self, reaction: Reaction, error: KafkaError, now_ms: float) -> None:
         """An answer to a commit or a fetch of offsets says this of the member that it was sent as: the current one."""
+        match reaction:
+            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
+                self._lost(str(error), now_ms)
+            case Reaction.FATAL:
+                self._fail(error, now_ms)
+            case _:
+                pass
 
     def told_error(self) -> None:
         """The application knows. Unless it is for good, the next poll tries again."""
