@@ -68,10 +68,10 @@ def writes_the_opposite_marker_to_one_partition(patch: pytest.MonkeyPatch) -> No
     """Scenario 33: half a transaction."""
     sound = PartitionLog.append_marker
 
-    def append_marker(self: PartitionLog, producer_id: int, producer_epoch: int, marker: Any, **rest: Any) -> Any:
+    def append_marker(self: PartitionLog, producer: Any, marker: Any, **rest: Any) -> Any:
         if self.topic_partition.partition == 1 and not self.topic_partition.topic.startswith("__"):
             marker = marker._replace(committed=not marker.committed)
-        return sound(self, producer_id, producer_epoch, marker, **rest)
+        return sound(self, producer, marker, **rest)
 
     patch.setattr(PartitionLog, "append_marker", append_marker)
 

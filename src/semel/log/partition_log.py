@@ -41,7 +41,7 @@ from semel.log.segments.reading import aborted_within, read_below
 from semel.log.segments.segment import Segment
 from semel.log.segments.segment_list import Segments
 from semel.log.segments.transaction_index import AbortedTransaction
-from semel.types import INT32_MAX, INT64_MAX, Buffer, TopicPartition
+from semel.types import INT32_MAX, INT64_MAX, Buffer, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
     HEADER_SIZE,
@@ -231,13 +231,7 @@ class PartitionLog:
         return Appended(header.base_offset, self.log_end_offset - 1, None, self.log_start_offset, False)
 
     def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        marker: EndTransactionMarker,
-        *,
-        now_ms: int,
-        transaction_version: int,
+        self, producer: ProducerIdentity, marker: EndTransactionMarker, *, now_ms: int, transaction_version: int
     ) -> Appended:
         """Append the marker that ends a producer's transaction. Raises ``KafkaError`` if the producer or the
         coordinator is fenced.
@@ -247,11 +241,11 @@ class PartitionLog:
         """
         if self.offline is not None or self.suspended is not None:
             raise self._is_offline()
-        self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version=transaction_version)
+        self.producers.check_marker(*producer, marker, transaction_version=transaction_version)
         batch = build_marker_batch(
             marker,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             timestamp=now_ms,
             base_offset=self.log_end_offset,
             partition_leader_epoch=self.leader_epoch,

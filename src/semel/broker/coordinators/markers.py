@@ -56,7 +56,7 @@ def append_marker(
         appended = runtime.append_marker(producer, marker, transaction_version=transaction_version)
     else:
         appended = partition.append_marker(
-            *producer, marker, now_ms=node.clock.now_ms(), transaction_version=transaction_version
+            producer, marker, now_ms=node.clock.now_ms(), transaction_version=transaction_version
         )
     return partition, appended.last_offset
 

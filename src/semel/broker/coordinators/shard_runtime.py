@@ -172,7 +172,7 @@ class ShardRuntime(Generic[AnyShard]):
         if self.refusal is not None:
             raise KafkaError(self.refusal, f"{self.partition.topic_partition} has no active coordinator")
         appended = self.partition.append_marker(
-            *producer, marker, now_ms=self._clock.now_ms(), transaction_version=transaction_version
+            producer, marker, now_ms=self._clock.now_ms(), transaction_version=transaction_version
         )
         self.shard.replay_marker(producer, committed=marker.committed)
         return appended

@@ -20,7 +20,7 @@ from semel.broker.waiting.delayed_operation import AwaitsCommit, DelayedOperatio
 from semel.errors import ErrorCode
 from semel.log.batch_check import BatchCheck
 from semel.log.partition_log import Appended, PartitionLog
-from semel.types import TopicPartition
+from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import BatchHeader
 
@@ -73,19 +73,11 @@ class Partition:
         return appended
 
     def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        marker: EndTransactionMarker,
-        *,
-        now_ms: int,
-        transaction_version: int,
+        self, producer: ProducerIdentity, marker: EndTransactionMarker, *, now_ms: int, transaction_version: int
     ) -> Appended:
         """End a producer's transaction here: from now on it needs its coordinator's word again. Raises like append."""
-        appended = self.log.append_marker(
-            producer_id, producer_epoch, marker, now_ms=now_ms, transaction_version=transaction_version
-        )
-        self.gate.close(producer_id)
+        appended = self.log.append_marker(producer, marker, now_ms=now_ms, transaction_version=transaction_version)
+        self.gate.close(producer.producer_id)
         self._invisible.append((appended.last_offset, self.log.appended_bytes))
         return appended
 

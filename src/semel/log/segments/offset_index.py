@@ -19,7 +19,7 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.log.segments.index_file import IndexFile, require_whole_entries
-from semel.types import INT32_MAX, Buffer
+from semel.types import INT32_MAX, INT64_MAX, Buffer
 
 ENTRY_SIZE: Final = 8
 
@@ -35,7 +35,7 @@ class OffsetIndex:
 
     @classmethod
     def load(
-        cls, data: Buffer, base_offset: int, *, end_offset: int | None = None, end_position: int | None = None
+        cls, data: Buffer, base_offset: int, *, end_offset: int = INT64_MAX, end_position: int | None = None
     ) -> OffsetIndex:
         """Read an index file, without the entries at or beyond the log end. Raises ``DecodeError``."""
         require_whole_entries(data, ENTRY_SIZE)
@@ -48,8 +48,7 @@ class OffsetIndex:
             if any(map(ge, values, islice(values, 1, None))) or (values and values[-1] > INT32_MAX):
                 raise DecodeError(f"the {name} of an offset index (base {base_offset}) do not ascend within 31 bits")
         index.file.loaded(index.entries, data)
-        if end_offset is not None:
-            index.truncate_to(end_offset)
+        index.truncate_to(end_offset)
         if end_position is not None:
             index._keep(bisect_left(index._positions, end_position))
         return index

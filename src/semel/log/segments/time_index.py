@@ -20,7 +20,7 @@ from typing import Final
 
 from semel.errors import DecodeError
 from semel.log.segments.index_file import IndexFile, require_whole_entries
-from semel.types import INT32_MAX, Buffer
+from semel.types import INT32_MAX, INT64_MAX, Buffer
 from semel.wire.records import NO_TIMESTAMP
 
 ENTRY_SIZE: Final = 12
@@ -36,7 +36,7 @@ class TimeIndex:
         self.file = IndexFile(ENTRY_SIZE)
 
     @classmethod
-    def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TimeIndex:
+    def load(cls, data: Buffer, base_offset: int, *, end_offset: int = INT64_MAX) -> TimeIndex:
         """Read an index file, without the entries at or beyond the log end. Raises ``DecodeError``."""
         require_whole_entries(data, ENTRY_SIZE)
         index = cls(base_offset)
@@ -47,8 +47,7 @@ class TimeIndex:
         if any(map(gt, offsets, islice(offsets, 1, None))) or (offsets and offsets[-1] > INT32_MAX):
             raise DecodeError(f"the offsets of a time index (base {base_offset}) descend or exceed 31 bits")
         index.file.loaded(index.entries, data)
-        if end_offset is not None:
-            index.truncate_to(end_offset)
+        index.truncate_to(end_offset)
         return index
 
     @property

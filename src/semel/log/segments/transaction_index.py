@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from semel.errors import DecodeError
 from semel.log.segments.index_file import IndexFile, require_whole_entries
-from semel.types import Buffer
+from semel.types import INT64_MAX, Buffer
 
 VERSION: Final = 0
 
@@ -45,7 +45,7 @@ class TransactionIndex:
         self.file = IndexFile(ENTRY_SIZE)
 
     @classmethod
-    def load(cls, data: Buffer, base_offset: int, *, end_offset: int | None = None) -> TransactionIndex:
+    def load(cls, data: Buffer, base_offset: int, *, end_offset: int = INT64_MAX) -> TransactionIndex:
         """Read an index file, without the markers at or beyond the log end. Raises ``DecodeError``."""
         require_whole_entries(data, ENTRY_SIZE)
         index = cls()
@@ -59,8 +59,7 @@ class TransactionIndex:
             index._add(entry)
             last = entry
         index.file.loaded(index.entries, data)
-        if end_offset is not None:
-            index.truncate_to(end_offset)
+        index.truncate_to(end_offset)
         return index
 
     @property

@@ -97,7 +97,12 @@ async def _fetch_many(
     if message.max_wait_ms > 0 and not enough:
         request.in_slices = True
         if len(targets) <= SESSION_PARTITIONS_MAX:
-            await _woken(node, request, message, parameters, targets, reading)
+            piece = Piece(request, asyncio.get_running_loop())
+            worth_reading = Reading([], parameters.min_bytes, urgent=True)
+            waiting = piece.as_request()
+            _wait(node, waiting, message, parameters, targets, reading, lambda: worth_reading, lambda reading: None)
+            request.delay(piece, hold=True)
+            await piece.answered
         else:
             # To watch each of them would take longer than to look again.
             await asyncio.sleep(message.max_wait_ms / 1000)
@@ -105,31 +110,6 @@ async def _fetch_many(
             read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
         )
     return respond(reading)
-
-
-async def _woken(
-    node: Node,
-    request: Request,
-    message: FetchRequest,
-    parameters: FetchParameters,
-    targets: list[FetchTarget],
-    reading: Reading,
-) -> None:
-    """Returns when the request need not wait any longer."""
-    piece = Piece(request, asyncio.get_running_loop())
-    worth_reading = Reading([], parameters.min_bytes, urgent=True)
-    _wait(
-        node,
-        piece.as_request(),
-        message,
-        parameters,
-        targets,
-        reading,
-        lambda: worth_reading,
-        lambda reading: None,
-    )
-    request.delay(piece, hold=True)
-    await piece.answered
 
 
 def _wait(
