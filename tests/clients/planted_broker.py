@@ -61,7 +61,7 @@ def logs_texts_as_they_are() -> None:
 
 def has_no_budget_for_answers() -> None:
     """What clients do not read is kept for them, however much it is."""
-    ResponseMemory.room_bytes = lambda self: INT32_MAX  # type: ignore[method-assign]
+    ResponseMemory.room_bytes = lambda self, *, has_read: INT32_MAX  # type: ignore[method-assign]
     ResponseMemory.add = lambda self, size_bytes: None  # type: ignore[method-assign]
     ResponseMemory.remove = lambda self, size_bytes: None  # type: ignore[method-assign]
 

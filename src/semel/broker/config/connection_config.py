@@ -25,7 +25,7 @@ class ConnectionConfig:
         LONG,
         30_000,
         "After this time a connection is closed whose client reads nothing of a large answer, or sends nothing of a "
-        "request that it began. After one second, while other requests wait for the memory. Semel's own.",
+        "request that it began. After 150 ms and one second, while other requests wait for that memory. Semel's own.",
         rule=AtLeast(1),
     )
     max_connections: int = declare(
@@ -57,7 +57,8 @@ class ConnectionConfig:
         LONG,
         128 * 2**20,
         "How many bytes of answers may wait for clients to read them, over all connections, before requests with "
-        "large answers wait. An answer to Fetch may have a sixteenth of what is left. Semel's own.",
+        "large answers wait. All answers to Fetch together may have three quarters of it, and one of them a sixteenth "
+        "of what is left of that. Semel's own.",
         rule=AtLeast(1),
     )
     fetch_max_bytes: int = declare(

@@ -93,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         "_unread_bytes",
         "_unread_since_ms",
         "active_at_ms",
+        "has_read",
         "host",
         "now_ms",
         "paused_at_ms",
@@ -123,6 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at_ms = 0.0
         self.paused_at_ms: float | None = None
         """Since when more than the high-water mark of the transport is unread; None if it is not."""
+        self.has_read = False
+        """Whether the client has read a large answer."""
         self.host = "?"
         self.peer = "?"
 
@@ -220,6 +223,11 @@ class Connection(asyncio.BufferedProtocol):
         return not self._reading_paused and self._inbox.waiting
 
     @property
+    def unread_answer_bytes(self) -> int:
+        """How much of the memory of answers it holds."""
+        return self._counted_bytes + self._answer_bytes
+
+    @property
     def large_frame(self) -> int | None:
         """The number of the large request that is being received and holds memory, or None."""
         inbox = self._inbox
@@ -261,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         line, self._line = self._line, deque()
         self._out.clear()
         self.responses.forget(self._room_made)
-        self.responses.remove(self._counted_bytes + self._answer_bytes)
+        self.responses.remove(self.unread_answer_bytes)
         self._counted_bytes = self._answer_bytes = 0
         self._inbox.close()
         for delayed in line:
@@ -284,6 +292,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._stops |= _NOT_READ
         self.paused_at_ms = self.now_ms()
+        self.unread_ms(self.paused_at_ms)  # Progress is counted from here.
         if not self._counted_bytes and self._transport is not None:  # Many small answers.
             self._count(self._transport.get_write_buffer_size())
 
@@ -422,6 +431,7 @@ class Connection(asyncio.BufferedProtocol):
             self.responses.add(size_bytes)
 
     def _uncount(self) -> None:
+        self.has_read = True
         size_bytes, self._counted_bytes = self._counted_bytes, 0
         self.responses.remove(size_bytes)
 

@@ -77,16 +77,16 @@ class Request:
 
     def room_bytes(self) -> int:
         """How many bytes of records the answer may have, by the memory that is left for answers."""
-        return self._connection.responses.room_bytes()
+        return self._connection.responses.room_bytes(has_read=self._connection.has_read)
 
     @property
     def lacks_room(self) -> bool:
-        """Whether there is no memory for a large answer."""
-        return self._connection.responses.is_full
+        """Whether there is no memory for a large batch of records."""
+        return self._connection.responses.is_full_of_records(has_read=self._connection.has_read)
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` when there is memory for a large answer."""
-        self._connection.responses.wait(resume)
+        """Call ``resume`` when there is memory for a large batch of records."""
+        self._connection.responses.wait_with_records(resume, has_read=self._connection.has_read)
 
     def forget_room(self, resume: Callable[[], None]) -> None:
         self._connection.responses.forget(resume)

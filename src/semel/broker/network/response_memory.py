@@ -1,10 +1,12 @@
 """The memory of answers that clients have not read yet, over all connections (``queued.max.response.bytes``).
 
 An answer counts from the moment it is made until the operating system has taken it, so a client that asks and does not
-read makes it grow. Two things keep it within its limit. Every answer to Fetch may have a part of what is left, never
-all of it (``room_bytes``), so that many clients that do not read leave something for one that does. And when nothing is
-left, requests with large answers wait in line until something is (``wait``); the server meanwhile closes the
-connections that read nothing (``Server``). A Fetch whose answer is small does not wait.
+read makes it grow. Three things keep it within its limit. Every answer to Fetch may have a part of what is left, never
+all of it (``room_bytes``), so that many clients that do not read leave something for one that does. All answers to
+Fetch together have three quarters, so that Metadata and its like are answered while records are not read. And when
+nothing is left, requests with large answers wait in line until something is (``wait``); the server meanwhile closes the
+connections that read nothing (``StalledConnections``). A Fetch whose answer is small does not wait, and a client that
+has read a large answer before is served before those that have not.
 
 The law: what is counted exceeds the limit by one answer at most, and by ``FULL_ROOM_BYTES`` for each connection. That
 one answer may be large: where there is room, the first batch of a Fetch is always sent whole.
@@ -13,7 +15,8 @@ one answer may be large: where there is room, the first batch of a Fetch is alwa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from semel.wire.apis import ApiKey
 
@@ -51,8 +54,28 @@ SMALL_ANSWERS: Final = frozenset(
 )
 
 
+Resume: TypeAlias = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Line:
+    """Requests that wait until less than ``below_bytes`` is used, in the order of asking."""
+
+    below_bytes: int
+    waiting: dict[Resume, None] = field(default_factory=dict)
+
+
 class ResponseMemory:
-    __slots__ = ("_bytes_max", "_call_soon", "_serves_soon", "_waiting", "is_full", "scarce", "used_bytes")
+    __slots__ = (
+        "_bytes_max",
+        "_call_soon",
+        "_lines",
+        "_records_bytes_max",
+        "_serves",
+        "_serves_soon",
+        "scarce",
+        "used_bytes",
+    )
 
     def __init__(
         self,
@@ -61,55 +84,99 @@ class ResponseMemory:
         call_soon: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
         self._bytes_max = bytes_max
+        self._records_bytes_max = bytes_max * 3 // 4
+        # Served in this order: requests without records, Fetches of clients that have read, other Fetches.
+        self._lines = (_Line(self._bytes_max), _Line(self._records_bytes_max), _Line(self._records_bytes_max))
         self._call_soon = call_soon
         self._serves_soon = False
-        self._waiting: dict[Callable[[], None], None] = {}
+        self._serves = False  # While the first in line takes its room, although others wait behind it.
         self.scarce = scarce
         """Called when the first request begins to wait."""
         self.used_bytes = 0
-        self.is_full = False
+
+    @property
+    def waiting_requests(self) -> int:
+        return sum(len(line.waiting) for line in self._lines)
 
     @property
     def is_scarce(self) -> bool:
         """Whether a request waits for room."""
-        return bool(self._waiting)
+        return any(line.waiting for line in self._lines)
 
-    def room_bytes(self) -> int:
+    @property
+    def missing_bytes(self) -> int:
+        """How much has to leave before the first request that waits is served, and one part more."""
+        for line in self._lines:
+            if line.waiting:
+                return max(0, self.used_bytes - line.below_bytes + line.below_bytes // PARTS)
+        return 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request with a large answer has to wait."""
+        return self.used_bytes >= self._bytes_max
+
+    def is_full_of_records(self, *, has_read: bool) -> bool:
+        """Whether a Fetch has to wait whose first batch is large: there is no room, or others were here before it."""
+        if self.used_bytes >= self._records_bytes_max:
+            return True
+        _, readers, others = self._lines
+        return not self._serves and bool(readers.waiting or (others.waiting and not has_read))
+
+    def room_bytes(self, *, has_read: bool) -> int:
         """How many bytes of records one answer may have."""
-        if self.is_full:
+        if self.is_full_of_records(has_read=has_read):
             return FULL_ROOM_BYTES
-        return max((self._bytes_max - self.used_bytes) // PARTS, ROOM_BYTES_MIN)
+        return max((self._records_bytes_max - self.used_bytes) // PARTS, ROOM_BYTES_MIN)
 
     def add(self, size_bytes: int) -> None:
         """An answer was made."""
         self.used_bytes += size_bytes
-        self.is_full = self.used_bytes >= self._bytes_max
 
     def remove(self, size_bytes: int) -> None:
         """An answer has left, or never will."""
         self.used_bytes -= size_bytes
-        self.is_full = self.used_bytes >= self._bytes_max
         self._serve_soon()
 
-    def wait(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once there is room; in the order of asking."""
-        self._waiting[resume] = None
-        if len(self._waiting) == 1:
+    def wait(self, resume: Resume) -> None:
+        """Call ``resume`` once there is room."""
+        self._wait_in(self._lines[0], resume)
+
+    def wait_with_records(self, resume: Resume, *, has_read: bool) -> None:
+        """Call ``resume`` once there is room for records. ``has_read``: its client has read an answer before."""
+        self._wait_in(self._lines[1 if has_read else 2], resume)
+
+    def forget(self, resume: Resume) -> None:
+        for line in self._lines:
+            line.waiting.pop(resume, None)
+
+    def _wait_in(self, line: _Line, resume: Resume) -> None:
+        was_scarce = self.is_scarce
+        line.waiting[resume] = None
+        if not was_scarce:
             self.scarce()
 
-    def forget(self, resume: Callable[[], None]) -> None:
-        self._waiting.pop(resume, None)
+    def _first(self) -> _Line | None:
+        """The line whose first request can be served."""
+        for line in self._lines:
+            if line.waiting:
+                return line if self.used_bytes < line.below_bytes else None
+        return None
 
     def _serve_soon(self) -> None:
-        if self._waiting and not self.is_full and not self._serves_soon:
+        if not self._serves_soon and self._first() is not None:
             self._serves_soon = True
             self._call_soon(self._serve)
 
     def _serve(self) -> None:
         """The first in line. The next has a turn of its own: each may read megabytes."""
         self._serves_soon = False
-        if self._waiting and not self.is_full:
-            resume = next(iter(self._waiting))
-            del self._waiting[resume]
-            resume()
+        if (line := self._first()) is not None:
+            resume = next(iter(line.waiting))
+            del line.waiting[resume]
+            self._serves = True
+            try:
+                resume()
+            finally:
+                self._serves = False
             self._serve_soon()

@@ -27,7 +27,7 @@ logger = logging.getLogger("semel.broker")
 # How often idle and stalled connections are looked for, as a part of the time that they have.
 _SWEEPS_PER_IDLE_TIME: Final = 10
 # How often stalled ones are looked for while requests wait for the memory that they hold.
-_SCARCE_SWEEP_MS: Final = 250
+_SCARCE_SWEEP_MS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +180,15 @@ class Server:
                 connection.shrink()
 
     def _memory_is_scarce(self) -> None:
+        """Begin to look at once: whether a client reads is seen from one look to the next."""
         if self._scarce_sweep is None and self._listener is not None:
-            self._scarce_sweep = self._loop.call_later(_SCARCE_SWEEP_MS / 1000, self._swept_scarce)
+            self._scarce_sweep = self._loop.call_later(0, self._swept_scarce)
 
     def _swept_scarce(self) -> None:
         self._scarce_sweep = None
         self._close_stalled()
         if self._stalled.is_memory_scarce:
-            self._memory_is_scarce()
+            self._scarce_sweep = self._loop.call_later(_SCARCE_SWEEP_MS / 1000, self._swept_scarce)
 
     def _close_stalled(self) -> None:
         found = self._stalled.find(

@@ -4,8 +4,11 @@ A connection holds memory while a request arrives and while an answer is unread;
 
 - A client that reads nothing of its answers, sends nothing of a request that it began, or does not let a closed
   connection end, for ``connections.max.stalled.ms``, loses its connection.
-- While requests of other clients wait for that memory, a second without progress is enough. And progress alone is not:
-  what holds the memory must have left, or arrived, within ``connections.max.stalled.ms``.
+- While requests of other clients wait for the memory of answers, connections that have read nothing for a moment lose
+  theirs: those first that hold it longest, one for each request that waits, or more until there is room.
+- While requests of other clients wait for the memory of requests, a second without progress is enough.
+- Under either of these, progress alone is not: what holds the memory must have left, or arrived, within
+  ``connections.max.stalled.ms``.
 
 A client that reads or sends slowly is left alone as long as there is memory for the others.
 """
@@ -19,8 +22,11 @@ from semel.broker.network.connection import Connection
 from semel.broker.network.request_memory import RequestMemory
 from semel.broker.network.response_memory import ResponseMemory
 
-# How long a connection may hold memory without progress while others wait for it.
+# How long part of a request may hold memory without progress while others wait for it.
 SCARCE_STALLED_MS_MAX: Final = 1000
+# The same for an answer. A client that reads it acknowledges some of it in each round trip, so this is longer than most
+# take; and it is short, since honest clients wait that long beside ones that do not read.
+SCARCE_UNREAD_MS_MAX: Final = 150
 
 
 class StalledConnections:
@@ -41,11 +47,16 @@ class StalledConnections:
     ) -> Iterator[tuple[Connection, str]]:
         """Each connection that has to be closed, and why."""
         self._note_scarcity(now_ms)
+        holding: list[tuple[float, Connection, float]] = []
         for connection in connections:
-            reason = self._not_reading(connection, now_ms, stalled_ms_max)
+            unread_ms = connection.unread_ms(now_ms)
+            reason = self._not_reading(connection, unread_ms, now_ms, stalled_ms_max)
             reason = reason or self._not_sending(connection, now_ms, stalled_ms_max)
             if reason is not None:
                 yield connection, reason
+            elif connection.paused_at_ms is not None and unread_ms >= SCARCE_UNREAD_MS_MAX:
+                holding.append((connection.paused_at_ms, connection, unread_ms))
+        yield from self._in_the_way(holding)
 
     def _note_scarcity(self, now_ms: float) -> None:
         if not self._requests.is_scarce:
@@ -55,16 +66,28 @@ class StalledConnections:
         elif self._leaving_since_ms is None:
             self._leaving_since_ms = now_ms
 
-    def _not_reading(self, connection: Connection, now_ms: float, stalled_ms_max: float) -> str | None:
-        unread_ms = connection.unread_ms(now_ms)
+    def _in_the_way(self, holding: list[tuple[float, Connection, float]]) -> Iterator[tuple[Connection, str]]:
+        """Those whose memory others wait for, out of all that hold some and do not read."""
+        waiting_requests, missing_bytes = self._responses.waiting_requests, self._responses.missing_bytes
+        for _, connection, unread_ms in sorted(holding, key=lambda held: held[0]):
+            if waiting_requests <= 0 and missing_bytes <= 0:
+                return
+            waiting_requests -= 1
+            missing_bytes -= connection.unread_answer_bytes
+            yield (
+                connection,
+                f"its client has read none of its answers for {unread_ms:.0f} ms, and others wait for the memory",
+            )
+
+    def _not_reading(
+        self, connection: Connection, unread_ms: float, now_ms: float, stalled_ms_max: float
+    ) -> str | None:
         paused_at_ms = connection.paused_at_ms
         if unread_ms >= stalled_ms_max and (paused_at_ms is not None or connection.is_closing):
             return f"its client has read none of its answers for {unread_ms:.0f} ms"
         since_ms = self._leaving_since_ms
         if since_ms is None or paused_at_ms is None:
             return None
-        if unread_ms >= SCARCE_STALLED_MS_MAX:
-            return f"its client has read none of its answers for {unread_ms:.0f} ms, and others wait for the memory"
         held_ms = now_ms - max(since_ms, paused_at_ms)
         if held_ms >= stalled_ms_max:
             return f"its client has not read its answers within {held_ms:.0f} ms, and others wait for the memory"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from semel.broker.network.stalled_connections import SCARCE_STALLED_MS_MAX, StalledConnections
+from semel.broker.network.connection import Connection
+from semel.broker.network.stalled_connections import SCARCE_UNREAD_MS_MAX, StalledConnections
 from tests.unit.broker.network.connection_bench import Bench
 
 STALLED_S = 30
@@ -48,7 +49,7 @@ def test_a_client_that_reads_nothing_is_found_after_its_time() -> None:
     bench.leave_unread(MEGABYTE)
 
     assert bench.reasons_within(STALLED_S - 1) == []
-    assert "read none of its answers for 30000 ms" in bench.reasons_within(2)[0]
+    assert "read none of its answers for 3000" in bench.reasons_within(2)[0]
 
 
 def test_a_client_that_reads_a_little_from_time_to_time_is_left_alone() -> None:
@@ -79,19 +80,47 @@ def test_a_small_answer_that_is_not_read_is_no_reason_unless_the_connection_is_b
     assert "read none of its answers" in bench.look()[0]
 
 
-def test_while_others_wait_for_room_a_second_is_enough() -> None:
+def test_while_others_wait_for_room_a_moment_is_enough() -> None:
     bench = Watched(leaving_bytes_max=MEGABYTE)
     bench.leave_unread(MEGABYTE)
     assert bench.look() == []
     bench.server.responses.wait(do_nothing)
+    bench.wait((SCARCE_UNREAD_MS_MAX - 10) / 1000)
+    assert bench.look() == []
+    bench.wait(0.02)
 
-    assert "others wait for the memory" in bench.reasons_within(SCARCE_STALLED_MS_MAX // 1000)[0]
+    assert "others wait for the memory" in bench.look()[0]
+
+
+def test_of_those_that_do_not_read_one_goes_for_each_request_that_waits_the_longest_first() -> None:
+    benches = [Watched(leaving_bytes_max=4 * MEGABYTE) for _ in range(4)]
+    responses = benches[0].server.responses
+    for bench in benches:
+        bench.connection.responses = responses
+        bench.leave_unread(MEGABYTE)
+        for other in benches:
+            other.wait(1)
+
+    def found() -> list[Connection]:
+        now_ms = benches[0].server.clock.monotonic_ms()
+        connections = [bench.connection for bench in reversed(benches)]
+        return [
+            connection for connection, _ in benches[0].stalled.find(connections, now_ms=now_ms, stalled_ms_max=10**6)
+        ]
+
+    assert found() == [], "there is no room, and nothing waits for it"
+    responses.wait(do_nothing)
+    assert found() == [benches[0].connection]
+    for _ in range(2):
+        responses.wait_with_records(lambda: None, has_read=True)
+    assert found() == [bench.connection for bench in benches[:3]]
 
 
 def test_while_others_wait_for_room_a_client_that_reads_byte_by_byte_has_a_limited_time() -> None:
     bench = Watched(leaving_bytes_max=MEGABYTE)
     bench.leave_unread(MEGABYTE)
     bench.wait(1000)
+    bench.transport.read_by_client(1)
     bench.server.responses.wait(do_nothing)
     for _ in range(2 * STALLED_S):
         assert bench.look() == []
