@@ -5,6 +5,9 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 CHECKED := src tests tools benchmarks examples
 
+# Tests start Python hundreds of times: without compiled modules each start compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help environment demo demo-broker check unit test test-kafka kafka-jars bench spark-jars simulate campaign docs clean
 
