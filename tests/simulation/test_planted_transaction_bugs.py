@@ -1,11 +1,12 @@
 """Bugs planted in the real broker and the real client, one by one: the simulation and its checker must see each.
 
-A bug is caught when one of the first seeds fails, in a way that is expected of it.
+A bug is caught when a seed fails, in a way that is expected of it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -20,14 +21,21 @@ from tests.simulation.transactions_under_faults import (
     transactions_v2_with_late_ends,
 )
 
-# A result may have to wait for those before it.
-# Most are seen in the first three; but any change to the code is another roll of the dice for each seed.
 SEEDS_MAX = 60
-LATE_ENDS_SEEDS = 12
 NONE = "no seed failed"
 
 # About what comes late, and so seen soonest where much does.
 WITH_LATE_ENDS = (bugs.ends_v2_transactions_without_a_new_epoch,)
+
+# Most are seen by seed 0. These were seen soonest by another one, which is tried first; after a change to the code it
+# is as good as any other.
+FIRST = {
+    bugs.answers_before_the_decision_is_durable: 9,
+    bugs.forgets_the_last_five_batches: 2,
+    bugs.ends_v2_transactions_without_a_new_epoch: 11,
+}
+# Seeds whose late ends do harm with transactions V1.
+HURT_V1 = (4, 7, 11)
 
 BUGS: list[tuple[bugs.Plant, str]] = [
     (bugs.answers_before_the_decision_is_durable, "copied once|lost-write"),
@@ -60,7 +68,7 @@ BUGS: list[tuple[bugs.Plant, str]] = [
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """The first seeds with a bug, up to the one that fails: returns in what way, or that none did."""
+    """Seeds with a bug, up to the one that fails: returns in what way, or that none did."""
 
     plant: bugs.Plant
 
@@ -68,20 +76,22 @@ class Planted:
         with pytest.MonkeyPatch.context() as patch:
             self.plant(patch)
             late = self.plant in WITH_LATE_ENDS
-            return failure_of(transactions_v2_with_late_ends if late else transactions_v2, SEEDS_MAX)
+            seeds = (FIRST.get(self.plant, 0), *range(SEEDS_MAX))
+            return failure_of(transactions_v2_with_late_ends if late else transactions_v2, seeds)
 
 
 @dataclass(frozen=True, slots=True)
 class LateEnds:
     scenario: Scenario[object]
+    seeds: tuple[int, ...]
 
     def __call__(self) -> str:
-        return failure_of(self.scenario, LATE_ENDS_SEEDS)
+        return failure_of(self.scenario, self.seeds)
 
 
-def failure_of(scenario: Scenario[object], seeds_max: int) -> str:
+def failure_of(scenario: Scenario[object], seeds: Iterable[int]) -> str:
     try:
-        for seed in range(seeds_max):
+        for seed in seeds:
             simulate(seed, scenario)
     except (AssertionError, KafkaError) as error:
         return str(error)
@@ -98,8 +108,12 @@ def test_a_planted_bug_is_seen(side_by_side: SideBySide[str], job: Planted, expe
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        pytest.param(LateEnds(transactions_v1_with_late_ends), "aborted-read|lost-write|unseen", id="v1"),
-        pytest.param(LateEnds(transactions_v2_with_late_ends), NONE, id="v2"),
+        pytest.param(
+            LateEnds(transactions_v1_with_late_ends, (*HURT_V1, *range(SEEDS_MAX))),
+            "aborted-read|lost-write|unseen",
+            id="v1",
+        ),
+        pytest.param(LateEnds(transactions_v2_with_late_ends, HURT_V1), NONE, id="v2"),
     ],
 )
 def test_an_end_that_comes_late_hurts_v1_and_not_v2(
