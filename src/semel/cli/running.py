@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.log_lines import guard_handlers
+from semel.cli.imports import import_rest_soon
 from semel.cli.stop_signals import take_stop_signals, watch_stop_signals
 from semel.memory import FrozenSurvivors, keep_freed_memory
 from semel.net.event_loop import new_event_loop
@@ -49,6 +50,7 @@ async def _serve(make_broker: Callable[[asyncio.AbstractEventLoop], Broker], rea
     gc.freeze()
     gc.callbacks.append(FrozenSurvivors(_COLLECTION_SECONDS_MAX))
     ready(broker)
+    import_rest_soon(loop)
     keep_freed_memory(_KEPT_BYTES)
     await told_to_stop.wait()
     return await broker.stop()
