@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 KAFKA_4 = "4.3.0"
@@ -112,14 +112,18 @@ def _pom(coordinates: Sequence[str], without: str) -> str:
     )
 
 
-def main() -> int:
+def exit_code(fetch_all: Callable[[], object]) -> int:
+    """Fetch, as a command does: why something is not available goes to stderr."""
     try:
-        for version in sys.argv[1:] or VERSIONS:
-            fetch(version)
+        fetch_all()
     except Unavailable as reason:
         print(f"semel: {reason}", file=sys.stderr)
         return 1
     return 0
+
+
+def main() -> int:
+    return exit_code(lambda: [fetch(version) for version in sys.argv[1:] or VERSIONS])
 
 
 if __name__ == "__main__":

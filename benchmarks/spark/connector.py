@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.kafka_jars import Unavailable, cache, fetch_jars, java, javac
+from tools.kafka_jars import Unavailable, cache, exit_code, fetch_jars, java, javac
 
 SPARK_VERSION = "4.2.0"
 KAFKA_CLIENTS_VERSION = "3.9.1"
@@ -82,12 +82,7 @@ def _folder() -> Path:
 
 
 def main() -> int:
-    try:
-        fetch()
-    except Unavailable as reason:
-        print(f"semel: {reason}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_code(fetch)
 
 
 if __name__ == "__main__":

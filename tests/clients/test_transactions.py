@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TypeAlias
 
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -26,6 +29,9 @@ from tools.server import Server
 LIBRARIES: tuple[TransactionalLibrary, ...] = (Confluent(), KafkaPython(), Aiokafka())
 END = b"the end"
 
+Visible: TypeAlias = Callable[[str, Isolation], list[bytes]]
+Instance: TypeAlias = Callable[..., AbstractContextManager[TransactionalProducer]]
+
 _numbers = itertools.count()
 
 
@@ -41,12 +47,18 @@ def transactional_id() -> str:
 
 
 @pytest.fixture
+def instance(cluster: Server, library: TransactionalLibrary, transactional_id: str) -> Instance:
+    """Starts one more producer of the transactional id."""
+    return partial(library.producer, cluster.bootstrap_servers, transactional_id)
+
+
+@pytest.fixture
 def group() -> str:
     return f"group-{next(_numbers)}"
 
 
 @pytest.fixture
-def visible(cluster: Server, library: TransactionalLibrary) -> Callable[[str, Isolation], list[bytes]]:
+def visible(cluster: Server, library: TransactionalLibrary) -> Visible:
     """What a reader sees of a topic: a record outside of any transaction marks where it may stop."""
 
     def read(topic: str, isolation: Isolation) -> list[bytes]:
@@ -69,14 +81,9 @@ def send_and_commit(producer: TransactionalProducer, topic: str, value: bytes) -
 
 
 def test_committed_records_are_seen_and_aborted_ones_are_not(
-    cluster: Server,
-    library: TransactionalLibrary,
-    topic: str,
-    transactional_id: str,
-    admin: AdminClient,
-    visible: Callable[[str, Isolation], list[bytes]],
+    instance: Instance, topic: str, admin: AdminClient, visible: Visible
 ) -> None:
-    with library.producer(cluster.bootstrap_servers, transactional_id) as producer:
+    with instance() as producer:
         for number in range(4):
             producer.begin()
             producer.send(topic, b"%d" % number)
@@ -91,14 +98,10 @@ def test_committed_records_are_seen_and_aborted_ones_are_not(
 
 
 def test_a_transaction_covers_several_partitions(
-    cluster: Server,
-    library: TransactionalLibrary,
-    new_topic: Callable[..., str],
-    transactional_id: str,
-    visible: Callable[[str, Isolation], list[bytes]],
+    instance: Instance, new_topic: Callable[..., str], visible: Visible
 ) -> None:
     topics = [new_topic() for _ in range(3)]
-    with library.producer(cluster.bootstrap_servers, transactional_id) as producer:
+    with instance() as producer:
         for outcome in (b"aborted", b"committed"):
             producer.begin()
             for topic in topics:
@@ -110,18 +113,12 @@ def test_a_transaction_covers_several_partitions(
     assert [visible(topic, "read_committed") for topic in topics] == [[b"committed"]] * 3
 
 
-def test_a_second_instance_fences_the_first(
-    cluster: Server,
-    library: TransactionalLibrary,
-    topic: str,
-    transactional_id: str,
-    visible: Callable[[str, Isolation], list[bytes]],
-) -> None:
+def test_a_second_instance_fences_the_first(instance: Instance, topic: str, visible: Visible) -> None:
     """Scenario 16."""
-    with library.producer(cluster.bootstrap_servers, transactional_id) as first:
+    with instance() as first:
         first.begin()
         first.send(topic, b"of the first")
-        with library.producer(cluster.bootstrap_servers, transactional_id) as second:
+        with instance() as second:
             with pytest.raises(Fenced):
                 send_and_commit(first, topic, b"late")
             second.begin()
@@ -131,20 +128,15 @@ def test_a_second_instance_fences_the_first(
 
 
 def test_scenario_26_a_transaction_that_takes_too_long_is_aborted(
-    cluster: Server,
-    library: TransactionalLibrary,
-    topic: str,
-    transactional_id: str,
-    admin: AdminClient,
-    visible: Callable[[str, Isolation], list[bytes]],
+    instance: Instance, topic: str, admin: AdminClient, visible: Visible
 ) -> None:
-    with library.producer(cluster.bootstrap_servers, transactional_id, timeout_ms=2500) as slow:
+    with instance(timeout_ms=2500) as slow:
         slow.begin()
         slow.send(topic, b"too slow")
         eventually(2, lambda: last_stable_offset(admin, topic))
         with pytest.raises(Fenced):
             slow.commit()
-    with library.producer(cluster.bootstrap_servers, transactional_id) as again:
+    with instance() as again:
         again.begin()
         again.send(topic, b"in time")
         again.commit()

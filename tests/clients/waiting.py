@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from tools.patience import PATIENCE_S
 
 T = TypeVar("T")
 
 _INTERVAL_S: Final = 0.01
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a test's coroutine, and fail it when it takes too long."""
+
+    async def within_time() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await scenario
+
+    asyncio.run(within_time())
 
 
 def eventually(expected: T, observe: Callable[[], T], timeout_s: float = PATIENCE_S) -> None:

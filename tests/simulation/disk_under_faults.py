@@ -24,16 +24,14 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.records import Record, build_batch
 from tests.simulation.client_history import History
-from tests.simulation.client_workloads import Application, Reader
 from tests.simulation.committed_reader import read_committed
-from tests.simulation.served_broker import ServedBroker, create_topic
+from tests.simulation.served_broker import ServedBroker
 from tests.simulation.transactions_under_faults import (
     ACCOUNTS,
     ALL_PARTITIONS,
-    PARTITIONS,
-    TOPICS,
     check_all,
-    finish,
+    finish_all,
+    start,
     workloads,
 )
 
@@ -57,16 +55,13 @@ async def clients_on_a_bad_disk(simulation: Simulation) -> Counter[DiskTrouble]:
     """Returns the troubles there were."""
     troubles: Counter[DiskTrouble] = Counter()
     served = ServedBroker(simulation, flush="commit", log_roll_ms="400", log_flush_offset_checkpoint_interval_ms="500")
-    served.quick_disk = simulation.random("quick disk").random() < 0.3
-    served.start()
-    for topic in TOPICS:
-        await create_topic(served.client(), topic, PARTITIONS)
     history = History(simulation.loop.time)
+    await start(simulation, served)
     applications, readers = workloads(simulation, history)
     for application in [*applications, *readers]:
         application.start()
     await trouble(simulation, served, troubles)
-    await peace(simulation, applications, readers, history)
+    await finish_all(simulation, applications, readers, history)
     await check_all(simulation, served, history)
     assert_nothing_is_offline(served)
     before = {partition: await read_committed(served.client(), partition) for partition in ALL_PARTITIONS}
@@ -79,16 +74,6 @@ async def clients_on_a_bad_disk(simulation: Simulation) -> Counter[DiskTrouble]:
     late = after[ACCOUNTS_0][len(before[ACCOUNTS_0]) :]
     assert not set(acknowledged) - set(late), f"acknowledged and lost while it stopped: {set(acknowledged) - set(late)}"
     return troubles
-
-
-async def peace(
-    simulation: Simulation, applications: list[Application], readers: list[Reader], history: History
-) -> None:
-    await finish(simulation, applications)
-    simulation.host("deserter").kill()
-    for reader in readers:
-        reader.is_done = True
-    await finish(simulation, readers, until=lambda: history.is_complete)
 
 
 async def trouble(simulation: Simulation, served: ServedBroker, troubles: Counter[DiskTrouble]) -> None:

@@ -58,11 +58,8 @@ async def clients_under_faults(
     """Returns the faults that struck."""
     faults: Counter[Fault] = Counter()
     served = ServedBroker(simulation, flush="commit", transaction_version=str(transaction_version))
-    served.quick_disk = simulation.random("quick disk").random() < 0.3
-    served.start()
-    for topic in TOPICS:
-        await create_topic(served.client(), topic, PARTITIONS)
     history = History(simulation.loop.time)
+    await start(simulation, served)
     applications, readers = workloads(simulation, history)
     meddler = Meddler(simulation.random("meddler"), faults, late_end_probability, spares_older=spares_older)
     simulation.network.interceptor = meddler
@@ -70,13 +67,17 @@ async def clients_under_faults(
         application.start()
     await inject_faults(simulation, served, meddler, [*applications, *readers], faults)
     simulation.network.interceptor = None
-    await finish(simulation, applications)
-    simulation.host("deserter").kill()
-    for reader in readers:
-        reader.is_done = True
-    await finish(simulation, readers, until=lambda: history.is_complete)
+    await finish_all(simulation, applications, readers, history)
     await check_all(simulation, served, history)
     return faults
+
+
+async def start(simulation: Simulation, served: ServedBroker) -> None:
+    """Start the broker, on a quick disk or a slow one, and create the topics."""
+    served.quick_disk = simulation.random("quick disk").random() < 0.3
+    served.start()
+    for topic in TOPICS:
+        await create_topic(served.client(), topic, PARTITIONS)
 
 
 def workloads(simulation: Simulation, history: History) -> tuple[list[Application], list[Reader]]:
@@ -96,6 +97,17 @@ def workloads(simulation: Simulation, history: History) -> tuple[list[Applicatio
     ]
     deserter = Deserter(simulation, history, "deserter", ACCOUNTS, PARTITIONS)
     return [*senders, *banks, *copiers, deserter], [Reader(simulation, history, "reader", ALL_PARTITIONS)]
+
+
+async def finish_all(
+    simulation: Simulation, applications: list[Application], readers: list[Reader], history: History
+) -> None:
+    """There are no faults any more: the applications get done, then the readers have read everything."""
+    await finish(simulation, applications)
+    simulation.host("deserter").kill()
+    for reader in readers:
+        reader.is_done = True
+    await finish(simulation, readers, until=lambda: history.is_complete)
 
 
 async def finish(

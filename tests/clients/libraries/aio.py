@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries import Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries.python_messages import stored
 from tests.clients.libraries.sending import (
     PLAIN,
     RECORD_BYTES_MAX,
@@ -76,7 +77,7 @@ class _AiokafkaReader:
             deadline = asyncio.get_running_loop().time() + timeout_s
             while len(found) < count and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
                 polled = await self._consumer.getmany(timeout_ms=int(left_s * 1000), max_records=count - len(found))
-                found += [_stored(message) for messages in polled.values() for message in messages]
+                found += [stored(message) for messages in polled.values() for message in messages]
             return found
 
         return self._runner.run(collect())
@@ -108,9 +109,3 @@ async def _seek(consumer: AIOKafkaConsumer, partition: TopicPartition, start: St
                 consumer.seek(partition, answer.offset)
         case offset:
             consumer.seek(partition, offset)
-
-
-def _stored(message: Any) -> Stored:
-    timestamp_type = LOG_APPEND_TIME if message.timestamp_type == 1 else CREATE_TIME
-    record = Record(message.value, message.key, tuple(message.headers), message.timestamp)
-    return Stored(message.offset, timestamp_type, record)

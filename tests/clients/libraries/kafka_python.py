@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from tests.clients.libraries import CREATE_TIME, LOG_APPEND_TIME, Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries import Reader, Record, Since, Start, Stored, TooLarge
+from tests.clients.libraries.python_messages import stored
 from tests.clients.libraries.sending import PLAIN, Sending, python_consumer_settings, python_producer_settings
 from tools.patience import PATIENCE_S
 
@@ -63,7 +63,7 @@ class _KafkaPythonReader:
         found: list[Stored] = []
         while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
             polled = self._consumer.poll(timeout_ms=int(left_s * 1000), max_records=count - len(found))
-            found += [_stored(message) for messages in polled.values() for message in messages]
+            found += [stored(message) for messages in polled.values() for message in messages]
         return found
 
 
@@ -82,9 +82,3 @@ def _seek(consumer: KafkaConsumer, partition: TopicPartition, start: Start) -> N
                 _seek(consumer, partition, "latest")
         case offset:
             consumer.seek(partition, offset)
-
-
-def _stored(message: Any) -> Stored:
-    timestamp_type = LOG_APPEND_TIME if message.timestamp_type == 1 else CREATE_TIME
-    record = Record(message.value, message.key, tuple(message.headers), message.timestamp)
-    return Stored(message.offset, timestamp_type, record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import random
 import sys
@@ -16,6 +15,7 @@ from semel import Consumer, Producer, blocking
 from semel.client.values import BulkMetadata, WrittenRange
 from semel.errors import AbortableError, TimedOut
 from semel.testing import Broker
+from tests.clients.waiting import run
 from tools.patience import PATIENCE_S
 
 
@@ -23,14 +23,6 @@ from tools.patience import PATIENCE_S
 def broker() -> Iterator[Broker]:
     with Broker(num_partitions=3, message_max_bytes=20_000, group_initial_rebalance_delay_ms=0) as running:
         yield running
-
-
-def run(scenario: Any) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await scenario
-
-    asyncio.run(within_time())
 
 
 async def table_of(broker: Broker, topic: str, count: int, **settings: Any) -> pa.Table:

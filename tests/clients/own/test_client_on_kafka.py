@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel import Consumer, GroupMetadata, OffsetAndMetadata, Producer, blocking
 from semel.errors import AbortableError, FatalError, KafkaError, ProducerFenced
+from tests.clients.waiting import run
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.patience import PATIENCE_S
@@ -56,14 +57,6 @@ def producer(kafka: Server) -> Callable[..., Producer]:
         return Producer(bootstrap_servers=kafka.bootstrap_servers, **settings)
 
     return make
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await scenario
-
-    asyncio.run(within_time())
 
 
 async def read(kafka: Server, topic: str, isolation_level: str = "read_committed") -> list[bytes | None]:

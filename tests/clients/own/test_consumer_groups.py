@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from semel import Consumer, GroupMetadata, OffsetAndMetadata, Producer, TopicPartition, blocking
 from semel.errors import AbortableError, FatalError, KafkaError
+from tests.clients.waiting import run
 from tools.brokers import apache_kafka, semel
 from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.load import create_topic
@@ -80,14 +81,6 @@ def consumer(server: Server, topic: str) -> Callable[..., Consumer]:
         return Consumer(bootstrap_servers=server.bootstrap_servers, **settings)
 
     return make
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await scenario
-
-    asyncio.run(within_time())
 
 
 async def fill(server: Server, topic: str, count: int, *, start: int = 0) -> list[bytes]:

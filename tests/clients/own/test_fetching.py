@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from semel import Consumer, Producer, blocking
 from semel.testing import Broker
 from semel.types import TopicPartition
-from tools.patience import PATIENCE_MS, PATIENCE_S
+from tests.clients.waiting import run
+from tools.patience import PATIENCE_MS
 
 PARTITIONS = 12
 
@@ -20,14 +20,6 @@ PARTITIONS = 12
 def broker() -> Iterator[Broker]:
     with Broker(num_partitions=PARTITIONS) as running:
         yield running
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await scenario
-
-    asyncio.run(within_time())
 
 
 def partitions(topic: str) -> list[TopicPartition]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
+from tests.properties.client.request_fates import meets, oldest_of_a_connection
 from tests.unit.client.machine.machine_bench import Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import Producing, producing
@@ -73,18 +74,10 @@ class Chaos:
     def _fate(self) -> None:
         """What becomes of the oldest request of some connection."""
         bench = self.producer.bench
-        heads = list({request.connection: request for request in reversed(bench.waiting(ApiKey.PRODUCE))}.values())
-        if not heads:
+        request = oldest_of_a_connection(self._data, bench.waiting(ApiKey.PRODUCE))
+        if request is None:
             return
-        request = heads[self._draw(st.integers(0, len(heads) - 1))]
         match self._draw(st.sampled_from(("answer", "answer", "answer lost", "lost", "late", "refused", "doubt"))):
-            case "answer":
-                bench.answer(request)
-            case "answer lost":
-                self.cluster.answer(request)
-                bench.drop_connection(request.connection)
-            case "lost":
-                bench.drop_connection(request.connection)
             case "late":
                 self.late += [other for other in bench.pending if other.connection == request.connection]
                 bench.drop_connection(request.connection)
@@ -103,6 +96,8 @@ class Chaos:
                         if answer.error_code == ErrorCode.NONE:
                             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 bench.answer(request, response)
+            case fate:
+                meets(fate, request, bench, self.cluster)
         self.producer.settle()
 
     def _draw(self, strategy: st.SearchStrategy[object]) -> object:

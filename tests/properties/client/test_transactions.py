@@ -19,6 +19,7 @@ from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
+from tests.properties.client.request_fates import meets, oldest_of_a_connection
 from tests.unit.client.machine.machine_bench import Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import producing
@@ -132,18 +133,10 @@ class Chaos:
 
     def _fate(self) -> None:
         bench = self.producer.bench
-        heads = list({request.connection: request for request in reversed(bench.pending)}.values())
-        if not heads:
+        request = oldest_of_a_connection(self._data, bench.pending)
+        if request is None:
             return
-        request = heads[self._draw(st.integers(0, len(heads) - 1))]
         match self._draw(st.sampled_from(("answer", "answer", "answer lost", "lost", "late", "refused"))):
-            case "answer":
-                bench.answer(request)
-            case "answer lost":
-                self.cluster.answer(request)
-                bench.drop_connection(request.connection)
-            case "lost":
-                bench.drop_connection(request.connection)
             case "late":
                 self.late += [r for r in bench.pending if r.connection == request.connection and self._harmless(r)]
                 bench.drop_connection(request.connection)
@@ -151,6 +144,8 @@ class Chaos:
                 self.cluster.transactions.refuse_with[request.api_key] = [self._draw(st.sampled_from(PASSING))]
                 bench.answer(request)
                 self.cluster.transactions.refuse_with.clear()
+            case fate:
+                meets(fate, request, bench, self.cluster)
         self.producer.settle()
 
     def _harmless(self, request: Request) -> bool:

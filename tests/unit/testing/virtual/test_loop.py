@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,6 +15,11 @@ from semel.testing.virtual.loop import DeadlockError, LivelockError, Process, Vi
 
 def run(main: Coroutine[Any, Any, Any], **limits: Any) -> Any:
     return VirtualLoop(**limits).run(main)
+
+
+def run_with_loop(main: Callable[[VirtualLoop], Coroutine[Any, Any, Any]]) -> Any:
+    loop = VirtualLoop()
+    return loop.run(main(loop))
 
 
 def test_a_day_of_sleep_takes_no_time_and_ends_a_day_later() -> None:
@@ -221,8 +226,7 @@ def test_nothing_of_a_killed_process_runs_not_even_finally() -> None:
         await asyncio.sleep(10)
         return list(log)
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == []
+    assert run_with_loop(main) == []
 
 
 def test_a_killed_process_is_not_woken_by_a_future_that_others_complete() -> None:
@@ -242,8 +246,7 @@ def test_a_killed_process_is_not_woken_by_a_future_that_others_complete() -> Non
         await asyncio.sleep(1)
         return list(woken)
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == []
+    assert run_with_loop(main) == []
 
 
 def test_a_process_may_be_killed_among_callbacks_that_are_ready_to_run() -> None:
@@ -263,8 +266,7 @@ def test_a_process_may_be_killed_among_callbacks_that_are_ready_to_run() -> None
         await asyncio.sleep(1)
         return log
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == ["alive"]
+    assert run_with_loop(main) == ["alive"]
 
 
 def test_a_crash_ends_its_process_and_not_the_run() -> None:
@@ -282,8 +284,7 @@ def test_a_crash_ends_its_process_and_not_the_run() -> None:
         await asyncio.sleep(2)
         return "went on"
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == "went on"
+    assert run_with_loop(main) == "went on"
 
 
 def test_a_crash_outside_any_process_reaches_the_test() -> None:
@@ -311,8 +312,7 @@ def test_a_paused_process_misses_its_timers_and_catches_up_in_order() -> None:
         await asyncio.sleep(1.1)
         return before, ticks[len(before) :]
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == ([1.0, 2.0], [12.5, 13.5])
+    assert run_with_loop(main) == ([1.0, 2.0], [12.5, 13.5])
 
 
 def test_a_timer_that_is_cancelled_during_the_pause_does_not_fire() -> None:
@@ -334,8 +334,7 @@ def test_a_timer_that_is_cancelled_during_the_pause_does_not_fire() -> None:
         await asyncio.sleep(1)
         return log
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == ["kept"]
+    assert run_with_loop(main) == ["kept"]
 
 
 def test_what_was_ready_when_a_process_was_paused_runs_once_when_it_is_resumed() -> None:
@@ -357,5 +356,4 @@ def test_what_was_ready_when_a_process_was_paused_runs_once_when_it_is_resumed()
         await asyncio.sleep(0)
         return before, log
 
-    loop = VirtualLoop()
-    assert loop.run(main(loop)) == ([], [0, 1, 2])
+    assert run_with_loop(main) == ([], [0, 1, 2])

@@ -88,34 +88,21 @@ class OffsetLog:
         topic: str = "orders",
         group_id: str = "payments",
         now_ms: int = 0,
+        producer: ProducerIdentity | None = None,
         **wishes: Any,
     ) -> ErrorCode:
-        decision = self.shard.commit(
-            group_id, NO_MEMBER, [OffsetToCommit(topic, partition, offset)], api_version=8, now_ms=now_ms, **wishes
-        )
-        (error,) = self.apply(decision).errors
-        return ErrorCode(error)
-
-    def commit_in(
-        self,
-        producer: ProducerIdentity,
-        offset: int,
-        partition: int = 0,
-        *,
-        topic: str = "orders",
-        group_id: str = "payments",
-        now_ms: int = 0,
-    ) -> ErrorCode:
-        decision = self.shard.commit_transactional(
-            group_id,
-            NO_MEMBER,
-            [OffsetToCommit(topic, partition, offset)],
-            producer=producer,
-            api_version=3,
-            now_ms=now_ms,
-        )
+        offsets = [OffsetToCommit(topic, partition, offset)]
+        if producer is None:
+            decision = self.shard.commit(group_id, NO_MEMBER, offsets, api_version=8, now_ms=now_ms, **wishes)
+        else:
+            decision = self.shard.commit_transactional(
+                group_id, NO_MEMBER, offsets, producer=producer, api_version=3, now_ms=now_ms
+            )
         (error,) = self.apply(decision, producer).errors
         return ErrorCode(error)
+
+    def commit_in(self, producer: ProducerIdentity, offset: int, partition: int = 0, **where: Any) -> ErrorCode:
+        return self.commit(offset, partition, producer=producer, **where)
 
     def fetch(
         self, partition: int = 0, *, topic: str = "orders", group_id: str = "payments", require_stable: bool = False

@@ -1,0 +1,29 @@
+"""What can become of a request that a machine under test has sent, whatever the property is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from tests.unit.client.machine.machine_bench import Bench, Request
+from tests.unit.client.machine.model_cluster import ModelCluster
+
+
+def oldest_of_a_connection(data: st.DataObject, requests: Sequence[Request]) -> Request | None:
+    """A request that its broker may serve next: the oldest of some connection."""
+    heads = list({request.connection: request for request in reversed(requests)}.values())
+    return heads[data.draw(st.integers(0, len(heads) - 1))] if heads else None
+
+
+def meets(fate: str, request: Request, bench: Bench, cluster: ModelCluster) -> None:
+    match fate:
+        case "answer":
+            bench.answer(request)
+        case "answer lost":
+            cluster.answer(request)
+            bench.drop_connection(request.connection)
+        case "lost":
+            bench.drop_connection(request.connection)
+        case _:
+            raise AssertionError(fate)
