@@ -11,6 +11,7 @@ time and more, and Hypothesis has neither a deadline nor a health check that is 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -83,6 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Groups that are not kept together cost minutes, and tests that change the environment of others."""
+    gc.freeze()  # What was imported and collected stays: the collector need not look at it again and again.
     if not getattr(session.config.option, "loadgroup", False):
         return
     for item in session.items:
