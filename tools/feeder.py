@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from tools.patience import PATIENCE_S
 
-_PAUSE_S: Final = 0.05
+PAUSE_S: Final = 0.05
 
 
 class Feeder:
@@ -22,10 +22,17 @@ class Feeder:
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, *, partitions: int, is_enough: Callable[[], bool] = lambda: False
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        partitions: int,
+        pause_s: float = PAUSE_S,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
         self.values: list[list[bytes]] = [[] for _ in range(partitions)]
         self._topic = topic
+        self._pause_s = pause_s
         self._is_enough = is_enough
         self._acknowledged = [0] * partitions
         self._failed: list[KafkaError] = []
@@ -71,7 +78,7 @@ class Feeder:
                 values.append(value)
                 self._produce(value, partition)
                 number += 1
-            deadline = time.monotonic() + _PAUSE_S
+            deadline = time.monotonic() + self._pause_s
             while (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(left)
 
@@ -80,7 +87,7 @@ class Feeder:
             try:
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=self._answered(partition))
             except BufferError:  # The broker is down, or slow: wait until something is acknowledged.
-                self._producer.poll(_PAUSE_S)
+                self._producer.poll(PAUSE_S)
             else:
                 return
 

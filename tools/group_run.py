@@ -23,7 +23,7 @@ from semel import blocking
 from semel.errors import SemelError
 from tools.committed_watch import CommittedWatch
 from tools.copy_run import differences, read_committed
-from tools.feeder import Feeder
+from tools.feeder import PAUSE_S, Feeder
 from tools.load import create_topic
 from tools.member_process import OWN, Library, MemberProcess
 from tools.members.role import Role
@@ -100,6 +100,7 @@ def disturb(
     seed: int,
     faults: Iterable[Fault],
     stuck_s_max: float = STUCK_S_MAX,
+    pause_s: float = PAUSE_S,
 ) -> GroupRun:
     """The verdict on groups that read one topic each while they, or the server that runs, are disturbed."""
     started = time.monotonic()
@@ -108,7 +109,7 @@ def disturb(
     counted: Counter[str] = Counter()
     slowest_s = 0.0
     with ExitStack() as stack:
-        groups = [stack.enter_context(_Group(server, plan, folder, stuck_s_max)) for plan in plans]
+        groups = [stack.enter_context(_Group(server, plan, folder, stuck_s_max, pause_s)) for plan in plans]
         for group in groups:
             group.grow()
         slowest_s = max(slowest_s, _catch_up(groups, "the start", stuck_s_max))
@@ -146,6 +147,7 @@ class _Group:
     plan: Plan
     folder: Path
     stuck_s_max: float
+    pause_s: float
     members: list[MemberProcess] = field(default_factory=list)
     gone: list[MemberProcess] = field(default_factory=list)
     gave_up: list[MemberProcess] = field(default_factory=list)
@@ -158,7 +160,9 @@ class _Group:
         for topic in filter(None, (plan.topic, plan.target)):
             create_topic(servers, topic, partitions=PARTITIONS)
         self.watch = CommittedWatch(servers, plan.group, plan.topic, PARTITIONS, self.acknowledged)
-        self.feeder = Feeder(servers, plan.topic, partitions=PARTITIONS, is_enough=self._is_far_behind)
+        self.feeder = Feeder(
+            servers, plan.topic, partitions=PARTITIONS, pause_s=self.pause_s, is_enough=self._is_far_behind
+        )
         self.feeder.start()
         self.watch.__enter__()
         return self

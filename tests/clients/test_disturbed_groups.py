@@ -35,6 +35,8 @@ from tools.run_result import to_json
 from tools.server import Server, running
 
 NEEDS_JAVA = [pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]
+PAUSE_S = 0.2
+"""Between two rounds of records. The campaign sends four times as many, and that is most of what it costs."""
 DISTURBED = (Fault.KILL, Fault.PAUSE, Fault.LEAVE, Fault.JOIN)
 
 
@@ -65,7 +67,7 @@ def join(server: Server, tmp_path: Path) -> Iterator[Callable[..., MemberProcess
 
 
 def assert_passes(server: Server, plans: list[Plan], folder: Path, faults: tuple[Fault, ...], seed: int = 1) -> None:
-    verdict = disturb(server, plans, folder, seed=seed, faults=faults, stuck_s_max=PATIENCE_S)
+    verdict = disturb(server, plans, folder, seed=seed, faults=faults, stuck_s_max=PATIENCE_S, pause_s=PAUSE_S)
     assert verdict.passed, to_json(verdict)
     assert verdict.looks > 10
 
