@@ -20,9 +20,9 @@ from tests.simulation.groups_under_faults import (
 )
 from tests.simulation.side_by_side import Run, SideBySide, assert_none_was_spared
 
-COPIES = [Run(copies_in_transactions, seed) for seed in seeds(20)]
+COPIES = [Run(copies_in_transactions, seed) for seed in seeds(12)]
 READS = [Run(reads_with_plain_commits, seed) for seed in seeds(12)]
-LATE = [Run(reads_with_late_commits, seed) for seed in seeds(10)]
+LATE = [Run(reads_with_late_commits, seed) for seed in seeds(6)]
 
 
 @pytest.mark.parametrize("job", COPIES, ids=str)

@@ -19,9 +19,9 @@ from tests.simulation.transactions_under_faults import (
     transactions_v2_with_late_ends,
 )
 
-V2 = [Run(transactions_v2, seed) for seed in seeds(48)]
-V1 = [Run(transactions_v1, seed) for seed in seeds(16)]
-LATE_ENDS = [Run(transactions_v2_with_late_ends, seed) for seed in seeds(10)]
+V2 = [Run(transactions_v2, seed) for seed in seeds(24)]
+V1 = [Run(transactions_v1, seed) for seed in seeds(8)]
+LATE_ENDS = [Run(transactions_v2_with_late_ends, seed) for seed in seeds(6)]
 
 
 @pytest.mark.parametrize("job", V2, ids=str)
