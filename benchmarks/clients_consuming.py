@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import aiokafka
 import confluent_kafka
 import kafka
-import uvloop
 
 import semel
 from benchmarks.clients_producing import PARTITIONS
+from benchmarks.event_loop import on_uvloop
 from benchmarks.stopwatch import Stopwatch, Taken
 from benchmarks.topics import QUIET
 
@@ -47,7 +47,7 @@ def semel_iterate(servers: str, topic: str, count: int) -> Taken:
                     break
             return watch.taken(read)
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def _semel(servers: str, topic: str, count: int, poll: Callable[[semel.Consumer], Awaitable[Any]]) -> Taken:
@@ -60,7 +60,7 @@ def _semel(servers: str, topic: str, count: int, poll: Callable[[semel.Consumer]
 
             return await _until(count, some)
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def aiokafka_getmany(servers: str, topic: str, count: int) -> Taken:
@@ -78,7 +78,7 @@ def aiokafka_getmany(servers: str, topic: str, count: int) -> Taken:
         finally:
             await consumer.stop()
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def kafka_python_poll(servers: str, topic: str, count: int) -> Taken:
@@ -128,12 +128,6 @@ def _until_now(count: int, some: Callable[[], int]) -> Taken:
         return some()
 
     return asyncio.run(_until(count, later))
-
-
-def _run(load: Callable[[], Any]) -> Taken:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        read: Taken = runner.run(load())
-        return read
 
 
 CONSUMERS: dict[str, Consume] = {

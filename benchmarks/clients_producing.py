@@ -14,9 +14,9 @@ import aiokafka
 import confluent_kafka
 import kafka
 import pyarrow as pa
-import uvloop
 
 import semel
+from benchmarks.event_loop import on_uvloop
 from benchmarks.stopwatch import Stopwatch, Taken
 from benchmarks.topics import QUIET
 
@@ -52,7 +52,7 @@ def semel_send(servers: str, topic: str, seconds: float) -> Taken:
 
             return await _for(seconds, some, producer.flush)
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def semel_send_many(servers: str, topic: str, seconds: float) -> Taken:
@@ -80,7 +80,7 @@ def _semel_bulk(
 
             return await _for(seconds, some, producer.flush)
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def aiokafka_send(servers: str, topic: str, seconds: float) -> Taken:
@@ -102,7 +102,7 @@ def aiokafka_send(servers: str, topic: str, seconds: float) -> Taken:
         finally:
             await producer.stop()
 
-    return _run(load)
+    return on_uvloop(load())
 
 
 def kafka_python_send(servers: str, topic: str, seconds: float) -> Taken:
@@ -180,12 +180,6 @@ async def _for(seconds: float, some: Callable[[int], Awaitable[int]], flush: Cal
         partition = (partition + 1) % PARTITIONS
     await flush()
     return watch.taken(sent)
-
-
-def _run(load: Callable[[], Any]) -> Taken:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sent: Taken = runner.run(load())
-        return sent
 
 
 PRODUCERS: dict[str, Produce] = {

@@ -10,13 +10,13 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final
 
-import uvloop
 from confluent_kafka import Producer as LibrdkafkaProducer
 
 import semel
+from benchmarks.event_loop import on_uvloop
 from benchmarks.latency import quantile
 from benchmarks.measuring import Effort, Measured, Row, Workload
 from benchmarks.processors import Watch
@@ -143,12 +143,7 @@ def semel_load(server: Server, topic: str, producers: int, records: int, seconds
         results = await asyncio.gather(*tasks)
         return list(itertools.chain.from_iterable(results)), time.perf_counter() - before
 
-    return _run(all_of_them())
-
-
-def _run(work: Coroutine[Any, Any, tuple[list[float], float]]) -> tuple[list[float], float]:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+    return on_uvloop(all_of_them())
 
 
 def _check_stored(server: Server, topic: str, wanted: int) -> None:

@@ -7,7 +7,7 @@ find it. Hot paths fetch the function once, with ``encoder`` and ``decoder``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel.types import Buffer
 from semel.wire.decoding import SlicedDecoder, compile_decoder, compile_sliced_decoder
@@ -15,11 +15,7 @@ from semel.wire.encoding import Encoder, SlicedEncoder, compile_encoder, compile
 from semel.wire.schema import versions_of
 
 T = TypeVar("T")
-
-_encoders: dict[tuple[type[Any], int], Encoder] = {}
-_decoders: dict[tuple[type[Any], int], Callable[..., Any]] = {}
-_sliced_encoders: dict[tuple[type[Any], int], SlicedEncoder] = {}
-_sliced_decoders: dict[tuple[type[Any], int], SlicedDecoder] = {}
+Function = TypeVar("Function")
 
 
 def encode(message: object, version: int) -> bytearray:
@@ -37,43 +33,42 @@ def decode(message_class: type[T], buffer: Buffer, version: int, position: int =
 
 def encoder(message_class: type[Any], version: int) -> Encoder:
     """``encode(message, out, parts)``: see ``semel.wire.encoding.compile_encoder``."""
-    found = _encoders.get((message_class, version))
-    if found is None:
-        _require(message_class, version)
-        found = _encoders[message_class, version] = compile_encoder(message_class, version)
-    return found
+    return _encoders[message_class, version]
 
 
 def decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
     """``decode(buffer, position)``: see ``semel.wire.decoding.compile_decoder``."""
-    found = _decoders.get((message_class, version))
-    if found is None:
-        _require(message_class, version)
-        found = _decoders[message_class, version] = compile_decoder(message_class, version)
-    return found
+    return _decoders[message_class, version]
 
 
 def sliced_encoder(message_class: type[Any], version: int) -> SlicedEncoder:
     """For a large message: see ``semel.wire.encoding.compile_sliced_encoder``."""
-    found = _sliced_encoders.get((message_class, version))
-    if found is None:
-        _require(message_class, version)
-        found = _sliced_encoders[message_class, version] = compile_sliced_encoder(message_class, version)
-    return found
+    return _sliced_encoders[message_class, version]
 
 
 def sliced_decoder(message_class: type[Any], version: int) -> SlicedDecoder:
     """For a large message, or one that a stranger sent: see ``semel.wire.decoding.compile_sliced_decoder``."""
-    found = _sliced_decoders.get((message_class, version))
-    if found is None:
-        _require(message_class, version)
-        found = _sliced_decoders[message_class, version] = compile_sliced_decoder(message_class, version)
-    return found
+    return _sliced_decoders[message_class, version]
 
 
-def _require(message_class: type[Any], version: int) -> None:
-    versions = versions_of(message_class)
-    if not versions.first <= version <= versions.last:
-        raise ValueError(
-            f"{message_class.__name__} has versions {versions.first} to {versions.last}, and none that is {version}"
-        )
+class _Compiled(dict[tuple[type[Any], int], Function]):
+    """Functions by message class and version, each compiled when it is first looked up."""
+
+    def __init__(self, compile_function: Callable[[type[Any], int], Function]) -> None:
+        self._compile_function = compile_function
+
+    def __missing__(self, key: tuple[type[Any], int]) -> Function:
+        message_class, version = key
+        versions = versions_of(message_class)
+        if not versions.first <= version <= versions.last:
+            raise ValueError(
+                f"{message_class.__name__} has versions {versions.first} to {versions.last}, and none that is {version}"
+            )
+        self[key] = found = self._compile_function(message_class, version)
+        return found
+
+
+_encoders: Final[_Compiled[Encoder]] = _Compiled(compile_encoder)
+_decoders: Final[_Compiled[Callable[..., Any]]] = _Compiled(compile_decoder)
+_sliced_encoders: Final[_Compiled[SlicedEncoder]] = _Compiled(compile_sliced_encoder)
+_sliced_decoders: Final[_Compiled[SlicedDecoder]] = _Compiled(compile_sliced_decoder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
@@ -110,6 +111,19 @@ class Acls:
         return await self._asker.many(_DELETE, filters)
 
 
+def _wire_fields(acl: AclBinding | AclFilter) -> tuple[Any, ...]:
+    """The fields in the order in which all three requests have them."""
+    return (
+        acl.resource_type,
+        acl.resource_name,
+        acl.pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission,
+    )
+
+
 def _described(response: DescribeAclsResponse) -> tuple[AclBinding, ...]:
     return tuple(
         AclBinding(
@@ -133,15 +147,7 @@ def _filter(matching: AclFilter) -> str:
 _DESCRIBE: Ask[AclFilter, tuple[AclBinding, ...]] = Ask(
     ApiKey.DESCRIBE_ACLS,
     target=lambda matching: AnyBroker(),
-    build=lambda filters, version: DescribeAclsRequest(
-        filters[0].resource_type,
-        filters[0].resource_name,
-        filters[0].pattern_type,
-        filters[0].principal,
-        filters[0].host,
-        filters[0].operation,
-        filters[0].permission,
-    ),
+    build=lambda filters, version: DescribeAclsRequest(*_wire_fields(filters[0])),
     read=lambda response, filters, version: [
         (filters[0], outcome(_described(response), response.error_code, response.error_message))
     ],
@@ -152,20 +158,7 @@ _DESCRIBE: Ask[AclFilter, tuple[AclBinding, ...]] = Ask(
 _CREATE: Ask[AclBinding, None] = Ask(
     ApiKey.CREATE_ACLS,
     target=lambda binding: Controller(),
-    build=lambda bindings, version: CreateAclsRequest(
-        [
-            AclCreation(
-                binding.resource_type,
-                binding.resource_name,
-                binding.pattern_type,
-                binding.principal,
-                binding.host,
-                binding.operation,
-                binding.permission,
-            )
-            for binding in bindings
-        ]
-    ),
+    build=lambda bindings, version: CreateAclsRequest([AclCreation(*_wire_fields(binding)) for binding in bindings]),
     # The answer has no names: its results stand in the order of the request.
     read=lambda response, bindings, version: [
         (binding, outcome(None, result.error_code, result.error_message))
@@ -198,18 +191,7 @@ _DELETE: Ask[AclFilter, tuple[AclBinding, ...]] = Ask(
     ApiKey.DELETE_ACLS,
     target=lambda matching: Controller(),
     build=lambda filters, version: DeleteAclsRequest(
-        [
-            DeleteAclsFilter(
-                matching.resource_type,
-                matching.resource_name,
-                matching.pattern_type,
-                matching.principal,
-                matching.host,
-                matching.operation,
-                matching.permission,
-            )
-            for matching in filters
-        ]
+        [DeleteAclsFilter(*_wire_fields(matching)) for matching in filters]
     ),
     read=lambda response, filters, version: [
         (matching, _deleted(result)) for matching, result in zip(filters, response.filter_results, strict=False)

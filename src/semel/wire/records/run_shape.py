@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from semel.wire.records.varint import VARINT_BITS, VARLONG_BITS, decode_unsigned
+from semel.wire.varint import unsigned_varint
 
 # A record with more headers is not worth the columns that it would take.
 _COLUMNS_MAX: Final = 32
@@ -87,7 +88,7 @@ class RunShape:
                 not period
                 or all(
                     block[place + 2 + at : end : size] == _BYTES[byte] * count
-                    for at, byte in enumerate(_unsigned(period))
+                    for at, byte in enumerate(unsigned_varint(period))
                 )
             )
         )
@@ -113,13 +114,4 @@ def offset_delta_at(index: int) -> tuple[int, int]:
     if index < _PERIOD:
         return 2, _PERIOD
     period = index // _PERIOD
-    return 2 + len(_unsigned(period)), (period + 1) * _PERIOD
-
-
-def _unsigned(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return 2 + len(unsigned_varint(period)), (period + 1) * _PERIOD
