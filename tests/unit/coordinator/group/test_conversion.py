@@ -305,13 +305,19 @@ def test_a_classic_member_that_was_removed_is_told_when_it_joins_late_with_what_
     assert consumer.join().error is ErrorCode.NONE, "whoever has nothing may come, under any name"
 
 
-def test_a_static_classic_member_that_lost_its_id_gets_what_it_had(coordinator: Coordinator) -> None:
+def static_classic_member(coordinator: Coordinator) -> ClassicConsumer:
+    """It shares a consumer group with a member of KIP-848's protocol."""
     (member,) = members_of(coordinator, 1)
-    first = ClassicConsumer(coordinator, "a", instance_id="one")
+    static = ClassicConsumer(coordinator, "a", instance_id="one")
     settle(member)
-    first.join()
-    first.sync()
-    settle_all([member], [first])
+    static.join()
+    static.sync()
+    settle_all([member], [static])
+    return static
+
+
+def test_a_static_classic_member_that_lost_its_id_gets_what_it_had(coordinator: Coordinator) -> None:
+    first = static_classic_member(coordinator)
     epoch = coordinator.group.epoch
 
     second = ClassicConsumer(coordinator, "b", instance_id="one")
@@ -325,12 +331,7 @@ def test_a_static_classic_member_that_lost_its_id_gets_what_it_had(coordinator: 
 
 def test_a_static_member_is_upgraded_in_its_place_and_back(coordinator: Coordinator) -> None:
     """It restarts with another protocol, and says nothing when it stops: only KIP-848 has a word for that."""
-    (member,) = members_of(coordinator, 1)
-    before = ClassicConsumer(coordinator, "a", instance_id="one")
-    settle(member)
-    before.join()
-    before.sync()
-    settle_all([member], [before])
+    before = static_classic_member(coordinator)
     epoch = coordinator.group.epoch
 
     upgraded = Member(coordinator, "upgraded", instance_id="one")

@@ -87,13 +87,18 @@ def _numbers(producers: list[ProducerDescription]) -> list[tuple[int, int, int |
 def _from_batches_alone(bench: Bench) -> Bench:
     """Whatever is derived from the log is gone, and so is the knowledge of how far it was synced."""
     other = bench.copy()
-    other.disk.kill()
-    for name in other.disk.list(FOLDER):
-        if name.endswith((".snapshot", "index")):
-            other.disk.remove(f"{FOLDER}/{name}")
-    other.recovery_point = 0
-    other.open()
+    open_from_batches(other)
     return other
+
+
+def open_from_batches(bench: Bench) -> None:
+    """Open the log with nothing but its batches: no snapshot, no index, no recovery point."""
+    bench.disk.kill()
+    for name in bench.disk.list(FOLDER):
+        if name.endswith((".snapshot", "index")):
+            bench.disk.remove(f"{FOLDER}/{name}")
+    bench.recovery_point = 0
+    bench.open()
 
 
 def _check_producers_go_on(bench: Bench) -> None:

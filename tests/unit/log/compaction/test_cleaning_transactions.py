@@ -10,6 +10,7 @@ from semel.wire.control import EndTransactionMarker, encode_marker, parse_marker
 from semel.wire.records import Record, build_batch, parse_header
 from tests.logs import FOLDER
 from tests.unit.log.compaction.bench import Bench, latest
+from tests.unit.log.compaction.checks import open_from_batches
 
 HOUR_MS = 3_600_000
 
@@ -139,13 +140,7 @@ def test_scenario_48_the_last_batch_of_a_producer_stays_as_a_header_and_its_next
     header = bench.headers()[0]
     assert (header.base_offset, header.last_offset, header.record_count) == (2, 3, 0)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1, 0, 2)
-    # From the batches alone: no snapshot, no recovery point.
-    bench.disk.kill()
-    for name in bench.disk.list(FOLDER):
-        if name.endswith((".snapshot", "index")):
-            bench.disk.remove(f"{FOLDER}/{name}")
-    bench.recovery_point = 0
-    bench.open()
+    open_from_batches(bench)
     assert bench.log.describe_producers() == before
     retry = bench.log.append(
         memoryview(bytearray(bench.sent[1][1].data)), now_ms=bench.now_ms, origin=Origin.COORDINATOR

@@ -171,17 +171,22 @@ def test_nothing_below_the_recovery_point_is_read_again() -> None:
     assert open_log(damaged, config=CONFIG).log_end_offset == 0
 
 
+def three_synced_batches() -> tuple[VirtualDisk, PartitionLog, int]:
+    """A log, and its recovery point behind them."""
+    disk = VirtualDisk()
+    log = open_log(disk)
+    for number in range(3):
+        append(log, produced(number, f"synced {number}", producer=1))
+    return disk, log, carry_out(disk, prepare_checkpoint(log))
+
+
 @pytest.mark.parametrize("has_snapshot", [True, False])
 def test_a_batch_that_lost_its_offset_to_a_power_cut_does_not_pass_for_an_older_one(has_snapshot: bool) -> None:
     """The first bytes of a write and the rest of it may lie in two sectors, and only the second one reach the disk.
 
     What is left is a batch with a good checksum and an offset of 0, right behind the recovery point.
     """
-    disk = VirtualDisk()
-    log = open_log(disk)
-    for number in range(3):
-        append(log, produced(number, f"synced {number}", producer=1))
-    recovery_point = carry_out(disk, prepare_checkpoint(log))
+    disk, log, recovery_point = three_synced_batches()
     append(log, produced(0, "torn", producer=2))
     (segment,) = log.segments
     last, _ = batches(read_file(disk, segment.path(".log")))[-1]
@@ -198,11 +203,7 @@ def test_a_batch_that_lost_its_offset_to_a_power_cut_does_not_pass_for_an_older_
 
 def test_an_offset_that_compaction_has_emptied_below_the_recovery_point_is_not_given_again() -> None:
     """Nothing is left right below the recovery point, and the batch behind it is torn."""
-    disk = VirtualDisk()
-    log = open_log(disk)
-    for number in range(3):
-        append(log, produced(number, f"synced {number}", producer=1))
-    recovery_point = carry_out(disk, prepare_checkpoint(log))
+    disk, log, recovery_point = three_synced_batches()
     append(log, produced(3, "torn", producer=1))
     (segment,) = log.segments
     first, second, _, last = (data for data, _ in batches(read_file(disk, segment.path(".log"))))

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from random import Random
 
 import pytest
 
@@ -15,6 +14,7 @@ from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.page_cache import PAGE_BYTES, Unsynced
 from semel.testing.virtual.trace import Trace
+from tests.unit.testing.virtual.disk_with_file import disk_with_file
 
 SEEDS = range(300)
 
@@ -23,20 +23,11 @@ def outcomes(prepare: Callable[[VirtualDisk], None], path: str = "/data/a") -> C
     """What is at a path after the power cut, over many seeds. The folder and an empty file in it are durable."""
     seen: Counter[bytes | None] = Counter()
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         prepare(disk)
         disk.crash()
         seen[read_file(disk, path) if disk.exists(path) else None] += 1
     return seen
-
-
-def durable_disk(seed: int = 0) -> VirtualDisk:
-    disk = VirtualDisk(Random(seed))
-    disk.make_folder("/data")
-    disk.open("/data/a", create=True)
-    disk.sync_directory("/data")
-    disk.sync_directory("/")
-    return disk
 
 
 def test_what_was_synced_survives_every_power_cut() -> None:
@@ -154,7 +145,7 @@ def test_an_unsynced_removal_may_be_undone() -> None:
 def test_a_rename_is_atomic_one_name_leads_to_the_file_and_never_two_or_none() -> None:
     states = set()
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         file = disk.open("/data/a")
         file.write(0, b"x")
         file.sync()
@@ -167,7 +158,7 @@ def test_a_rename_is_atomic_one_name_leads_to_the_file_and_never_two_or_none() -
 def test_names_in_one_folder_survive_independently_but_a_name_keeps_its_order() -> None:
     states = set()
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         disk.open("/data/b", create=True)
         disk.rename("/data/b", "/data/c")
         disk.open("/data/d", create=True)
@@ -179,7 +170,7 @@ def test_names_in_one_folder_survive_independently_but_a_name_keeps_its_order() 
 def test_a_file_that_is_renamed_twice_has_one_of_its_three_names() -> None:
     states = set()
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         disk.rename("/data/a", "/data/b")
         disk.rename("/data/b", "/data/c")
         disk.crash()
@@ -189,7 +180,7 @@ def test_a_file_that_is_renamed_twice_has_one_of_its_three_names() -> None:
 
 def test_syncing_the_folder_that_a_file_moved_to_settles_the_one_it_came_from() -> None:
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         disk.make_folder("/data/f")
         disk.sync_directory("/data")
         disk.open("/data/f/x", create=True)
@@ -201,7 +192,7 @@ def test_syncing_the_folder_that_a_file_moved_to_settles_the_one_it_came_from() 
 
 def test_what_happens_in_a_folder_whose_creation_is_undone_is_undone_too() -> None:
     for seed in SEEDS:
-        disk = durable_disk(seed)
+        disk = disk_with_file("/data/a", seed)
         disk.make_folder("/data/f")
         disk.rename("/data/a", "/data/f/a")
         disk.crash()
@@ -213,7 +204,7 @@ def test_replacing_a_file_is_atomic_at_every_point_of_a_power_cut() -> None:
     seen = set()
     for seed in range(20):
         for point in range(1, 10):
-            disk = durable_disk(seed)
+            disk = disk_with_file("/data/a", seed)
             replace_file(disk, "/data/x", b"old" * 2000)
             disk.crash_after(point)
             finished = True
@@ -240,7 +231,7 @@ def test_a_replacement_that_forgets_to_sync_is_caught() -> None:
 
 
 def test_death_of_the_process_keeps_what_was_written_and_frees_locks() -> None:
-    disk = durable_disk()
+    disk = disk_with_file("/data/a")
     disk.lock("/data/.lock")
     file = disk.open("/data/a")
     file.write(0, b"x" * 10_000)
@@ -253,7 +244,7 @@ def test_death_of_the_process_keeps_what_was_written_and_frees_locks() -> None:
 
 
 def test_what_was_written_before_the_death_of_the_process_is_still_lost_in_a_power_cut() -> None:
-    disk = durable_disk()
+    disk = disk_with_file("/data/a")
     disk.open("/data/a").write(0, b"x")
     disk.kill()
     disk.crash(Unsynced.LOST)
@@ -262,7 +253,7 @@ def test_what_was_written_before_the_death_of_the_process_is_still_lost_in_a_pow
 
 def test_a_power_cut_can_be_asked_to_keep_or_lose_everything() -> None:
     for unsynced, expected in ((Unsynced.LOST, (b"old", ["a"])), (Unsynced.KEPT, (b"new", ["a", "b"]))):
-        disk = durable_disk()
+        disk = disk_with_file("/data/a")
         file = disk.open("/data/a")
         file.write(0, b"old")
         file.sync()
@@ -273,7 +264,7 @@ def test_a_power_cut_can_be_asked_to_keep_or_lose_everything() -> None:
 
 
 def test_a_copy_is_another_disk_with_the_same_future() -> None:
-    disk = durable_disk(7)
+    disk = disk_with_file("/data/a", 7)
     disk.open("/data/a").write(0, bytes(range(256)) * 100)
     disk.open("/data/b", create=True)
     copy = disk.copy()
@@ -287,7 +278,7 @@ def test_a_copy_is_another_disk_with_the_same_future() -> None:
 
 
 def test_crash_after_strikes_in_exactly_that_operation_and_nothing_works_until_it_is_settled() -> None:
-    disk = durable_disk()
+    disk = disk_with_file("/data/a")
     told: list[str] = []
     file = disk.open("/data/a")
     disk.crash_after(3, then=lambda: told.append("told"))
@@ -298,7 +289,12 @@ def test_crash_after_strikes_in_exactly_that_operation_and_nothing_works_until_i
     with pytest.raises(SimulatedCrash, match="died in write of /data/a"):
         file.write(1, b"2")
     assert told == ["told"]
-    for use in (file.sync, lambda: disk.open("/data/a"), lambda: disk.list("/data"), lambda: disk.remove("/data/a")):
+    for use in (
+        file.sync,
+        lambda: disk.open("/data/a"),
+        lambda: disk.list("/data"),
+        lambda: disk.remove("/data/a"),
+    ):
         with pytest.raises(SimulatedCrash):
             use()
     disk.crash()
@@ -329,7 +325,7 @@ def test_a_write_from_another_thread_waits_until_the_sync_is_over() -> None:
 
 
 def test_two_hundred_thousand_small_appends_do_not_copy_the_file() -> None:
-    file = durable_disk().open("/data/a")
+    file = disk_with_file("/data/a").open("/data/a")
     started = time.thread_time()
     for position in range(0, 2_000_000, 10):
         file.write(position, b"0123456789")
@@ -339,7 +335,7 @@ def test_two_hundred_thousand_small_appends_do_not_copy_the_file() -> None:
 
 
 def test_syncing_after_every_append_does_not_copy_the_file() -> None:
-    file = durable_disk().open("/data/a")
+    file = disk_with_file("/data/a").open("/data/a")
     file.write(0, bytes(64 * 1024 * 1024))
     file.sync()
     started = time.thread_time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from random import Random
 
 import pytest
 
@@ -11,19 +10,11 @@ from semel.log.disk import read_file
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault, DiskStatistics, Operation
 from semel.testing.virtual.page_cache import Unsynced
-
-
-def disk_with_file(seed: int = 0) -> VirtualDisk:
-    disk = VirtualDisk(Random(seed))
-    disk.make_folder("/data")
-    disk.open("/data/a.log", create=True)
-    disk.sync_directory("/data")
-    disk.sync_directory("/")
-    return disk
+from tests.unit.testing.virtual.disk_with_file import disk_with_file
 
 
 def test_a_full_disk_takes_what_fits_and_says_so() -> None:
-    disk = disk_with_file()
+    disk = disk_with_file("/data/a.log")
     disk.capacity_bytes = 10
     file = disk.open("/data/a.log")
     file.write(0, b"12345678")
@@ -42,7 +33,7 @@ def test_a_full_disk_takes_what_fits_and_says_so() -> None:
 def test_a_failing_write_leaves_a_prefix_of_any_length() -> None:
     left = set()
     for seed in range(60):
-        disk = disk_with_file(seed)
+        disk = disk_with_file("/data/a.log", seed)
         disk.fail(DiskFault(Operation.WRITE, "*.log"))
         file = disk.open("/data/a.log")
         with pytest.raises(OSError, match="Input/output error"):
@@ -52,7 +43,7 @@ def test_a_failing_write_leaves_a_prefix_of_any_length() -> None:
 
 
 def test_a_fault_strikes_only_its_operation_and_path_and_only_so_often() -> None:
-    disk = disk_with_file()
+    disk = disk_with_file("/data/a.log")
     disk.open("/data/b.index", create=True)
     disk.fail(DiskFault(Operation.WRITE, "*.log", error=errno.ENOSPC, times=2, skip=1))
     log, index = disk.open("/data/a.log"), disk.open("/data/b.index")
@@ -66,7 +57,7 @@ def test_a_fault_strikes_only_its_operation_and_path_and_only_so_often() -> None
 
 
 def test_a_permanent_fault_lasts_until_the_disk_is_repaired() -> None:
-    disk = disk_with_file()
+    disk = disk_with_file("/data/a.log")
     disk.fail(DiskFault(Operation.READ, times=None))
     for _ in range(3):
         with pytest.raises(OSError, match="Input/output error"):
@@ -79,7 +70,7 @@ def test_a_sync_that_succeeds_after_one_that_failed_makes_nothing_durable() -> N
     """As on Linux, where the pages of a failed sync count as clean: whoever syncs again and believes it loses data."""
     after_power_cut, seen_before = set(), set()
     for seed in range(100):
-        disk = disk_with_file(seed)
+        disk = disk_with_file("/data/a.log", seed)
         file = disk.open("/data/a.log")
         file.write(0, b"old")
         file.sync()
@@ -97,7 +88,7 @@ def test_a_sync_that_succeeds_after_one_that_failed_makes_nothing_durable() -> N
 
 def test_what_is_written_and_synced_after_a_failed_sync_is_durable_itself() -> None:
     for seed in range(50):
-        disk = disk_with_file(seed)
+        disk = disk_with_file("/data/a.log", seed)
         file = disk.open("/data/a.log")
         file.write(0, b"lost?")
         disk.fail(DiskFault(Operation.SYNC))
@@ -112,7 +103,7 @@ def test_what_is_written_and_synced_after_a_failed_sync_is_durable_itself() -> N
 def test_a_failed_sync_of_a_folder_is_not_mended_by_the_next_one() -> None:
     survived = set()
     for seed in range(60):
-        disk = disk_with_file(seed)
+        disk = disk_with_file("/data/a.log", seed)
         disk.open("/data/b", create=True)
         disk.fail(DiskFault(Operation.SYNC_DIRECTORY))
         with pytest.raises(OSError, match="Input/output error"):

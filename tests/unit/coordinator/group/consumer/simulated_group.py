@@ -202,6 +202,16 @@ def members_of(coordinator: Coordinator, count: int, **fields: Any) -> list[Memb
     return [Member(coordinator, f"member-{number}", **fields) for number in range(count)]
 
 
+def revocation_owed(coordinator: Coordinator) -> list[Member]:
+    """Two members: the first is told to give up partitions for the second, and has not yet."""
+    first, second = members_of(coordinator, 2)
+    first.hesitates = True
+    first.beat()
+    second.beat()
+    first.beat()
+    return [first, second]
+
+
 def state_of(shard: GroupShard) -> dict[str, Any]:
     """Everything about consumer groups that the log must bring back."""
     return {

@@ -15,6 +15,7 @@ from tests.unit.coordinator.group.consumer.simulated_group import (
     Member,
     Topics,
     members_of,
+    revocation_owed,
     settle,
     state_of,
 )
@@ -86,11 +87,7 @@ def test_a_partition_is_handed_over_only_after_its_owner_gave_it_up(coordinator:
 
 
 def test_what_is_not_said_is_not_given_up(coordinator: Coordinator) -> None:
-    first, second = members_of(coordinator, 2)
-    first.hesitates = True
-    first.beat()
-    second.beat()
-    first.beat()
+    first, _ = revocation_owed(coordinator)
 
     first.beat(claimed=None)
 
@@ -98,11 +95,7 @@ def test_what_is_not_said_is_not_given_up(coordinator: Coordinator) -> None:
 
 
 def test_a_member_that_does_not_give_up_in_time_is_fenced(coordinator: Coordinator) -> None:
-    first, second = members_of(coordinator, 2)
-    first.hesitates = True
-    first.beat()
-    second.beat()
-    first.beat()
+    first, second = revocation_owed(coordinator)
     for _ in range(REBALANCE_TIMEOUT_MS // 5000):
         coordinator.pass_time(4999)
         assert first.beat().error is ErrorCode.NONE, "it is heard, and still within its time"
@@ -332,11 +325,7 @@ def test_the_assignor_that_most_members_name_is_taken() -> None:
 
 
 def test_a_restart_changes_nothing_and_sessions_begin_anew(coordinator: Coordinator) -> None:
-    first, second = members_of(coordinator, 2)
-    first.hesitates = True
-    first.beat()
-    second.beat()
-    first.beat()
+    revocation_owed(coordinator)
     before = state_of(coordinator.shard)
     coordinator.pass_time(REBALANCE_TIMEOUT_MS - 1)
 

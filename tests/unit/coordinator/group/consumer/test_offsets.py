@@ -8,7 +8,15 @@ from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity, TopicPartition
-from tests.unit.coordinator.group.consumer.simulated_group import GROUP, Coordinator, Member, Topics, members_of, settle
+from tests.unit.coordinator.group.consumer.simulated_group import (
+    GROUP,
+    Coordinator,
+    Member,
+    Topics,
+    members_of,
+    revocation_owed,
+    settle,
+)
 
 OFFSETS = [OffsetToCommit("orders", 0, 7)]
 
@@ -33,12 +41,18 @@ def commit_transactional(coordinator: Coordinator, member_id: str, epoch: int | 
     return decision.response.errors[0]
 
 
-def test_a_member_commits_under_its_epoch_and_no_other(coordinator: Coordinator) -> None:
-    """Scenario 53, for KIP-848's protocol."""
+def with_a_stale_epoch(coordinator: Coordinator) -> tuple[Member, int]:
+    """A member, and the epoch that it had before another one joined."""
     first, second = members_of(coordinator, 2)
     settle(first)
     stale = first.epoch
     settle(first, second)
+    return first, stale
+
+
+def test_a_member_commits_under_its_epoch_and_no_other(coordinator: Coordinator) -> None:
+    """Scenario 53, for KIP-848's protocol."""
+    first, stale = with_a_stale_epoch(coordinator)
 
     assert commit(coordinator, "member-0", first.epoch) is ErrorCode.NONE
     assert commit(coordinator, "member-0", stale) is ErrorCode.STALE_MEMBER_EPOCH
@@ -49,10 +63,7 @@ def test_a_member_commits_under_its_epoch_and_no_other(coordinator: Coordinator)
 
 def test_a_zombie_commits_nothing_in_a_transaction(coordinator: Coordinator) -> None:
     """Scenario 53: producers know generations only, so a stale epoch is an illegal generation."""
-    first, second = members_of(coordinator, 2)
-    settle(first)
-    stale = first.epoch
-    settle(first, second)
+    first, stale = with_a_stale_epoch(coordinator)
 
     assert commit_transactional(coordinator, "member-0", first.epoch) is ErrorCode.NONE
     assert commit_transactional(coordinator, "member-0", stale) is ErrorCode.ILLEGAL_GENERATION
@@ -61,11 +72,7 @@ def test_a_zombie_commits_nothing_in_a_transaction(coordinator: Coordinator) -> 
 
 
 def test_a_member_that_still_owes_a_revocation_commits_under_its_old_epoch(coordinator: Coordinator) -> None:
-    first, second = members_of(coordinator, 2)
-    first.hesitates = True
-    first.beat()
-    second.beat()
-    first.beat()
+    first, _ = revocation_owed(coordinator)
     assert len(first.told) < 4, "it has to give up some"
 
     assert commit(coordinator, "member-0", first.epoch) is ErrorCode.NONE
