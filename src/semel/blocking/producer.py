@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from semel.blocking.docs import with_words_of
+from semel.client.arguments import HeadersLike
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
-from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
+from semel.client.offsets import GroupLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer

@@ -14,6 +14,7 @@ from random import Random, SystemRandom
 from typing import Any, Final, TypeVar
 
 from semel import __version__
+from semel.client.arguments import as_offset, as_timestamp, as_topic
 from semel.client.assignors import Assignor, make_assignors
 from semel.client.config.consumer import ConsumerConfig
 from semel.client.deserializers import Deserializers
@@ -115,10 +116,8 @@ class ConsumerSession:
             return self.machine.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
-        if offset < 0:
-            raise ValueError(f"offset {offset} of {partition}: offsets are counted from 0")
         with self._guard:
-            self.machine.seek(as_partition(partition), offset)
+            self.machine.seek(as_partition(partition), as_offset(offset))
         self.runtime.wake()
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
@@ -128,9 +127,7 @@ class ConsumerSession:
         self._seek_to_time(partitions, LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: PartitionLike) -> None:
-        if timestamp < 0:
-            raise ValueError(f"timestamp {timestamp}: it is counted in milliseconds since 1970")
-        self._seek_to_time(partitions, timestamp)
+        self._seek_to_time(partitions, as_timestamp(timestamp))
 
     def pause(self, *partitions: PartitionLike) -> None:
         self._pause(partitions, paused=True)
@@ -162,12 +159,12 @@ class ConsumerSession:
     async def offsets_for_times(
         self, timestamps: Mapping[PartitionLike, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        asked = {as_partition(partition): timestamp for partition, timestamp in timestamps.items()}
+        asked = {as_partition(partition): as_timestamp(timestamp) for partition, timestamp in timestamps.items()}
         return await self._find(asked, "offsets_for_times")
 
     async def partitions_for(self, topic: str) -> int:
         with self._guard:
-            promise = self.machine.know_topic(topic, self.clock.monotonic_ms())
+            promise = self.machine.know_topic(as_topic(topic), self.clock.monotonic_ms())
         return len((await self._within_timeout(promise, "partitions_for")).partitions)
 
     # Offsets of the group

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
+from semel.client.arguments import HeadersLike, as_headers
 from semel.client.deliveries import Delivery
-from semel.client.offsets import HeadersLike, as_headers
 from semel.client.values import BulkMetadata, ProducerRecord, RecordMetadata
 from semel.errors import StateError
 

@@ -1,15 +1,14 @@
-"""What callers may write for headers, offsets and groups, and what it means."""
+"""What callers may write for partitions, offsets and groups, and what it means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
+from semel.client.arguments import as_offset, as_partition_index, as_topic
 from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.types import TopicPartition
-from semel.wire.records import Headers
 
-HeadersLike: TypeAlias = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 PartitionLike: TypeAlias = TopicPartition | tuple[str, int]
 OffsetsLike: TypeAlias = (
     Mapping[PartitionLike, int | OffsetAndMetadata]
@@ -19,24 +18,19 @@ OffsetsLike: TypeAlias = (
 GroupLike: TypeAlias = str | GroupMetadata
 
 
-def as_headers(headers: HeadersLike) -> Headers:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple(
-        (name, text if text is None or type(text) is bytes else bytes(memoryview(text))) for name, text in pairs
-    )
-
-
 def as_partition(partition: PartitionLike) -> TopicPartition:
-    topic, index = partition
-    return TopicPartition(topic, index)
+    if isinstance(partition, str) or len(partition) != 2:
+        raise TypeError(f"a partition is a topic and a number, such as ('orders', 0), not {partition!r}")
+    return TopicPartition(as_topic(partition[0]), as_partition_index(partition[1]))
 
 
 def as_offsets(offsets: OffsetsLike) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        as_partition(partition): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        for partition, offset in offsets.items()
-    }
+    return {as_partition(partition): _as_committed(offset) for partition, offset in offsets.items()}
 
 
 def as_group(group: GroupLike) -> GroupMetadata:
     return group if isinstance(group, GroupMetadata) else GroupMetadata(group)
+
+
+def _as_committed(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(as_offset(offset))

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from semel.client.arguments import HeadersLike
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
-from semel.client.offsets import GroupLike, HeadersLike, OffsetsLike
+from semel.client.offsets import GroupLike, OffsetsLike
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata

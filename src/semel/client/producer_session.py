@@ -14,6 +14,7 @@ from random import Random, SystemRandom
 from typing import Any, TypeVar
 
 from semel import __version__
+from semel.client.arguments import as_topic
 from semel.client.config.producer import ProducerConfig
 from semel.client.deliveries import settle
 from semel.client.drivers.driver import Driver
@@ -105,7 +106,7 @@ class ProducerSession:
 
     async def partitions_for(self, topic: str) -> int:
         with self._guard:
-            promise = self.machine.know_topic(topic, self.runtime.clock.monotonic_ms())
+            promise = self.machine.know_topic(as_topic(topic), self.runtime.clock.monotonic_ms())
         view = await self._within_max_block(promise, f"partitions_for({topic!r})")
         return len(view.partitions)
 

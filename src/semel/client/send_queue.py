@@ -1,21 +1,22 @@
 """What is to be sent, made ready and put into the machine, for senders that bring their own future.
 
-The hooks come first; what they raise is raised here, and nothing is taken.
+The hooks come first, then the arguments are checked; what is raised is raised here, and nothing is taken.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from semel.client.arguments import HeadersLike, as_bytes, as_headers, as_partition_index, as_timestamp, as_topic
 from semel.client.arrow_extra import arrow_module
 from semel.client.config.producer import ProducerConfig
 from semel.client.deliveries import BatchDelivery, BulkDelivery, Delivery
 from semel.client.hooks import Hooks, Lists
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.producer import ProducerMachine
-from semel.client.offsets import HeadersLike, as_headers
 from semel.client.values import BulkMetadata, ProducerRecord
 from semel.clock import Clock
+from semel.types import INT64_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,25 +51,27 @@ class SendQueue:
             delivery = self._hooks.acknowledging(delivery)
             is_plain = False
         else:
-            is_plain = value is not None
+            is_plain = type(value) is bytes
         if timestamp is None:
             timestamp = self._clock.now_ms()
+        elif type(timestamp) is not int or not 0 <= timestamp <= INT64_MAX:
+            timestamp = as_timestamp(timestamp)
         try:
             if is_plain and self._admission.add_to_open(topic, value, key, partition, timestamp, delivery):
                 return False
-            return self._machine.add(
-                topic,
-                value,
-                # bytes(7) would be seven zeros; memoryview takes what holds bytes, and nothing else.
-                key if key is None or type(key) is bytes else bytes(memoryview(key)),
-                partition,
-                as_headers(headers) if headers else (),
-                timestamp,
-                delivery,
-                self._clock.monotonic_ms(),
-            )
-        except TypeError as error:
-            raise TypeError(f"key and value of a record are bytes or None, headers are (str, bytes): {error}") from None
+        except TypeError:  # A topic that cannot be looked up.
+            as_topic(topic)
+            raise
+        return self._machine.add(
+            as_topic(topic),
+            as_bytes("value", value),
+            as_bytes("key", key),
+            None if partition is None else as_partition_index(partition),
+            as_headers(headers) if headers else (),
+            timestamp,
+            delivery,
+            self._clock.monotonic_ms(),
+        )
 
     def put_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
         """Put in a whole batch: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
@@ -87,7 +90,7 @@ class SendQueue:
         """What ``send_many`` sends. It takes its time, so the guard is not to be held."""
         module = arrow_module("bulk", call)
         now_ms = self._clock.now_ms()
-        rows = module.rows_of_lists(*self._hooks.prepare_many(topic, lists), now_ms)
+        rows = module.rows_of_lists(*self._hooks.prepare_many(as_topic(topic), lists), now_ms)
         bulk: Bulk = module.ArrowBulk(topic, rows, self._config)
         return bulk
 
@@ -95,5 +98,5 @@ class SendQueue:
         """The same for ``send_arrow``."""
         module = arrow_module("bulk", call)
         self._hooks.refuse_table()
-        bulk: Bulk = module.ArrowBulk(topic, module.as_rows(table, self._clock.now_ms()), self._config)
+        bulk: Bulk = module.ArrowBulk(as_topic(topic), module.as_rows(table, self._clock.now_ms()), self._config)
         return bulk

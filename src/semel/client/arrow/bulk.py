@@ -6,13 +6,14 @@ partitioner of one's own is asked for every record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.client.arguments import as_partition_index, as_timestamp
 from semel.client.arrow.decoding import HEADERS_TYPE
 from semel.client.arrow.encoding import Encoder
 from semel.client.arrow.murmur2 import positive_murmur2_column
@@ -205,7 +206,6 @@ def as_rows(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
     unknown = [name for name in table.column_names if name not in COLUMNS]
     if unknown or not table.num_columns:
         raise ValueError(f"columns {unknown or 'none'}: a record has {', '.join(COLUMNS)}; name or drop them")
-    count = table.num_rows
     columns: dict[str, Any] = {
         "key": _bytes(table, "key"),
         "value": _bytes(table, "value"),
@@ -214,10 +214,7 @@ def as_rows(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
     if "headers" in table.column_names:
         columns["headers"] = _headers(table.column("headers"))
     if "partition" in table.column_names:
-        columns["partition"] = table.column("partition").cast(pa.int32())
-        smallest = pc.min(columns["partition"]).as_py() if count else None
-        if smallest is not None and smallest < 0:
-            raise ValueError(f"partition {smallest}: partitions are counted from 0")
+        columns["partition"] = _as_int64("partition", table.column("partition"))
     return pa.table(columns)
 
 
@@ -236,15 +233,41 @@ def rows_of_lists(
         columns["key"] = _array("keys", keys, pa.binary())
     if headers is not None:
         columns["headers"] = _array("headers", headers, HEADERS_TYPE)
-    for name, given, kind in (("partition", partitions, pa.int32()), ("timestamp", timestamps, pa.int64())):
-        if isinstance(given, int):
-            columns[name] = pa.repeat(pa.scalar(given, kind), count)
-        elif given is not None:
-            columns[name] = _array(name, given, kind)
+    if partitions is not None:
+        columns["partition"] = _integers("partition", partitions, count, as_partition_index)
+    if timestamps is not None:
+        columns["timestamp"] = _integers("timestamps", timestamps, count, as_timestamp)
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns differ in length: {lengths}")
     return as_rows(pa.table(columns), now_ms)
+
+
+def _integers(name: str, given: Any, count: int, checked: Callable[[Any, str], int]) -> pa.Array | pa.ChunkedArray:
+    """A list of integers and nulls, or one integer for all records, which is ``checked`` as that of ``send`` is."""
+    if isinstance(given, pa.ChunkedArray | pa.Array):
+        return given
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        return pa.repeat(pa.scalar(checked(given, name), pa.int64()), count)
+    try:
+        # Told a type, Arrow would cut the fraction off a float.
+        column = pa.array(given if isinstance(given, list | tuple) else list(given))
+    except pa.ArrowException as error:
+        raise TypeError(f"{name}: a list of int or None is needed: {error}") from None
+    return _as_int64(name, column)
+
+
+def _as_int64(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise TypeError(f"{name}: a list of int or None is needed, not {column.type}")
+    smallest = pc.min(column).as_py() if len(column) else None
+    if smallest is not None and smallest < 0:
+        rule = "partitions are counted from 0" if name == "partition" else "it is counted in milliseconds since 1970"
+        raise ValueError(f"{name} {smallest}: {rule}")
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _array(name: str, given: Iterable[Any], kind: pa.DataType) -> pa.Array:
@@ -277,8 +300,8 @@ def _timestamps(table: pa.Table, now_ms: int) -> pa.ChunkedArray:
         return pa.chunked_array([pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)])
     column = table.column("timestamp")
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return column.cast(pa.int64()).fill_null(now_ms)
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    return _as_int64("timestamp", column).fill_null(now_ms)
 
 
 def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -93,10 +93,8 @@ class Admission:
                     return False
                 self._metadata.want(topic, now_ms)
                 return True
-        # What has to wait is copied, if its owner could still change it.
-        copied = value if value is None or type(value) is bytes else bytes(memoryview(value))
         deadline_ms = now_ms + self._max_block_ms
-        record = WaitingRecord(topic, copied, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms)
+        record = WaitingRecord(topic, value, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms)
         if self._room.has_line or self.used_bytes >= self.buffer_memory:
             self._room.wait_for_room(record)
         else:
@@ -134,6 +132,8 @@ class Admission:
             else:
                 sticky = self._partitioning.staying(topic)
                 partition = None if sticky is None else sticky.partition
+        elif type(partition) is not int:
+            return False
         if partition is None or not 0 <= partition < len(queues):
             return False
         batch = queues[partition].open
@@ -292,8 +292,6 @@ class Admission:
         if partition is None:
             partition = self._partitioning.choose(view, key, value, size_bytes)
         elif not 0 <= partition < count:
-            if partition < 0:
-                raise ValueError(f"partition {partition} of {topic}: partitions are counted from 0")
             self._metadata.outdated()
             return None
         queues = self._accumulator.queues(topic, count)
