@@ -89,6 +89,14 @@ def test_the_page_is_served_and_everything_else_is_not() -> None:
     assert head.endswith(b"\r\n\r\n")
 
 
+def test_health_is_one_word() -> None:
+    (answer,) = asked(b"GET /healthz HTTP/1.1\r\n\r\n")
+
+    top, _, body = answer.partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert body == b"ok\n"
+
+
 def test_an_endless_head_is_cut_off() -> None:
     async def serve() -> bool:
         page = MetricsPage(Metrics())

@@ -1,4 +1,6 @@
-"""The page that Prometheus scrapes: ``GET /metrics``, on the broker's own event loop.
+"""The page that Prometheus scrapes, ``GET /metrics``, and ``GET /healthz``, on the broker's own event loop.
+
+``/healthz`` says that the loop turns and requests are served; a broker that stops has closed this listener already.
 
 Not a web server: it answers one small request per connection and closes, which is all a scraper asks for. Nothing here
 may cost the broker more than the rendering of its numbers, so a request head is limited in size, a connection in time,
@@ -94,10 +96,15 @@ class _Scrape(asyncio.Protocol):
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):
             status, body = "405 Method Not Allowed", "only GET\n"
-        elif path != b"/metrics":
-            status, body = "404 Not Found", "the metrics are at /metrics\n"
-        else:
+        elif path == b"/metrics":
             status, body = "200 OK", self._page.text(asyncio.get_running_loop().time())
+        elif path == b"/healthz":
+            status, body = "200 OK", "ok\n"
+        else:
+            status, body = (
+                "404 Not Found",
+                "the metrics are at /metrics, and /healthz says whether this broker serves\n",
+            )
         content = body.encode()
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
