@@ -1,15 +1,18 @@
-"""The values of options: client settings, ``KEY=VALUE``, ``TOPIC:PARTITION``. A bad value raises ``UsageError``."""
+"""The values of options: client settings, ``KEY=VALUE``, ``TOPIC:PARTITION``, escapes. ``UsageError`` for bad ones."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import re
+from typing import Any, Final
 
 from semel.cli.exits import UsageError
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The keywords for ``Producer``, ``Consumer`` and ``Admin``."""
+    """The keywords for ``Producer``, ``Consumer`` and ``Admin``, once a broker is there to use them with."""
+    from semel.cli.reachability import WITHIN_S, await_broker
+    from semel.client.config.common import addresses
     from semel.settings import parse_properties
 
     texts: dict[str, str] = {}
@@ -17,6 +20,10 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
         texts.update(parse_properties(file_text("--command-config", options.command_config)))
     texts.update(key_and_value("--command-property", text) for text in options.command_property)
     texts.setdefault("bootstrap.servers", options.bootstrap_server)
+    timeout_ms = texts.get("default.api.timeout.ms", "")
+    within_s = min(WITHIN_S, int(timeout_ms) / 1000) if timeout_ms.isdecimal() else WITHIN_S
+    has_tls = "SSL" in texts.get("security.protocol", "PLAINTEXT").upper().split("_")
+    await_broker(addresses(texts["bootstrap.servers"].split(",")), has_tls=has_tls, within_s=within_s)
     return {name.replace(".", "_"): value for name, value in texts.items()}
 
 
@@ -42,3 +49,11 @@ def partition_of(option: str, text: str) -> tuple[str, int]:
     if not colon or not topic or not (index.isascii() and index.isdigit()):
         raise UsageError(f"{option} {text}: it takes the form TOPIC:PARTITION")
     return topic, int(index)
+
+
+_ESCAPES: Final = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
+
+
+def unescaped(text: str) -> str:
+    """The text with its escapes, such as a backslash and a ``t`` for a tab, which shells pass on as they are."""
+    return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), text)

@@ -6,7 +6,7 @@ Values may be given as Python has them or as text; both go through the declarati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -44,7 +44,8 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
+def addresses(servers: Sequence[str]) -> tuple[Address, ...]:
+    """The addresses of brokers, ``host:port`` each. Raises SettingError."""
     return tuple(_address(server.strip()) for server in servers if server.strip())
 
 
@@ -64,7 +65,7 @@ class ClientConfig:
         LIST,
         (),
         "Brokers to ask for the others: host:port, one or more.",
-        read=_addresses,
+        read=addresses,
     )
     client_id: str = declare("client.id", STRING, "semel", "The name of this client in the broker's log lines.")
     request_timeout_ms: int = declare(
