@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +19,8 @@ from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
 from semel.testing import Broker
 from tests.broker.raw_client import batch
+from tests.cli.conftest import Run
 from tools.patience import PATIENCE_S
-
-Run = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as running:
-        yield running
-
-
-@pytest.fixture
-def run(broker: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command; returns what it printed."""
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def command(*arguments: str, stdin: bytes = b"", exit_code: int = Exit.OK) -> str:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        parts = [*arguments, "--bootstrap-server", broker.bootstrap_servers]
-        try:
-            code = main(parts)
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-        printed = capsys.readouterr()
-        assert code == exit_code, printed.err
-        assert "Traceback" not in printed.err
-        return printed.out if code == Exit.OK else printed.err
-
-    return command
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest, run: Run) -> str:
-    name = re.sub(r"\W", "-", request.node.name)[-60:]
-    run("topic", "create", name, "--partitions", "2")
-    return name
 
 
 def _json(text: str) -> Any:
@@ -105,7 +70,7 @@ def test_lines_are_written_and_read(run: Run, topic: str) -> None:
     run("produce", topic, "--key-separator", ":", "--partition", "0", stdin=b"a:one\nb:two\nthree\n")
     assert run("consume", topic, "--from", "beginning", "--format", "key-value") == "a\tone\nb\ttwo\n-\tthree\n"
     assert run("consume", topic, "--from", "1", "--partition", "0", "--max", "1") == "two\n"
-    assert run("consume", topic) == ""
+    assert run("consume", topic, "--from", "end") == ""
 
 
 def test_csv_json_and_parquet_become_records_with_keys(run: Run, topic: str, tmp_path: Path) -> None:
@@ -212,7 +177,8 @@ def test_offsets_are_reset_and_a_dry_run_changes_nothing(run: Run, broker: Broke
     reset = ("group", "reset-offsets", topic, "--json", "--partition", f"{topic}:0")
     assert _json(run(*reset, "--to-earliest", "--dry-run")) == [{"partition": f"{topic}:0", "from": 4, "to": 0}]
     assert _json(run(*reset, "--shift-by", "-1"))[0]["to"] == 3
-    assert _json(run(*reset, "--to-offset", "99"))[0] == {"partition": f"{topic}:0", "from": 3, "to": 4}
+    assert _json(run(*reset, "--to-offset", "2"))[0] == {"partition": f"{topic}:0", "from": 3, "to": 2}
+    assert "has the offsets 0 to 4" in run(*reset, "--to-offset", "99", exit_code=Exit.USAGE)
     assert _json(run(*reset, "--to-datetime", "2000-01-01T00:00:00Z"))[0]["to"] == 0
     assert topic in run("group", "list")
     run("group", "delete", topic)

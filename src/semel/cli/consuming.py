@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.internal_records import decoded
-from semel.cli.offsets import offsets_at
-from semel.cli.output import is_colourful, shown, time_text
+from semel.cli.interruption import interruptible
+from semel.cli.offsets import offsets_at, offsets_where_known
+from semel.cli.output import is_colourful, say, shown, time_text
 from semel.client.machine.consumer.fetched import visible_batches
 from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition
@@ -67,8 +69,9 @@ class Printer:
 
     def __init__(self, format_name: str, count_max: int | None) -> None:
         self._format = format_name
-        self.left = count_max
         self._colour = is_colourful(sys.stdout)
+        self.left = count_max
+        self.count = 0
 
     @property
     def has_enough(self) -> bool:
@@ -79,6 +82,12 @@ class Printer:
             return
         if self.left is not None:
             self.left -= 1
+        self.count += 1
+        if self._format == "raw":
+            sys.stdout.flush()
+            sys.stdout.buffer.write((seen.record.value or b"") + b"\n")
+            sys.stdout.buffer.flush()
+            return
         line = self._line(seen)
         if self._colour and seen.kind != DATA:
             line = f"{_DIM}{line}{_PLAIN}"
@@ -89,6 +98,11 @@ class Printer:
         if self._format == "json":
             return json.dumps(fields, default=shown, ensure_ascii=False)
         mark = "" if seen.kind == DATA else f"[{seen.marker or seen.kind} {seen.partition}:{seen.record.offset}] "
+        if "{" in self._format:
+            return mark + self._format.format(**{name: shown(value) for name, value in fields.items()})
+        if self._format in ("hex", "base64"):
+            value = seen.record.value or b""
+            return mark + (value.hex() if self._format == "hex" else b64encode(value).decode())
         if isinstance(fields["value"], dict) or isinstance(fields["key"], dict):
             return mark + json.dumps({"key": fields["key"], "value": fields["value"]}, default=shown)
         if seen.marker is not None:
@@ -105,12 +119,13 @@ def consume_partitions(options: argparse.Namespace, settings: Mapping[str, Any],
     with Admin(**settings) as admin:
         partitions = _partitions(admin, options.topic, options.partition)
         positions = _positions(admin, partitions, start)
+        begun_at = dict(positions)
         ends = {} if options.follow else _ends(admin, partitions, options.isolation)
         is_committed = options.isolation == "read_committed"
         while not printer.has_enough:
             unfinished = [at for at in partitions if options.follow or positions[at] < ends[at]]
             if not unfinished:
-                return
+                break
             for partition in unfinished:
                 positions[partition] = _pass(
                     admin,
@@ -121,21 +136,44 @@ def consume_partitions(options: argparse.Namespace, settings: Mapping[str, Any],
                     is_committed,
                     options.show_control,
                 )
+        if not printer.count:
+            say(f"nothing to show: {_why_nothing(admin, options.topic, begun_at, ends)}")
+
+
+def _why_nothing(
+    admin: Admin, topic: str, begun_at: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> str:
+    from semel.client.admin.partitions import OffsetSpec
+
+    firsts = offsets_at(admin, begun_at, OffsetSpec.EARLIEST)
+    lasts = offsets_at(admin, begun_at, OffsetSpec.LATEST)
+    if firsts == lasts:
+        return f"{topic} has no records"
+    if all(begun_at[partition] >= last for partition, last in lasts.items()):
+        return f"there are no records of {topic} from there on; --from beginning shows those before"
+    if any(ends[partition] < last for partition, last in lasts.items()):
+        return f"what {topic} has belongs to open transactions; --isolation read_uncommitted shows it"
+    return f"{topic} has only control records and aborted ones there; --show-control shows them"
 
 
 def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+    """Shows what it polls; what it was given and has shown is committed, also when it is interrupted."""
     from semel.blocking import Admin, Consumer
 
     printer = Printer(options.format, options.max)
     reset = "earliest" if options.start == "beginning" else "latest"
     with Admin(**settings) as admin:
         admin.topics.describe(options.topic)  # A member would wait for a topic, and for brokers, without a word.
-    with Consumer(
-        **settings, group_id=options.group, isolation_level=options.isolation, auto_offset_reset=reset
-    ) as consumer:
+        _say_what_is_skipped(admin, options.group, options.topic, reset)
+    with (
+        interruptible() as interruption,
+        Consumer(
+            **settings, group_id=options.group, isolation_level=options.isolation, auto_offset_reset=reset
+        ) as consumer,
+    ):
         consumer.subscribe([options.topic])
         idle = 0
-        while not printer.has_enough and (options.follow or idle < _IDLE_POLLS_MAX):
+        while not (printer.has_enough or interruption.told) and (options.follow or idle < _IDLE_POLLS_MAX):
             # No more than is shown: what was polled is committed.
             records = consumer.poll(500, max_records=printer.left)
             idle = 0 if records else idle + 1
@@ -143,7 +181,27 @@ def consume_as_member(options: argparse.Namespace, settings: Mapping[str, Any]) 
                 record = Record(got.offset, got.timestamp, got.key, got.value, tuple(got.headers))
                 printer.show(Seen(got.topic, got.partition, record))
             if not (records or options.follow) and _is_at_the_end(consumer):
-                return
+                break
+    if not printer.count and not interruption.told:
+        say(f"nothing to show: group {options.group} has read all that there is, or others have its partitions")
+
+
+def _say_what_is_skipped(admin: Admin, group: str, topic: str, reset: str) -> None:
+    """A committed offset whose record is gone is no place to go on from, and the consumer says nothing about it."""
+    from semel.client.admin.partitions import OffsetSpec
+
+    committed = {at: offset.offset for at, offset in admin.groups.list_offsets(group).items() if at.topic == topic}
+    firsts = offsets_where_known(admin, committed, OffsetSpec.EARLIEST)
+    lasts = offsets_where_known(admin, committed, OffsetSpec.LATEST)
+    for at, offset in sorted(committed.items()):
+        first, last = firsts.get(at), lasts.get(at)
+        if first is None or last is None or first <= offset <= last:
+            continue
+        goes_on = first if reset == "earliest" else last
+        skipped = f"{goes_on - offset} offsets are skipped" if goes_on > offset else "records are read again"
+        say(
+            f"{at.topic}:{at.partition}: the committed offset {offset} is not there, {skipped}: it goes on at {goes_on}"
+        )
 
 
 def _is_at_the_end(consumer: Consumer) -> bool:
@@ -182,6 +240,9 @@ def _positions(
             return lasts
         case "offset":
             assert number is not None
+            for at in partitions:
+                if number < (first := firsts[at]):
+                    say(f"{at.topic}:{at.partition}: {first - number} offsets are skipped, it begins at {first}")
             return {at: max(firsts[at], min(number, lasts[at])) for at in partitions}
         case _:
             assert number is not None

@@ -34,12 +34,19 @@ def format_of(path: str) -> str:
 
 
 def read_records(
-    file: BinaryIO, format_name: str, *, key_separator: str | None, key_field: str | None
+    file: BinaryIO, format_name: str, *, key_separator: str | None, key_field: str | None, null_value: str | None = None
 ) -> Iterator[InputRecord]:
-    """``key_separator`` divides a line into key and value; ``key_field`` is the column or member that is the key."""
+    """``key_separator`` divides a line into key and value; ``key_field`` is the column or member that is the key.
+
+    A line whose value is ``null_value`` is a tombstone.
+    """
     match format_name:
         case "lines":
-            return _lines(file, None if key_separator is None else key_separator.encode())
+            return _lines(
+                file,
+                None if key_separator is None else key_separator.encode(),
+                None if null_value is None else null_value.encode(),
+            )
         case "csv":
             return _csv(file, key_field)
         case "json":
@@ -49,13 +56,13 @@ def read_records(
     raise UsageError(f"--format {format_name}: it is one of {', '.join(FORMATS)}")
 
 
-def _lines(file: BinaryIO, separator: bytes | None) -> Iterator[InputRecord]:
+def _lines(file: BinaryIO, separator: bytes | None, null_value: bytes | None) -> Iterator[InputRecord]:
     for line in file:
         value = line.removesuffix(b"\n").removesuffix(b"\r")
         key = None
         if separator is not None and separator in value:
             key, _, value = value.partition(separator)
-        yield InputRecord(key, value, [])
+        yield InputRecord(key, None if value == null_value else value, [])
 
 
 def _csv(file: BinaryIO, key_field: str | None) -> Iterator[InputRecord]:

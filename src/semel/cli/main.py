@@ -17,6 +17,7 @@ from typing import Final
 
 from semel import __version__
 from semel.cli.exits import DESCRIPTION, Exit, UsageError
+from semel.cli.interruption import Interrupted, raised_signals
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 
 COMMANDS: Final = (
@@ -53,15 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Else it is a question about all of them, or a mistake that is answered with their names.
         parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
         options = parser.parse_args(words)
-        code: int = options.run(options)
+        with raised_signals():
+            code: int = options.run(options)
     except UsageError as error:
         print(f"semel: {error}", file=sys.stderr)
         raise SystemExit(Exit.USAGE) from None  # As the parser does it.
     except SemelError as error:
         print(f"semel: {error}", file=sys.stderr)
         return _code_of(error)
-    except KeyboardInterrupt:
-        return Exit.FAILED
+    except Interrupted as interrupted:
+        return interrupted.exit_code
     except BrokenPipeError:
         # The reader of the output has closed it. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

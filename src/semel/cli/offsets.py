@@ -19,3 +19,9 @@ def offsets_at(
     """
     found = admin.partitions.list_offsets(dict.fromkeys(partitions, time), isolation_level=isolation).all()
     return {partition: listed.offset for partition, listed in found.items() if listed.offset is not None}
+
+
+def offsets_where_known(admin: Admin, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
+    """The same without the partitions that cannot be asked, for example because they were deleted."""
+    found = admin.partitions.list_offsets(dict.fromkeys(partitions, time))
+    return {partition: listed.offset for partition, listed in found.succeeded.items() if listed.offset is not None}

@@ -44,6 +44,11 @@ def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
         print(f"{name.replace('_', ' '):<{width}}  {shown(value)}")
 
 
+def say(text: str) -> None:
+    """Something that belongs to no table and to no record: on standard error."""
+    print(f"semel: {text}", file=sys.stderr, flush=True)
+
+
 def print_deleted(results: Results[str, None], *, as_json: bool) -> None:
     """What is gone, on standard output; then raises for the first that is not."""
     print_facts({"deleted": sorted(results.succeeded)}, as_json=as_json)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, key_and_value
 from semel.cli.output import print_facts, print_rows
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
+from semel.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from semel.client.admin.configs import ConfigResource
@@ -87,6 +89,15 @@ def _alter(options: argparse.Namespace) -> int:
     if not values:
         raise UsageError("nothing to change: name settings with --set KEY=VALUE or --delete KEY")
     with Admin(**client_settings(options)) as admin:
+        if options.delete:
+            # A broker would take it for done: what is not set is at its default.
+            known = admin.configs.describe(_resource(options))
+            for name in options.delete:
+                if name not in known:
+                    nearest = "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
+                    raise KafkaError(
+                        ErrorCode.RESOURCE_NOT_FOUND, f"--delete {name}: no such setting is there{nearest}"
+                    )
         admin.configs.alter(_resource(options), values)
     print_facts({"changed": sorted(values)}, as_json=options.json)
     return Exit.OK

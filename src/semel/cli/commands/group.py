@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.offsets import offsets_at
+from semel.cli.offsets import offsets_at, offsets_where_known
 from semel.cli.option_values import client_settings, partition_of
 from semel.cli.output import print_deleted, print_facts, print_rows
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from semel.blocking import Admin
     from semel.client.admin.group_descriptions import GroupDescription
     from semel.types import TopicPartition
+
+
+_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Empty", "Dead")
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -29,7 +32,9 @@ def add_parser(commands: Subcommands) -> None:
         "  semel group reset-offsets billing --topic orders --to-earliest --dry-run",
     )
     listing = add_command(family, "list", "list the groups", "  semel group list --state Stable", _list)
-    listing.add_argument("--state", action="append", default=[], help="only those in this state; may be repeated")
+    listing.add_argument(
+        "--state", action="append", default=[], choices=_STATES, help="only those in this state; may be repeated"
+    )
     describe = add_command(
         family,
         "describe",
@@ -107,6 +112,9 @@ def _describe(options: argparse.Namespace) -> int:
     print_rows(members, ("member", "instance", "client", "host", "partitions"), as_json=False, empty="no members")
     print()
     print_rows(offsets, ("partition", "committed", "end", "lag", "member"), as_json=False, empty="no offsets")
+    for row in offsets:
+        if row["trouble"] is not None:
+            print(f"{row['partition']}: {row['trouble']}")
     return Exit.OK
 
 
@@ -117,20 +125,38 @@ def _offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
     committed = admin.groups.list_offsets(group.group_id)
     owners = {partition: member.member_id for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
+    starts = offsets_where_known(admin, partitions, OffsetSpec.EARLIEST)
+    ends = offsets_where_known(admin, partitions, OffsetSpec.LATEST)
     rows: list[dict[str, Any]] = []
     for partition in partitions:
-        offset = committed.get(partition)
+        offset = committed[partition].offset if partition in committed else None
+        start, end = starts.get(partition), ends.get(partition)
+        trouble = None if offset is None else _trouble(offset, start, end)
+        can_be_read = offset is not None and trouble is None
         rows.append(
             {
                 "partition": f"{partition.topic}:{partition.partition}",
-                "committed": None if offset is None else offset.offset,
-                "end": ends.get(partition),
-                "lag": None if offset is None else readable_after(admin, partition, offset.offset),
+                "committed": offset,
+                "end": end,
+                "lag": readable_after(admin, partition, offset) if can_be_read and offset is not None else None,
                 "member": owners.get(partition),
+                "trouble": trouble,
             }
         )
     return rows
+
+
+def _trouble(offset: int, start: int | None, end: int | None) -> str | None:
+    """Why a consumer cannot go on from a committed offset, and what it does instead."""
+    if start is None or end is None:
+        return "the partition is not there, or cannot be asked"
+    if start <= offset <= end:
+        return None
+    where = f"before the first record, {start}" if offset < start else f"behind the end, {end}"
+    return (
+        f"{offset} is out of range, {where}: a consumer goes on at {start} with auto.offset.reset=earliest, at {end} "
+        "with latest, and stops with none"
+    )
 
 
 def _reset(options: argparse.Namespace) -> int:
@@ -172,7 +198,7 @@ def _chosen(admin: Admin, options: argparse.Namespace, current: Mapping[TopicPar
 def _destinations(
     admin: Admin, options: argparse.Namespace, partitions: list[TopicPartition], current: Mapping[TopicPartition, Any]
 ) -> dict[TopicPartition, int]:
-    """Where each partition is to go, never before its first record nor behind its end."""
+    """Where each partition is to go. A number that is out of range is refused; a shift stops at the first or last."""
     from semel.client.admin.partitions import OffsetSpec
 
     starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
@@ -190,6 +216,10 @@ def _destinations(
             wanted = end
         elif options.to_offset is not None:
             wanted = options.to_offset
+            if not start <= wanted <= end:
+                raise UsageError(
+                    f"--to-offset {wanted}: {partition.topic}:{partition.partition} has the offsets {start} to {end}"
+                )
         elif options.to_datetime is not None:
             wanted = at_time.get(partition, end)
         else:

@@ -6,13 +6,13 @@ import argparse
 import logging
 import os
 import re
-import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.exits import Exit, UsageError
+from semel.cli.interruption import interruptible
 from semel.cli.output import print_facts, print_json
 from semel.cli.parsing import Subcommands, add_command, add_family, add_json
 
@@ -89,18 +89,17 @@ def _run(options: argparse.Namespace) -> int:
         query = pipeline.start()
         last = -1
         ended = False
-        try:
-            with _stopped_by_signals():
-                while not ended:
-                    ended = bool(query.awaitTermination(_LOOK_S))
-                    batches = [batch for batch in query.recentProgress if batch["batchId"] > last]
-                    for batch in batches:
-                        last = batch["batchId"]
-                        # The lag is as of now: it belongs to the newest batch.
-                        lag = total_lag(pipeline.progress()) if batch is batches[-1] else None
-                        _print_batch(last, batch["numInputRows"], lag, as_json=options.json)
-        except KeyboardInterrupt:
-            query.stop()
+        with interruptible() as interruption:
+            while not (ended or interruption.told):
+                ended = bool(query.awaitTermination(_LOOK_S))
+                batches = [batch for batch in query.recentProgress if batch["batchId"] > last]
+                for batch in batches:
+                    last = batch["batchId"]
+                    # The lag is as of now: it belongs to the newest batch.
+                    lag = total_lag(pipeline.progress()) if batch is batches[-1] else None
+                    _print_batch(last, batch["numInputRows"], lag, as_json=options.json)
+            if not ended:
+                query.stop()
     return Exit.OK
 
 
@@ -167,18 +166,3 @@ def _sentence(error: Exception) -> str:
     if found is not None:
         return found["text"]
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    earlier = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
