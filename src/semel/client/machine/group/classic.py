@@ -285,24 +285,16 @@ class ClassicMembership(Membership):
     def _refused(self, api_key: ApiKey, code: int, now_ms: float) -> None:
         text = f"{api_key.name} of group {self._coordinator.group_id!r} was answered {named(code).name}"
         log.info("%s", text)
-        match reaction_to(api_key, code):
-            case Reaction.FIND_COORDINATOR:
-                self._coordinator.forget()
+        reaction = reaction_to(api_key, code)
+        if reaction is Reaction.JOIN:
+            self.state = ClassicMemberState.PREPARING
+            self._join_again(text)
+            if api_key is ApiKey.JOIN_GROUP:
                 self._later(now_ms)
-            case Reaction.JOIN:
-                self.state = ClassicMemberState.PREPARING
-                self._join_again(text)
-                if api_key is ApiKey.JOIN_GROUP:
-                    self._later(now_ms)
-            case Reaction.LOSE_GENERATION:
-                self._lost(text, now_ms)
-            case Reaction.LOSE_MEMBERSHIP:
-                self._member_id = ""
-                self._lost(text, now_ms)
-            case Reaction.FATAL:
-                self._fail(client_error(code, text, Family.FATAL), now_ms)
-            case _:
-                self._later(now_ms)
+            return
+        if reaction is Reaction.LOSE_MEMBERSHIP:
+            self._member_id = ""
+        self._was_refused(reaction, code, text, now_ms)
 
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)

@@ -24,7 +24,7 @@ from semel.client.machine.group.membership import Membership
 from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.clock import NEVER
-from semel.errors import ErrorCode, Family, KafkaError, client_error, named
+from semel.errors import ErrorCode, KafkaError, named
 from semel.types import TopicPartition, kafka_uuid
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import (
@@ -209,16 +209,7 @@ class ConsumerMembership(Membership):
             # now, or gone. Joining makes it one of ours again.
             self._lost(text, now_ms)
             return
-        match reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code):
-            case Reaction.FIND_COORDINATOR:
-                self._coordinator.forget()
-                self._later(now_ms)
-            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
-                self._lost(text, now_ms)
-            case Reaction.FATAL:
-                self._fail(client_error(code, text, Family.FATAL), now_ms)
-            case _:
-                self._later(now_ms)
+        self._was_refused(reaction_to(ApiKey.CONSUMER_GROUP_HEARTBEAT, code), code, text, now_ms)
 
     def _reset(self, reason: str | None = None) -> None:
         super()._reset(reason)

@@ -19,7 +19,7 @@ from semel.client.machine.group.member_context import MemberContext
 from semel.client.machine.group.reactions import Reaction
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.values import GroupMetadata
-from semel.errors import ErrorCode, KafkaError
+from semel.errors import ErrorCode, Family, KafkaError, client_error
 from semel.wire.apis import ApiKey
 
 log = logging.getLogger(__name__)
@@ -160,6 +160,19 @@ class Membership(ABC):
         return promise
 
     # What went wrong
+
+    def _was_refused(self, reaction: Reaction, code: int, text: str, now_ms: float) -> None:
+        """A request of the group was refused, and calls for this reaction in either protocol."""
+        match reaction:
+            case Reaction.FIND_COORDINATOR:
+                self._coordinator.forget()
+                self._later(now_ms)
+            case Reaction.LOSE_GENERATION | Reaction.LOSE_MEMBERSHIP:
+                self._lost(text, now_ms)
+            case Reaction.FATAL:
+                self._fail(client_error(code, text, Family.FATAL), now_ms)
+            case _:
+                self._later(now_ms)
 
     def _lost(self, reason: str, now_ms: float) -> None:
         """The group went on without this member: what it had belongs to others."""
