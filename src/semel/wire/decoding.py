@@ -26,21 +26,8 @@ from uuid import UUID
 
 from semel.errors import DecodeError
 from semel.types import Buffer
-from semel.wire.schema import (
-    STRING_SIZE_BYTES_MAX,
-    Array,
-    Bytes,
-    Field,
-    Fixed,
-    Records,
-    String,
-    Struct,
-    Uuid,
-    WireType,
-    fields_of,
-    is_shared,
-    versions_of,
-)
+from semel.wire import schema
+from semel.wire.schema import STRING_SIZE_BYTES_MAX
 from semel.wire.source import Source
 from semel.wire.varint import continue_unsigned_varint, read_unsigned_varint, skip_tagged_fields
 
@@ -74,7 +61,7 @@ class _DecoderSource:
         self._sliced = sliced
         self._title = f"decode {message_class.__name__} v{version}{' in slices' if sliced else ''}"
         self._version = version
-        self._flexible = versions_of(message_class).flexible_in(version)
+        self._flexible = schema.versions_of(message_class).flexible_in(version)
         self._run: list[tuple[str, str]] = []
         self._source = Source(
             {
@@ -111,8 +98,8 @@ class _DecoderSource:
     def _struct(self, struct_class: type[object], path: str) -> str:
         """Emit the reading of every field; return the expression that builds the object."""
         values: dict[str, str] = {}
-        tagged: list[Field] = []
-        fields = fields_of(struct_class)
+        tagged: list[schema.Field] = []
+        fields = schema.fields_of(struct_class)
         for field in fields:
             if not field.exists_in(self._version):
                 values[field.name] = self._default(field)
@@ -127,7 +114,7 @@ class _DecoderSource:
         arguments = ", ".join(values[field.name] for field in fields)
         return f"{self._source.constant(struct_class)}({arguments})"
 
-    def _tagged_fields(self, tagged: list[Field], values: dict[str, str], path: str) -> None:
+    def _tagged_fields(self, tagged: list[schema.Field], values: dict[str, str], path: str) -> None:
         source = self._source
         count, tag, size, stop = (source.name(stem) for stem in ("tags", "tag", "size", "stop"))
         for field in tagged:
@@ -158,36 +145,36 @@ class _DecoderSource:
                         source.line("continue")
                 source.line(f"p = {stop}")
 
-    def _default(self, field: Field) -> str:
-        if is_shared(field.default):
+    def _default(self, field: schema.Field) -> str:
+        if schema.is_shared(field.default):
             return self._source.constant(field.default)
         return "[]" if isinstance(field.default, list) else f"{self._source.constant(type(field.default))}()"
 
     # -- values
 
-    def _field(self, field: Field, path: str) -> str:
+    def _field(self, field: schema.Field, path: str) -> str:
         value = self._value(field.type, field.nullable_in(self._version), f"{path}{field.name}", field.name)
         return value if field.absent is None else f"None if {value} == {field.absent} else {value}"
 
-    def _value(self, wire_type: WireType[Any], nullable: bool, path: str, stem: str) -> str:
+    def _value(self, wire_type: schema.WireType[Any], nullable: bool, path: str, stem: str) -> str:
         """Emit the reading of one value; return the expression that holds it, valid after the next flush."""
         value = self._source.name(stem)
         match wire_type:
-            case Fixed():
+            case schema.Fixed():
                 self._read(value, wire_type.code)
                 return value
-            case Uuid():
+            case schema.Uuid():
                 self._read(value, "16s")
                 return f"uuid({value})"
-            case String():
+            case schema.String():
                 self._sized("h", value, nullable, path, "b[p:stop].tobytes().decode()")
-            case Bytes():
+            case schema.Bytes():
                 self._sized("i", value, nullable, path, "bytes(b[p:stop])")
-            case Records():
+            case schema.Records():
                 self._sized("i", value, nullable, path, "b[p:stop]")
-            case Array():
+            case schema.Array():
                 self._array(wire_type, value, nullable, path, stem)
-            case Struct():
+            case schema.Struct():
                 return self._nested(wire_type, value, nullable, path)
         return value
 
@@ -201,7 +188,7 @@ class _DecoderSource:
             source.line(f"{value} = {expression}")
             source.line("p = stop")
 
-    def _array(self, array: Array[Any], value: str, nullable: bool, path: str, stem: str) -> None:
+    def _array(self, array: schema.Array[Any], value: str, nullable: bool, path: str, stem: str) -> None:
         source = self._source
         count = self._length("i", path)
         least = self._least_size(array.element)
@@ -211,7 +198,7 @@ class _DecoderSource:
             refuse = self._refuse(path, f"count {{{count}}}")
             source.line(f"if {count} < 0 or {needed} > end - p: {refuse}")
             self._spend(count, path)
-            if isinstance(array.element, Fixed):
+            if isinstance(array.element, schema.Fixed):
                 source.line(f"{value} = list(unpack_from(f'>{{{count}}}{array.element.code}', b, p))")
                 source.line(f"p += {needed}")
                 return
@@ -231,7 +218,7 @@ class _DecoderSource:
             refuse = self._refuse(path, "more than {elements_max} elements in all")
             self._source.line(f"if left < 0: {refuse}")
 
-    def _nested(self, wire_type: Struct[Any], value: str, nullable: bool, path: str) -> str:
+    def _nested(self, wire_type: schema.Struct[Any], value: str, nullable: bool, path: str) -> str:
         if not nullable:
             return self._struct(wire_type.struct_class, f"{path}.")
         source = self._source
@@ -289,23 +276,23 @@ class _DecoderSource:
             )
         self._source.line(f"p += {struct.calcsize('>' + codes)}")
 
-    def _least_size(self, wire_type: WireType[Any]) -> int:
+    def _least_size(self, wire_type: schema.WireType[Any]) -> int:
         match wire_type:
-            case Fixed():
+            case schema.Fixed():
                 return wire_type.size_bytes
-            case Uuid():
+            case schema.Uuid():
                 return 16
-            case String():
+            case schema.String():
                 return 1 if self._flexible else 2
-            case Struct():
-                fields = fields_of(wire_type.struct_class)
+            case schema.Struct():
+                fields = schema.fields_of(wire_type.struct_class)
                 untagged = [field for field in fields if field.tag is None and field.exists_in(self._version)]
                 return sum(self._least_field_size(field) for field in untagged) + self._flexible
             case _:
                 return 1 if self._flexible else 4
 
-    def _least_field_size(self, field: Field) -> int:
-        if isinstance(field.type, Struct) and field.nullable_in(self._version):
+    def _least_field_size(self, field: schema.Field) -> int:
+        if isinstance(field.type, schema.Struct) and field.nullable_in(self._version):
             return 1
         return self._least_size(field.type)
 

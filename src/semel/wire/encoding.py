@@ -14,21 +14,9 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from semel.types import Buffer
+from semel.wire import schema
 from semel.wire.misfit import misfit
-from semel.wire.schema import (
-    STRING_SIZE_BYTES_MAX,
-    Array,
-    Bytes,
-    Field,
-    Fixed,
-    Records,
-    String,
-    Struct,
-    Uuid,
-    WireType,
-    fields_of,
-    versions_of,
-)
+from semel.wire.schema import STRING_SIZE_BYTES_MAX
 from semel.wire.source import Source
 from semel.wire.varint import unsigned_varint
 
@@ -64,7 +52,7 @@ class _EncoderSource:
         self._sliced = sliced
         self._title = f"encode {message_class.__name__} v{version}{' in slices' if sliced else ''}"
         self._version = version
-        self._flexible = versions_of(message_class).flexible_in(version)
+        self._flexible = schema.versions_of(message_class).flexible_in(version)
         self._run: list[tuple[str, str]] = []
         self._source = Source(
             {
@@ -93,8 +81,8 @@ class _EncoderSource:
     # -- structs
 
     def _struct(self, struct_class: type[object], holder: str) -> None:
-        tagged: list[Field] = []
-        for field in fields_of(struct_class):
+        tagged: list[schema.Field] = []
+        for field in schema.fields_of(struct_class):
             if not field.exists_in(self._version):
                 continue
             if field.tag is None:
@@ -104,7 +92,7 @@ class _EncoderSource:
         if self._flexible:
             self._tagged_fields(sorted(tagged, key=lambda field: field.tag or 0), holder)
 
-    def _tagged_fields(self, tagged: list[Field], holder: str) -> None:
+    def _tagged_fields(self, tagged: list[schema.Field], holder: str) -> None:
         """Emit the section that ends a struct: how many tagged fields differ from their default, and those fields."""
         if not tagged:
             self._write("x")
@@ -122,7 +110,7 @@ class _EncoderSource:
                     self._tagged_field(field, values[field.name])
         source.line("else: out.append(0)")
 
-    def _tagged_field(self, field: Field, value: str) -> None:
+    def _tagged_field(self, field: schema.Field, value: str) -> None:
         outer = self._source.name("outer")
         self._source.line(f"{outer} = out; out = bytearray()")
         self._field(field, value)
@@ -130,43 +118,43 @@ class _EncoderSource:
         self._source.line(f"{outer} += varint({field.tag}) + varint(len(out)) + out")
         self._source.line(f"out = {outer}")
 
-    def _differs(self, value: str, field: Field) -> str:
+    def _differs(self, value: str, field: schema.Field) -> str:
         if field.default is None:
             return f"{value} is not None"
         if isinstance(field.default, list):
             return f"len({value}) > 0"
         default = self._source.constant(field.default)
-        if isinstance(field.type, Fixed):
+        if isinstance(field.type, schema.Fixed):
             return f"{value} != {default}"
         # Comparing objects is slow, and nearly every message holds the very default.
         return f"{value} is not {default} and {value} != {default}"
 
     # -- values
 
-    def _field(self, field: Field, expression: str) -> None:
+    def _field(self, field: schema.Field, expression: str) -> None:
         if field.absent is not None:
             expression = f"{field.absent} if {expression} is None else {expression}"
         self._value(field.type, field.nullable_in(self._version), expression, field.name)
 
-    def _value(self, wire_type: WireType[Any], nullable: bool, expression: str, stem: str) -> None:
+    def _value(self, wire_type: schema.WireType[Any], nullable: bool, expression: str, stem: str) -> None:
         match wire_type:
-            case Fixed():
+            case schema.Fixed():
                 self._write(wire_type.code, expression)
-            case Uuid():
+            case schema.Uuid():
                 self._write("16s", f"{expression}.bytes")
-            case String():
+            case schema.String():
                 # A sentence about something long, a name that was refused, is itself longer than a string may be.
                 encoded = "error_text({})" if stem.endswith("error_message") else "{}.encode()"
                 value = self._sized("h", nullable, expression, stem, empty="b''", convert=encoded)
                 self._source.line(f"out += {value}")
-            case Bytes():
+            case schema.Bytes():
                 value = self._sized("i", nullable, expression, stem, empty="b''")
                 self._source.line(f"out += {value}")
-            case Records():
+            case schema.Records():
                 self._records(self._sized("i", nullable, expression, stem, empty="b''"))
-            case Array():
+            case schema.Array():
                 self._elements(wire_type, self._sized("i", nullable, expression, stem, empty="()"), stem)
-            case Struct():
+            case schema.Struct():
                 self._nested(wire_type, nullable, expression, stem)
 
     def _sized(self, code: str, nullable: bool, expression: str, stem: str, *, empty: str, convert: str = "{}") -> str:
@@ -200,9 +188,9 @@ class _EncoderSource:
         source.line(f"if parts is None or len({value}) < {RECORDS_BY_REFERENCE_SIZE_BYTES_MIN}: out += {value}")
         source.line(f"else: parts.append(out); parts.append({value}); out = bytearray()")
 
-    def _elements(self, array: Array[Any], value: str, stem: str) -> None:
+    def _elements(self, array: schema.Array[Any], value: str, stem: str) -> None:
         source = self._source
-        if isinstance(array.element, Fixed):
+        if isinstance(array.element, schema.Fixed):
             source.line(f"out += pack(f'>{{len({value})}}{array.element.code}', *{value})")
             return
         element = source.name(stem)
@@ -213,7 +201,7 @@ class _EncoderSource:
             self._value(array.element, False, element, stem)
             self._flush()
 
-    def _nested(self, wire_type: Struct[Any], nullable: bool, expression: str, stem: str) -> None:
+    def _nested(self, wire_type: schema.Struct[Any], nullable: bool, expression: str, stem: str) -> None:
         if not nullable:
             self._struct(wire_type.struct_class, expression)
             return
