@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 from tests.unit.client.machine.machine_bench import Bench, Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 
+PASSING_MS = st.sampled_from((1, 50, 200, 1_000, 2_500))
+
 
 def oldest_of_a_connection(data: st.DataObject, requests: Sequence[Request]) -> Request | None:
     """A request that its broker may serve next: the oldest of some connection."""
     heads = list({request.connection: request for request in reversed(requests)}.values())
     return heads[data.draw(st.integers(0, len(heads) - 1))] if heads else None
+
+
+def serve_late(data: st.DataObject, late: list[Request], cluster: ModelCluster) -> None:
+    """One of the requests that were lost for their sender arrives after all."""
+    if late:
+        cluster.answer(late.pop(data.draw(st.integers(0, len(late) - 1))))
 
 
 def meets(fate: str, request: Request, bench: Bench, cluster: ModelCluster) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from tests.properties.client.request_fates import meets, oldest_of_a_connection
+from tests.properties.client.request_fates import PASSING_MS, meets, oldest_of_a_connection, serve_late
 from tests.unit.client.machine.machine_bench import Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import Producing, producing
@@ -51,9 +51,9 @@ class Chaos:
             case "fate":
                 self._fate()
             case "time":
-                self.producer.advance(self._draw(st.sampled_from((1, 50, 200, 1_000, 2_500))))
-            case "late" if self.late:
-                self.cluster.answer(self.late.pop(self._draw(st.integers(0, len(self.late) - 1))))
+                self.producer.advance(self._draw(PASSING_MS))
+            case "late":
+                serve_late(self._data, self.late, self.cluster)
             case "move":
                 partition = self._draw(st.integers(0, PARTITIONS - 1))
                 self.cluster.move_leader("orders", partition, self._draw(st.sampled_from((1, 2))))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from semel.coordinator.group.membership import NO_MEMBER, Committer
-from semel.coordinator.group.offsets.offset_results import OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import GroupDecision
 from semel.coordinator.group.records import (
     GroupMetadata,
@@ -85,14 +85,8 @@ class OffsetsOfALog(RuleBasedStateMachine):
         retention_ms: int | None,
     ) -> None:
         wanted = OffsetToCommit(topic, partition, offset, leader_epoch, metadata, topic_id)
-        decision = self.log.shard.commit(
-            group_id,
-            self._committer(group_id),
-            [wanted],
-            retention_ms=retention_ms,
-            api_version=9,
-            now_ms=self.now_ms,
-        )
+        request = CommitRequest(group_id, self._committer(group_id), [wanted], 9, retention_ms)
+        decision = self.log.shard.commit(request, now_ms=self.now_ms)
         too_large = metadata == "abcd"
         assert decision.response.errors == (ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE,)
         self.log.apply(decision)
@@ -115,14 +109,8 @@ class OffsetsOfALog(RuleBasedStateMachine):
         topic_id: UUID | None,
     ) -> None:
         wanted = [OffsetToCommit(topic, partition, offset, topic_id=topic_id) for partition in touched]
-        decision = self.log.shard.commit_transactional(
-            group_id,
-            self._committer(group_id),
-            wanted,
-            producer=producer,
-            api_version=5,
-            now_ms=self.now_ms,
-        )
+        request = CommitRequest(group_id, self._committer(group_id), wanted, api_version=5)
+        decision = self.log.shard.commit_transactional(request, producer, now_ms=self.now_ms)
         assert decision.response.errors == (ErrorCode.NONE,) * len(touched)
         self.log.apply(decision, producer)
 

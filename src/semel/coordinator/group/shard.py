@@ -28,8 +28,7 @@ from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.descriptions import ClassicDescription, GroupListing, describe_classic
 from semel.coordinator.group.directory import Change, DeadlineKey, DiscardDeadline, GroupDirectory
 from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
-from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
 from semel.coordinator.group.settings import GroupSettings
@@ -98,28 +97,13 @@ class GroupShard:
     def consumer_group_heartbeat(self, beat: Heartbeat, moment: Moment) -> GroupDecision[ConsumerHeartbeatResult]:
         return self.consumer.heartbeat(beat, topics=self._topics(), moment=moment)
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        committer: Committer,
-        offsets: Sequence[OffsetToCommit],
-        *,
-        retention_ms: int | None = None,
-        api_version: int,
-        moment: Moment,
-    ) -> GroupDecision[CommitResult]:
+    def commit_offsets(self, request: CommitRequest, moment: Moment) -> GroupDecision[CommitResult]:
         """OffsetCommit. A classic member that commits is alive."""
-        decision = self.offsets.commit(
-            group_id,
-            committer,
-            offsets,
-            retention_ms=retention_ms,
-            api_version=api_version,
-            now_ms=moment.wall_ms,
-        )
-        if not decision.records or not committer.member_id:
+        decision = self.offsets.commit(request, now_ms=moment.wall_ms)
+        member_id = request.committer.member_id
+        if not decision.records or not member_id:
             return decision
-        return decision._replace(changes=self.classic.heard(group_id, committer.member_id, moment))
+        return decision._replace(changes=self.classic.heard(request.group_id, member_id, moment))
 
     def time_out(self, moment: Moment) -> Iterator[GroupDecision[None]]:
         """What follows from the deadlines that have passed: sessions, rebalances. One that could not be written comes

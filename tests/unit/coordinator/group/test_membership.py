@@ -8,6 +8,7 @@ from semel.coordinator.decision import Decision
 from semel.coordinator.group.classic.group import ClassicGroup
 from semel.coordinator.group.membership import Committer, Membership, Retention
 from semel.coordinator.group.offsets.offset_results import (
+    CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
     FetchResult,
@@ -69,7 +70,7 @@ class OneGroup:
 def shard_with_offsets(groups: OneGroup, *topics: str) -> OffsetShard:
     shard = OffsetShard(partition=0, settings=OffsetSettings(retention_ms=1000), groups=groups)
     offsets = [OffsetToCommit(topic, 0, 42) for topic in topics]
-    decision = shard.commit("payments", Committer("m-1", 3, "i-1"), offsets, api_version=9, now_ms=0)
+    decision = shard.commit(CommitRequest("payments", Committer("m-1", 3, "i-1"), offsets, 9), now_ms=0)
     for number, record in enumerate(decision.records):
         assert isinstance(record, OffsetCommit)
         shard.replay(record, offset=number)
@@ -87,7 +88,7 @@ def test_a_stale_member_is_told_so() -> None:
     shard = OffsetShard(partition=0, groups=OneGroup())
     offsets = [OffsetToCommit("orders", 0, 42), OffsetToCommit("orders", 1, 42)]
 
-    decision = shard.commit("payments", Committer("m-1", 2), offsets, api_version=9, now_ms=0)
+    decision = shard.commit(CommitRequest("payments", Committer("m-1", 2), offsets, 9), now_ms=0)
 
     assert decision == Decision(CommitResult((ErrorCode.STALE_MEMBER_EPOCH,) * 2))
 
@@ -95,14 +96,8 @@ def test_a_stale_member_is_told_so() -> None:
 def test_a_stale_member_is_told_in_words_that_producers_know_scenario_53() -> None:
     shard = OffsetShard(partition=0, groups=OneGroup())
 
-    decision = shard.commit_transactional(
-        "payments",
-        Committer("m-1", 2),
-        [OffsetToCommit("orders", 0, 42)],
-        producer=ProducerIdentity(1000, 0),
-        api_version=5,
-        now_ms=0,
-    )
+    request = CommitRequest("payments", Committer("m-1", 2), [OffsetToCommit("orders", 0, 42)], api_version=5)
+    decision = shard.commit_transactional(request, ProducerIdentity(1000, 0), now_ms=0)
 
     assert decision == Decision(CommitResult((ErrorCode.ILLEGAL_GENERATION,)))
 

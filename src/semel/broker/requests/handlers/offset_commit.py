@@ -10,7 +10,7 @@ from semel.broker.requests.handlers.offset_commit_partitions import OffsetCommit
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import CommitResult
+from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult
 from semel.coordinator.group.shard import GroupShard
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -38,16 +38,12 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
         return response
     generation = generation_of(message.generation_id_or_member_epoch)
     committer = Committer(message.member_id, generation, message.group_instance_id)
+    commit = CommitRequest(
+        message.group_id, committer, partitions.offsets, request.version, retention_ms=message.retention_time_ms
+    )
 
     def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
-        return shard.commit_offsets(
-            message.group_id,
-            committer,
-            partitions.offsets,
-            retention_ms=message.retention_time_ms,
-            api_version=request.version,
-            moment=Moment.now(node.clock),
-        )
+        return shard.commit_offsets(commit, Moment.now(node.clock))
 
     def respond(result: CommitResult) -> None:
         partitions.answer(result.errors)

@@ -15,7 +15,7 @@ from semel.broker.requests.handlers.offset_commit_partitions import OffsetCommit
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult, OffsetToCommit
 from semel.coordinator.group.shard import GroupShard
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity
@@ -58,18 +58,12 @@ def _commit(
 ) -> None:
     producer = ProducerIdentity(message.producer_id, message.producer_epoch)
     committer = Committer(message.member_id, generation_of(message.generation_id), message.group_instance_id)
+    commit = CommitRequest(message.group_id, committer, offsets, request.version)
     groups = node.coordinators.groups
     runtime = groups.runtime(groups.partition_for(message.group_id))
 
     def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
-        return shard.offsets.commit_transactional(
-            message.group_id,
-            committer,
-            offsets,
-            producer=producer,
-            api_version=request.version,
-            now_ms=node.clock.now_ms(),
-        )
+        return shard.offsets.commit_transactional(commit, producer, now_ms=node.clock.now_ms())
 
     def admitted(refusals: Refusals) -> None:
         for error in refusals.values():

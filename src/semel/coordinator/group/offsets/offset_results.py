@@ -5,9 +5,11 @@ A handler refuses with a code and raises nothing. ``None`` stands where Kafka's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from semel.coordinator.group.membership import Committer
 from semel.errors import ErrorCode
 
 
@@ -22,6 +24,17 @@ class OffsetToCommit:
     metadata: str | None = ""
     topic_id: UUID | None = None
     """The id that the topic has now, if the broker knows it. An offset with an id does not outlive its topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """OffsetCommit or TxnOffsetCommit of a group."""
+
+    group_id: str
+    committer: Committer
+    offsets: Sequence[OffsetToCommit]
+    api_version: int
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from semel.coordinator.decision import Decision
 from semel.coordinator.group.classic.group import SIMPLE_GROUP
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import GroupDirectory
-from semel.coordinator.group.membership import Committer, Groups, Membership
+from semel.coordinator.group.membership import Groups, Membership
 from semel.coordinator.group.offsets import removal
 from semel.coordinator.group.offsets.offset_results import (
+    CommitRequest,
     CommitResult,
     DeleteGroupResult,
     DeleteOffsetsResult,
     FetchedOffset,
     FetchResult,
-    OffsetToCommit,
     OpenTransaction,
     PartitionToFetch,
     Removed,
@@ -51,43 +51,28 @@ class OffsetShard:
 
     # -- committing
 
-    def commit(
-        self,
-        group_id: str,
-        committer: Committer,
-        offsets: Sequence[OffsetToCommit],
-        *,
-        retention_ms: int | None = None,
-        api_version: int,
-        now_ms: int,
-    ) -> GroupDecision[CommitResult]:
+    def commit(self, request: CommitRequest, *, now_ms: int) -> GroupDecision[CommitResult]:
         """OffsetCommit."""
-        error = self._validate_commit(group_id, committer, False, api_version)
+        error = self._validate_commit(request, transactional=False)
         if error is not ErrorCode.NONE:
-            return _refused(error, offsets)
+            return _refused(error, request)
+        retention_ms = request.retention_ms
         expires_ms = None if retention_ms is None else max(0, min(now_ms + retention_ms, INT64_MAX))
-        return self._accepted(group_id, offsets, expires_ms, now_ms)
+        return self._accepted(request, expires_ms, now_ms)
 
     def commit_transactional(
-        self,
-        group_id: str,
-        committer: Committer,
-        offsets: Sequence[OffsetToCommit],
-        *,
-        producer: ProducerIdentity,
-        api_version: int,
-        now_ms: int,
+        self, request: CommitRequest, producer: ProducerIdentity, *, now_ms: int
     ) -> GroupDecision[CommitResult]:
         """TxnOffsetCommit. The records belong into a transactional batch of this producer id and epoch."""
-        if not group_id:
-            return _refused(ErrorCode.INVALID_GROUP_ID, offsets)
+        if not request.group_id:
+            return _refused(ErrorCode.INVALID_GROUP_ID, request)
         pending_epoch = self._state.pending.epoch_of(producer.producer_id)
         if pending_epoch is not None and producer.producer_epoch < pending_epoch:
-            return _refused(ErrorCode.INVALID_PRODUCER_EPOCH, offsets)
-        error = self._validate_commit(group_id, committer, True, api_version)
+            return _refused(ErrorCode.INVALID_PRODUCER_EPOCH, request)
+        error = self._validate_commit(request, transactional=True)
         if error is not ErrorCode.NONE:
-            return _refused(error, offsets)
-        return self._accepted(group_id, offsets, None, now_ms)
+            return _refused(error, request)
+        return self._accepted(request, None, now_ms)
 
     # -- reading
 
@@ -205,8 +190,9 @@ class OffsetShard:
 
     # -- parts of the above
 
-    def _validate_commit(self, group_id: str, committer: Committer, transactional: bool, api_version: int) -> ErrorCode:
-        group = self._state.membership(group_id)
+    def _validate_commit(self, request: CommitRequest, *, transactional: bool) -> ErrorCode:
+        committer, api_version = request.committer, request.api_version
+        group = self._state.membership(request.group_id)
         if group is None:
             if committer.generation is not None:
                 can_be_told = not transactional and api_version >= _GROUP_ID_NOT_FOUND_SINCE
@@ -217,19 +203,17 @@ class OffsetShard:
             return ErrorCode.ILLEGAL_GENERATION  # Producers know generations only.
         return error
 
-    def _accepted(
-        self, group_id: str, offsets: Sequence[OffsetToCommit], expires_ms: int | None, now_ms: int
-    ) -> GroupDecision[CommitResult]:
+    def _accepted(self, request: CommitRequest, expires_ms: int | None, now_ms: int) -> GroupDecision[CommitResult]:
         errors: list[ErrorCode] = []
         records: list[GroupRecord] = []
-        for wanted in offsets:
+        for wanted in request.offsets:
             metadata = wanted.metadata or ""
             if _utf16_length(metadata) > self._settings.metadata_size_max:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(ErrorCode.NONE)
             commit = OffsetCommit(
-                OffsetKey(group_id, wanted.topic, wanted.partition),
+                OffsetKey(request.group_id, wanted.topic, wanted.partition),
                 offset=wanted.offset,
                 leader_epoch=wanted.leader_epoch,
                 metadata=metadata,
@@ -270,8 +254,8 @@ class OffsetShard:
         return FetchedOffset(topic, partition, commit.offset, commit.leader_epoch, commit.metadata)
 
 
-def _refused(error: ErrorCode, offsets: Sequence[OffsetToCommit]) -> GroupDecision[CommitResult]:
-    return Decision(CommitResult((error,) * len(offsets)))
+def _refused(error: ErrorCode, request: CommitRequest) -> GroupDecision[CommitResult]:
+    return Decision(CommitResult((error,) * len(request.offsets)))
 
 
 def _decisions(batches: Iterable[list[GroupRecord]]) -> list[GroupDecision[Removed]]:

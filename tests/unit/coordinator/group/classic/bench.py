@@ -23,7 +23,7 @@ from semel.coordinator.group.classic.requests import (
 from semel.coordinator.group.classic.results import JoinResult, LeaveResult, SyncResult
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, OffsetToCommit
 from semel.coordinator.group.records import GroupRecord, decode, encode
 from semel.coordinator.group.settings import ClassicSettings, GroupSettings, OffsetSettings
 from semel.coordinator.group.shard import GroupShard
@@ -146,9 +146,9 @@ class Bench:
         return asked.answer if isinstance(asked.answer, LeaveResult) else LeaveResult(asked.error)
 
     def commit(self, generation: int | None, member_id: str = "", instance_id: str | None = None) -> ErrorCode:
-        offsets = [OffsetToCommit("orders", 0, 7)]
         committer = Committer(member_id, generation, instance_id)
-        decision = self.shard.commit_offsets(self.group_id, committer, offsets, api_version=8, moment=self.moment)
+        request = CommitRequest(self.group_id, committer, [OffsetToCommit("orders", 0, 7)], api_version=8)
+        decision = self.shard.commit_offsets(request, self.moment)
         answer = self._put(Asked("commit"), decision).answer
         return answer if isinstance(answer, ErrorCode) else ErrorCode(*answer.errors)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult, OffsetToCommit
 from semel.errors import ErrorCode
 from semel.types import ProducerIdentity, TopicPartition
 from tests.unit.coordinator.group.consumer.simulated_group import (
@@ -27,17 +27,15 @@ def coordinator() -> Coordinator:
 
 
 def commit(coordinator: Coordinator, member_id: str, epoch: int | None, *, version: int = 9) -> ErrorCode:
-    decision = coordinator.shard.offsets.commit(
-        GROUP, Committer(member_id, epoch), OFFSETS, api_version=version, now_ms=coordinator.moment.wall_ms
-    )
+    request = CommitRequest(GROUP, Committer(member_id, epoch), OFFSETS, version)
+    decision = coordinator.shard.offsets.commit(request, now_ms=coordinator.moment.wall_ms)
     result: CommitResult = coordinator.carry_out(decision)
     return result.errors[0]
 
 
 def commit_transactional(coordinator: Coordinator, member_id: str, epoch: int | None) -> ErrorCode:
-    decision = coordinator.shard.offsets.commit_transactional(
-        GROUP, Committer(member_id, epoch), OFFSETS, producer=ProducerIdentity(1, 0), api_version=5, now_ms=0
-    )
+    request = CommitRequest(GROUP, Committer(member_id, epoch), OFFSETS, api_version=5)
+    decision = coordinator.shard.offsets.commit_transactional(request, ProducerIdentity(1, 0), now_ms=0)
     return decision.response.errors[0]
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.membership import NO_MEMBER
 from semel.coordinator.group.offsets.offset_results import (
+    CommitRequest,
     FetchedOffset,
     OffsetToCommit,
     OpenTransaction,
@@ -93,11 +94,11 @@ class OffsetLog:
     ) -> ErrorCode:
         offsets = [OffsetToCommit(topic, partition, offset)]
         if producer is None:
-            decision = self.shard.commit(group_id, NO_MEMBER, offsets, api_version=8, now_ms=now_ms, **wishes)
+            request = CommitRequest(group_id, NO_MEMBER, offsets, api_version=8, **wishes)
+            decision = self.shard.commit(request, now_ms=now_ms)
         else:
-            decision = self.shard.commit_transactional(
-                group_id, NO_MEMBER, offsets, producer=producer, api_version=3, now_ms=now_ms
-            )
+            request = CommitRequest(group_id, NO_MEMBER, offsets, api_version=3)
+            decision = self.shard.commit_transactional(request, producer, now_ms=now_ms)
         (error,) = self.apply(decision, producer).errors
         return ErrorCode(error)
 

@@ -9,7 +9,7 @@ import pytest
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.group.membership import Committer
-from semel.coordinator.group.offsets.offset_results import CommitResult, OffsetToCommit
+from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult, OffsetToCommit
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupMetadata, Member, OffsetCommit, OffsetKey
 from semel.coordinator.group.settings import OffsetSettings
@@ -24,17 +24,13 @@ ONE_OFFSET = [OffsetToCommit("orders", 0, 42)]
 
 def commit(shard: OffsetShard, *, transactional: bool = False, **changes: Any) -> Decision[CommitResult, Any, Any]:
     committer = {name: changes.pop(name) for name in ("generation", "member_id", "instance_id") if name in changes}
-    request: dict[str, Any] = {
-        "group_id": "payments",
-        "committer": Committer(**committer),
-        "offsets": ONE_OFFSET,
-        "api_version": 8,
-        "now_ms": 1000,
-        **changes,
-    }
+    now_ms = changes.pop("now_ms", 1000)
+    producer = changes.pop("producer", PRODUCER)
+    fields = {"group_id": "payments", "offsets": ONE_OFFSET, "api_version": 8, **changes}
+    request = CommitRequest(committer=Committer(**committer), **fields)
     if transactional:
-        return shard.commit_transactional(**{"producer": PRODUCER, **request})
-    return shard.commit(**request)
+        return shard.commit_transactional(request, producer, now_ms=now_ms)
+    return shard.commit(request, now_ms=now_ms)
 
 
 def errors(shard: OffsetShard, **changes: Any) -> tuple[ErrorCode, ...]:
