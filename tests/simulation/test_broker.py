@@ -29,6 +29,7 @@ from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.records import Record, build_batch, iterate_headers, iterate_records
+from tests.simulation.host_deaths import WAYS, kill_host
 from tests.simulation.wire_client import WireClient
 
 BROKER = "broker"
@@ -179,14 +180,8 @@ async def inject_faults(simulation: Simulation, broker: VirtualHost, start: Any)
     for _ in range(random.randint(3, 8)):
         await asyncio.sleep(random.uniform(0.01, 2.0))
         fault = random.randrange(6)
-        if fault == 0:
-            broker.kill()
-        elif fault == 1:
-            broker.cut_power()
-        elif fault == 2:
-            broker.cut_power_in_disk_operation(random.randint(1, 60))
-        elif fault == 3:
-            broker.kill_in_disk_operation(random.randint(1, 60))
+        if fault < WAYS:
+            kill_host(broker, fault, random, operations_max=60)
         elif fault == 4:
             simulation.network.partition(BROKER, "clients")
             await asyncio.sleep(random.uniform(0.1, 5.0))

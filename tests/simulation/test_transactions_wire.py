@@ -20,6 +20,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.simulation.committed_reader import read_committed
+from tests.simulation.host_deaths import WAYS, kill_host
 from tests.simulation.served_broker import BROKER, CLIENTS, ServedBroker, create_topic
 from tests.simulation.transactional_producer import TransactionalProducer
 from tests.simulation.wire_client import WireClient
@@ -59,14 +60,8 @@ async def inject_faults(simulation: Simulation, served: ServedBroker) -> None:
     for _ in range(random.randint(3, 8)):
         await asyncio.sleep(random.uniform(0.01, 2.0))
         fault = random.randrange(7)
-        if fault == 0:
-            host.kill()
-        elif fault == 1:
-            host.cut_power()
-        elif fault == 2:
-            host.cut_power_in_disk_operation(random.randint(1, 80))
-        elif fault == 3:
-            host.kill_in_disk_operation(random.randint(1, 80))
+        if fault < WAYS:
+            kill_host(host, fault, random, operations_max=80)
         elif fault == 4:
             simulation.network.partition(BROKER, CLIENTS)
             await asyncio.sleep(random.uniform(0.1, 5.0))

@@ -91,11 +91,15 @@ def test_delayed_fetches_that_all_get_records_at_once_stay_within_the_limit(name
             assert not server.responses.is_scarce
 
 
+def produce_nine_megabytes(client: RawClient, topic: str) -> None:
+    client.create_topic(topic, max_message_bytes="10000000")
+    assert client.produce(topic, batch(b"x" * 9_000_000)).error_code == 0
+
+
 def test_a_client_whose_answer_has_to_wait_for_room_may_leave(name: str) -> None:
     with Broker(queued_max_response_bytes=MEGABYTE) as broker, RawClient(broker.port) as canary:
         server = server_of(broker)
-        canary.create_topic(name, max_message_bytes="10000000")
-        assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
+        produce_nine_megabytes(canary, name)
         with not_reading(broker, 3, name):
             wait_until(lambda: server.responses.is_scarce, "one waits for room")
         wait_until(lambda: len(server.connections) == 1, "they have left")
@@ -107,8 +111,7 @@ def test_a_client_whose_answer_has_to_wait_for_room_may_leave(name: str) -> None
 def test_while_requests_wait_for_memory_a_second_without_reading_is_enough(name: str) -> None:
     with Broker(queued_max_response_bytes=MEGABYTE) as broker, RawClient(broker.port) as canary:
         server = server_of(broker)
-        canary.create_topic(name, max_message_bytes="10000000")
-        assert canary.produce(name, batch(b"x" * 9_000_000)).error_code == 0
+        produce_nine_megabytes(canary, name)
         with not_reading(broker, 1, name):
             wait_until(lambda: server.responses.is_full, "it does not read")
             sent = canary.send(ApiKey.FETCH, 11, fetch_request(name, 0))

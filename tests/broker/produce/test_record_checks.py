@@ -140,12 +140,18 @@ def test_a_client_that_leaves_during_the_check_has_its_records_appended(bench: B
     assert bench.other.produce("t", batch(b"after")).base_offset == COUNT
 
 
-def test_a_partition_that_is_made_anew_during_the_check_gets_nothing_of_the_old_one(bench: Bench) -> None:
+def delete_during_check(bench: Bench) -> int:
+    """The topic of a Produce is deleted while its batch is checked. Returns the number of the request."""
     bench.other.create_topic("t")
     number = bench.client.send(ApiKey.PRODUCE, 9, produce_request("t", long_batch()))
     while not bench.waiting():
         pass
     bench.other.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    return number
+
+
+def test_a_partition_that_is_made_anew_during_the_check_gets_nothing_of_the_old_one(bench: Bench) -> None:
+    number = delete_during_check(bench)
     bench.step()
     answer = bench.client.receive(ApiKey.PRODUCE, 9, number).responses[0].partition_responses[0]
     assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -154,11 +160,7 @@ def test_a_partition_that_is_made_anew_during_the_check_gets_nothing_of_the_old_
 
 
 def test_a_topic_that_is_made_anew_under_its_name_during_the_check_gets_nothing_of_the_old_one(bench: Bench) -> None:
-    bench.other.create_topic("t")
-    number = bench.client.send(ApiKey.PRODUCE, 9, produce_request("t", long_batch()))
-    while not bench.waiting():
-        pass
-    bench.other.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"]))
+    number = delete_during_check(bench)
     bench.other.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert bench.other.produce("t", batch(b"new")).base_offset == 0
     bench.step()

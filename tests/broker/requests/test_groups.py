@@ -158,15 +158,22 @@ class TestOffsetDelete:
         assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
+def begin_rebalance(joining: RawClient, client: RawClient, group: str, first: Any) -> str:
+    """A second member joins, and the first one has heard of it. Returns the id of the second."""
+    asked = joining.call(ApiKey.JOIN_GROUP, 9, join_request(group))
+    joining.send(ApiKey.JOIN_GROUP, 9, join_request(group, asked.member_id))
+    while heartbeat(client, group, first) != ErrorCode.REBALANCE_IN_PROGRESS:
+        pass
+    member_id: str = asked.member_id
+    return member_id
+
+
 class TestARebalance:
     def test_answers_all_who_joined_when_the_last_one_has(self, broker: Broker, client: RawClient, group: str) -> None:
         first = join(client, group)
         sync(client, group, first)
         with RawClient(broker.port) as other:
-            asked = other.call(ApiKey.JOIN_GROUP, 9, join_request(group))
-            other.send(ApiKey.JOIN_GROUP, 9, join_request(group, asked.member_id))
-            while heartbeat(client, group, first) != ErrorCode.REBALANCE_IN_PROGRESS:
-                pass
+            begin_rebalance(other, client, group, first)
             assert not other.has_answer(0.05)
             again = join(client, group, first.member_id)
             second = other.receive(ApiKey.JOIN_GROUP, 9)
@@ -183,12 +190,9 @@ class TestARebalance:
         first = join(client, group)
         sync(client, group, first)
         with RawClient(broker.port) as gone:
-            asked = gone.call(ApiKey.JOIN_GROUP, 9, join_request(group))
-            gone.send(ApiKey.JOIN_GROUP, 9, join_request(group, asked.member_id))
-            while heartbeat(client, group, first) != ErrorCode.REBALANCE_IN_PROGRESS:
-                pass
+            member_id = begin_rebalance(gone, client, group, first)
         again = join(client, group, first.member_id)
-        assert {one.member_id for one in again.members} == {first.member_id, asked.member_id}
+        assert {one.member_id for one in again.members} == {first.member_id, member_id}
 
 
 class TestAfterKill:

@@ -173,14 +173,20 @@ def test_a_lost_answer_is_repeated_with_the_same_numbers_and_written_once() -> N
     assert producer.offsets == {b"first": 0, b"a": 1}
 
 
-def test_batches_behind_one_that_failed_for_a_moment_arrive_in_order() -> None:
-    """Scenario 6: the first of several batches under way is refused; the others come back out of order, and wait."""
+def with_the_first_refused(count: int) -> Producing:
+    """So many batches are under way, and the first is refused for a moment."""
     producer = warmed_up()
-    for number in range(4):
+    for number in range(count):
         producer.send(b"%d" % number)
     producer.cluster.log("orders").refuse_with = [ErrorCode.NOT_ENOUGH_REPLICAS]
     for request in producer.bench.waiting(ApiKey.PRODUCE):
         producer.bench.answer(request)
+    return producer
+
+
+def test_batches_behind_one_that_failed_for_a_moment_arrive_in_order() -> None:
+    """Scenario 6: the first of several batches under way is refused; the others come back out of order, and wait."""
+    producer = with_the_first_refused(4)
     producer.bench.release()
     producer.advance(5_000)
     assert producer.cluster.log("orders").values == [b"first", b"0", b"1", b"2", b"3"]
@@ -188,12 +194,7 @@ def test_batches_behind_one_that_failed_for_a_moment_arrive_in_order() -> None:
 
 
 def test_a_retried_batch_waits_for_its_predecessors() -> None:
-    producer = warmed_up()
-    for number in range(3):
-        producer.send(b"%d" % number)
-    producer.cluster.log("orders").refuse_with = [ErrorCode.NOT_ENOUGH_REPLICAS]
-    for request in producer.bench.waiting(ApiKey.PRODUCE):
-        producer.bench.answer(request)
+    producer = with_the_first_refused(3)
     producer.advance(200)
     producer.send(b"new")
     assert [values_of(request) for request in producer.bench.waiting(ApiKey.PRODUCE)] == [[b"0"]]

@@ -15,7 +15,7 @@ from semel.errors import AbortableError, ErrorCode, FatalError, ProducerFenced, 
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.end_txn import EndTxnResponse
-from semel.wire.records import parse_header
+from semel.wire.records import BatchHeader, parse_header
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import Producing, producing
 
@@ -79,6 +79,11 @@ def begun(version: int = V2, **settings: Any) -> Transactional:
 # The two protocols
 
 
+def last_header(producer: Transactional) -> BatchHeader:
+    """Of the last batch that was sent."""
+    return parse_header(producer.bench.requests(ApiKey.PRODUCE)[-1].message.topic_data[0].partition_data[0].records)
+
+
 def test_v2_writes_and_commits_without_announcing_anything() -> None:
     producer = begun(V2)
     producer.send(b"a")
@@ -94,9 +99,7 @@ def test_v2_takes_on_the_epoch_that_the_commit_brings_and_counts_from_zero() -> 
     for number in range(3):
         producer.send(b"%d" % number)
         producer.commit()
-        header = parse_header(
-            producer.bench.requests(ApiKey.PRODUCE)[-1].message.topic_data[0].partition_data[0].records
-        )
+        header = last_header(producer)
         assert (header.producer_epoch, header.base_sequence, header.is_transactional) == (number, 0, True)
         producer.transaction.begin()
     assert producer.transaction.producer_identity == ProducerIdentity(1000, 3, V2)
@@ -123,9 +126,7 @@ def test_v1_goes_on_with_its_epoch_and_its_sequences() -> None:
     for number in range(3):
         producer.send(b"%d" % number)
         producer.commit()
-        header = parse_header(
-            producer.bench.requests(ApiKey.PRODUCE)[-1].message.topic_data[0].partition_data[0].records
-        )
+        header = last_header(producer)
         assert (header.producer_epoch, header.base_sequence) == (0, number)
         producer.transaction.begin()
 
