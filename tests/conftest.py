@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The other health checks say something about a test, this one about the machine. The settings of a single test begin
-# with those of the profile.
-settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# with those of the profile. `make test ARGS=--hypothesis-profile=thorough` is the longer search.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=2_000)
 settings.load_profile("any-machine")
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()

@@ -122,7 +122,7 @@ def check(chaos: Chaos) -> None:
     assert producer.machine._accumulator.buffered_bytes == 0
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), steps=st.integers(5, 60))
 def test_no_loss_no_duplicate_and_order(data: st.DataObject, steps: int) -> None:
     """Scenarios 1, 2, 3, 5, 6 and 7, from the producer's side."""

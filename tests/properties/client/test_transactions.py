@@ -162,7 +162,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), count=st.integers(1, 5))
 def test_what_was_committed_is_there_once_and_nothing_else(version: int, data: st.DataObject, count: int) -> None:
     """Scenarios 18, 20, 21, 31 and 36, from the producer's side."""

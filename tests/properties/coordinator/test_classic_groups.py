@@ -288,4 +288,4 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 TestClassicGroups = ClassicGroupMachine.TestCase
-TestClassicGroups.settings = settings(max_examples=200, stateful_step_count=40, suppress_health_check=list(HealthCheck))
+TestClassicGroups.settings = settings(max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck))

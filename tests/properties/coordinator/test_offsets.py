@@ -222,7 +222,7 @@ class OffsetsOfALog(RuleBasedStateMachine):
                 yield OffsetTombstone(key)
 
 
-OffsetsOfALog.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
+OffsetsOfALog.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestOffsetsOfALog = OffsetsOfALog.TestCase
 
 

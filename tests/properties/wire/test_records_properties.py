@@ -33,7 +33,7 @@ from tests.properties.wire.validated_records import validate_records
 SIZE_MAX = 2**20
 
 # The same examples in every run; a longer search is a matter of the profile.
-deterministic = settings(derandomize=True, max_examples=100, database=None)
+deterministic = settings(derandomize=True, database=None)
 
 int32s = st.integers(0, 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
