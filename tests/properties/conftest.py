@@ -11,10 +11,12 @@ _HERE = Path(__file__).parent
 # Those that take more than about three seconds of one core.
 _SLOW = frozenset(
     {
+        "broker/test_pieces.py",
         "client/test_arrow.py",
         "client/test_assignors.py",
         "client/test_bulk.py",
         "client/test_idempotence.py",
+        "client/test_read_committed.py",
         "client/test_simulated.py",
         "client/test_transactions.py",
         "client/test_varints.py",
