@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.consumer_protocol import (
@@ -67,6 +67,10 @@ class Subscription:
         )
 
 
+Subscriptions: TypeAlias = Mapping[str, Subscription]
+"""By member id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """What one member is to read."""
@@ -99,9 +103,7 @@ class Assignor(Protocol):
         """What this member tells the assignor of the leader, beyond the topics it subscribes to."""
         ...
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> Mapping[str, Assignment]:
+    def assign(self, partition_counts: Mapping[str, int], subscriptions: Subscriptions) -> Mapping[str, Assignment]:
         """Decide for all members, by their ids. A topic that is not in ``partition_counts`` does not exist."""
         ...
 
@@ -110,7 +112,7 @@ class Assignor(Protocol):
         ...
 
 
-def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
+def in_order(subscriptions: Subscriptions) -> list[str]:
     """Members in Kafka's order: static ones by their instance ids, which outlive a restart, then the others by ids."""
 
     def rank(member_id: str) -> tuple[bool, str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscription
+from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscription, Subscriptions
 from semel.client.assignors.ownership import Claim, owners_of
 from semel.client.assignors.placement import place
 from semel.client.assignors.sticky_user_data import decode_generation, encode_generation
@@ -26,9 +26,7 @@ class CooperativeStickyAssignor:
     def subscription_user_data(self, topics: Collection[str]) -> bytes:
         return encode_generation(self._generation_id)
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> dict[str, Assignment]:
+    def assign(self, partition_counts: Mapping[str, int], subscriptions: Subscriptions) -> dict[str, Assignment]:
         claims = {member_id: _claim(subscription) for member_id, subscription in subscriptions.items()}
         owners = owners_of(claims)
         placed = place(partition_counts, subscriptions, owners)

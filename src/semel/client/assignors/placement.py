@@ -14,13 +14,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from semel.client.assignors.assignor import Subscription, in_order
+from semel.client.assignors.assignor import Subscriptions, in_order
 from semel.types import TopicPartition
 
 
 def place(
     partition_counts: Mapping[str, int],
-    subscriptions: Mapping[str, Subscription],
+    subscriptions: Subscriptions,
     owners: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
     """The partitions of every member. ``owners`` says who had what; what can no longer be had is passed over."""
@@ -71,9 +71,7 @@ class _Pool:
         self.free = []
 
 
-def _pools(
-    partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription], members: list[str]
-) -> list[_Pool]:
+def _pools(partition_counts: Mapping[str, int], subscriptions: Subscriptions, members: list[str]) -> list[_Pool]:
     """Those with few subscribers first: the others can still even out what they must take."""
     subscribers: dict[str, list[str]] = {}
     for member_id in members:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscription, in_order
+from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscriptions, in_order
 from semel.types import TopicPartition
 
 
@@ -20,9 +20,7 @@ class RangeAssignor:
     def subscription_user_data(self, topics: Collection[str]) -> None:
         return None
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> dict[str, Assignment]:
+    def assign(self, partition_counts: Mapping[str, int], subscriptions: Subscriptions) -> dict[str, Assignment]:
         subscribers: dict[str, list[str]] = {}
         for member_id in in_order(subscriptions):
             for topic in dict.fromkeys(subscriptions[member_id].topics):

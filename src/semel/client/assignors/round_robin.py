@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import cycle
 from typing import Final
 
-from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscription, in_order
+from semel.client.assignors.assignor import Assignment, RebalanceProtocol, Subscriptions, in_order
 from semel.types import TopicPartition
 
 
@@ -17,9 +17,7 @@ class RoundRobinAssignor:
     def subscription_user_data(self, topics: Collection[str]) -> None:
         return None
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> dict[str, Assignment]:
+    def assign(self, partition_counts: Mapping[str, int], subscriptions: Subscriptions) -> dict[str, Assignment]:
         wanted = {member_id: frozenset(subscription.topics) for member_id, subscription in subscriptions.items()}
         assigned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in subscriptions}
         turn = cycle(in_order(subscriptions))

@@ -208,6 +208,13 @@ def ticking(log: list[float]) -> Coroutine[Any, Any, None]:
     return main()
 
 
+async def kill_after_a_second(loop: VirtualLoop, victim: Coroutine[Any, Any, None]) -> None:
+    process = Process("victim")
+    loop.start(process, victim)
+    await asyncio.sleep(1)
+    loop.kill(process)
+
+
 def test_nothing_of_a_killed_process_runs_not_even_finally() -> None:
     log: list[str] = []
 
@@ -219,10 +226,7 @@ def test_nothing_of_a_killed_process_runs_not_even_finally() -> None:
             log.append("finally")
 
     async def main(loop: VirtualLoop) -> list[str]:
-        process = Process("victim")
-        loop.start(process, victim(loop))
-        await asyncio.sleep(1)
-        loop.kill(process)
+        await kill_after_a_second(loop, victim(loop))
         await asyncio.sleep(10)
         return list(log)
 
@@ -238,10 +242,7 @@ def test_a_killed_process_is_not_woken_by_a_future_that_others_complete() -> Non
             await future
             woken.append("victim")
 
-        process = Process("victim")
-        loop.start(process, victim())
-        await asyncio.sleep(1)
-        loop.kill(process)
+        await kill_after_a_second(loop, victim())
         future.set_result(None)
         await asyncio.sleep(1)
         return list(woken)

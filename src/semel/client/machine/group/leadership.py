@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from semel.client.assignors import Assignor, Subscription
+from semel.client.assignors.assignor import Subscriptions
 from semel.client.machine.connection.cluster_view import ClusterView
 from semel.wire.messages.join_group import JoinGroupResponse
 from semel.wire.messages.sync_group import SyncGroupRequestAssignment
@@ -13,7 +12,7 @@ from semel.wire.messages.sync_group import SyncGroupRequestAssignment
 class Leadership:
     """Of one generation. ``topics`` are those that any member wants."""
 
-    def __init__(self, members: Mapping[str, Subscription]) -> None:
+    def __init__(self, members: Subscriptions) -> None:
         self._members = members
         self._assigned: dict[str, int] | None = None
         """The partitions that there were when they were assigned."""
