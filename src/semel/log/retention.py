@@ -2,11 +2,15 @@
 
 Segments are removed whole and from the oldest on, so the search ends at the first that must stay. A segment is removed
 only if it lies below the high watermark, because readers may not have seen what lies above.
+
+Removing files takes its time, so it is done in steps, one file system call or a few in each. The log is without the
+segments after the first step; of files that a crash leaves the next process finds that they are below the log start,
+and its retention removes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from semel.log.durability.checkpointing import persist_log_start, remove_partition_checkpoint
@@ -18,13 +22,24 @@ if TYPE_CHECKING:
 
 def apply_retention(log: PartitionLog, now_ms: int) -> int:
     """Remove the segments that the topic's settings say are too old or too much. Returns how many were removed."""
+    steps = retention_steps(log, now_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            removed: int = end.value
+            return removed
+
+
+def retention_steps(log: PartitionLog, now_ms: int) -> Generator[None, None, int]:
+    """The same with a pause after every step."""
     expired = expired_segments(log, now_ms)
     if expired:
-        remove_segments(log, expired, now_ms)
+        yield from removal_steps(log, expired, now_ms)
     return len(expired)
 
 
-def remove_segments(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> None:
+def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:
     """Remove the oldest segments. At least one segment stays, and the log end stays on disk in its name."""
     if segments[-1] is log.segments.active:
         log.roll(now_ms)
@@ -44,10 +59,12 @@ def remove_segments(log: PartitionLog, segments: Sequence[Segment], now_ms: int)
         if aborted:
             # A power cut may undo any removal: it must not bring back records without the index of aborted ones.
             log.disk.sync_directory(log.folder)
+        yield
     for segment in segments:
         segment.remove()
         if segment.base_offset != log.recovery_point:
             log.snapshots.remove(segment.base_offset)
+        yield
 
 
 def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
@@ -71,6 +88,17 @@ def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
         excess_bytes -= segment.size_bytes
         expired.append(segment)
     return expired
+
+
+def segments_below_start(log: PartitionLog) -> list[Segment]:
+    """The segments of which DeleteRecords has left nothing, oldest first."""
+    below = []
+    for number, segment in enumerate(log.segments):
+        end_offset = log.segments.end_of(number)
+        if end_offset is None or end_offset > log.log_start_offset:
+            break
+        below.append(segment)
+    return below
 
 
 def _is_too_old(log: PartitionLog, segment: Segment, now_ms: int) -> bool:

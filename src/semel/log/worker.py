@@ -131,3 +131,4 @@ class ThreadWorker:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            del job  # Until the next one comes, it would keep the files open that it used, deleted ones too.

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import KafkaError
-from semel.log.retention import apply_retention
+from semel.log.retention import retention_steps
 from semel.log.worker import Worker
 
 if TYPE_CHECKING:
@@ -85,15 +85,28 @@ class Maintenance:
             self._node.open_unavailable()
 
     def _retention(self) -> None:
-        def one(partition: Partition) -> None:
-            removed = apply_retention(partition.log, self._node.clock.now_ms())
-            if removed:
-                logger.info("%s: %d segments are past their retention and gone", partition.topic_partition, removed)
+        def slices() -> Iterator[tuple[Partition, Callable[[], object]]]:
+            for partition in self._node.partitions:
+                steps = retention_steps(partition.log, self._node.clock.now_ms())
+                ended: list[int | None] = []
+
+                def step(steps: Generator[None, None, int] = steps, ended: list[int | None] = ended) -> None:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        ended.append(end.value)
+
+                while not ended:  # After an error the steps have ended, too.
+                    yield partition, step
+                if ended[0]:
+                    logger.info(
+                        "%s: %d segments are past their retention and gone", partition.topic_partition, ended[0]
+                    )
 
         def again() -> None:
             self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
 
-        self._round("retention", ((each, partial(one, each)) for each in self._node.partitions), again)
+        self._round("retention", slices(), again)
 
     def _producers(self) -> None:
         now_ms = self._node.clock.now_ms()

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.broker.waiting.delayed_operation import AwaitsCommit, DelayedOperation
@@ -143,7 +144,8 @@ class Partitions:
         self._loop = loop
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.unavailable: dict[tuple[str, int], str] = {}  # Those that should be here and cannot, and why.
-        self.generation = 0  # Grows with every partition that comes or goes.
+        self.caches: list[dict[Any, Any]] = []
+        """Emptied whenever a partition comes or goes: what is kept of one that is gone would keep its files open."""
         self.on_add: Callable[[Partition], None] = _unwatched
         self.on_remove: Callable[[Partition], None] = _unwatched
         self._moved: dict[Partition, None] = {}
@@ -162,7 +164,7 @@ class Partitions:
         partition = Partition(self, log, leader_epoch)
         self._partitions[log.topic_partition] = partition
         self.unavailable.pop(log.topic_partition, None)
-        self.generation += 1
+        self._clear_caches()
         log.on_durable = partition.durable
         # After a restart what is on disk is all there is: it may be read.
         partition.durable(log)
@@ -174,10 +176,16 @@ class Partitions:
         self.unavailable.pop(topic_partition, None)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
-            self.generation += 1
+            self._clear_caches()
             self._moved.pop(partition, None)
             partition.fail_delayed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.on_remove(partition)
+            # Else log and partition would keep each other, and the files open, until the next full collection.
+            partition.log.on_durable = _ignored
+
+    def _clear_caches(self) -> None:
+        for cache in self.caches:
+            cache.clear()
 
     def moved(self, partition: Partition) -> None:
         self._moved[partition] = None
@@ -207,3 +215,7 @@ class Partitions:
 
 def _unwatched(partition: Partition) -> None:
     """Used until a watcher of the partitions is set."""
+
+
+def _ignored(log: PartitionLog) -> None:
+    """The ``on_durable`` of a log whose partition is gone."""

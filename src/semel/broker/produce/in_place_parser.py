@@ -57,7 +57,7 @@ class InPlaceParser:
         self._node = node
         self._time = time
         self._targets: dict[tuple[int, bytes], _Target] = {}
-        self._generation = -1
+        node.partitions.caches.append(self._targets)
 
     def parse(self, connection: Connection, frame: memoryview) -> ProduceOperation | None:
         """The request in a frame, or None: then nothing was changed, and the general parser is to look at it."""
@@ -85,10 +85,6 @@ class InPlaceParser:
         )
 
     def _target(self, version: int, named: bytes) -> _Target | None:
-        partitions = self._node.partitions
-        if partitions.generation != self._generation:
-            self._targets.clear()
-            self._generation = partitions.generation
         target = self._targets.get((version, named))
         if target is None:
             target = self._look_up(version, named)

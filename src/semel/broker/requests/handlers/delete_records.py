@@ -1,13 +1,17 @@
 """DeleteRecords (versions 0-2): raise the log start offset, up to the high watermark if no offset is named.
 
-The law: the new log start is on disk before anybody is told, so records that were called deleted do not come back.
+The law: the new log start is on disk before the client is told, so records that were called deleted do not come back.
+Segments that hold nothing else are removed at once: a client that asks for this may need the room.
 """
 
 from __future__ import annotations
 
+import logging
+
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.errors import ErrorCode, KafkaError, StorageError
+from semel.log.retention import removal_steps, segments_below_start
 from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,8 +21,10 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+logger = logging.getLogger("semel.broker")
 
-def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+
+async def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
     topics = [
         DeleteRecordsTopicResult(topic.name, [_delete(node, topic.name, asked) for asked in topic.partitions])
         for topic in message.topics
@@ -30,7 +36,21 @@ def delete_records(node: Node, request: Request, message: DeleteRecordsRequest) 
         except OSError:
             for result in deleted:
                 result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, None
+    for topic in topics:
+        for result in topic.partitions:
+            if not result.error_code:
+                await _remove_segments(node, topic.name, result.partition_index)
     return DeleteRecordsResponse(topics=topics)
+
+
+async def _remove_segments(node: Node, topic: str, index: int) -> None:
+    partition = node.partitions.get(topic, index)
+    if partition is None or not (segments := segments_below_start(partition.log)):
+        return
+    try:
+        await node.turns.run(removal_steps(partition.log, segments, node.clock.now_ms()), elements=1)
+    except OSError as error:
+        logger.error("segments of %s are removed later: %s", partition.topic_partition, error)
 
 
 def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
