@@ -12,7 +12,8 @@ raises, and the request handler turns what it raised into the code that Kafka gi
     |   `-- FatalError         this client cannot go on: close it
     |       |-- ProducerFenced     another producer has taken over the transactional id
     |       |-- AuthorizationFailed
-    |       `-- UnsupportedVersion
+    |       |-- UnsupportedVersion
+    |       `-- ClientFailed       a mistake inside the client itself
     |-- StateError         a call that the client's state does not allow; names the state
     `-- StorageError       a disk that failed; the partitions on it go offline, nothing is assumed written
 
@@ -236,6 +237,16 @@ class AuthorizationFailed(FatalError):
 
 class UnsupportedVersion(FatalError):
     """The broker is too old for what was asked of it, or too new."""
+
+
+class ClientFailed(FatalError):
+    """Something raised inside the client that must not: it has closed itself, and what it raised is the ``__cause__``.
+
+    Of what was under way it is not known whether it was done.
+    """
+
+    def __str__(self) -> str:
+        return self.message  # Its code is not a broker's answer.
 
 
 def family_of(code: int) -> Family:

@@ -88,8 +88,10 @@ class Admin:
     def close(self) -> None:
         """Disconnect, and end the thread. Calls of other threads that are not answered yet fail."""
         if self._thread.is_running:
-            self._thread.run(self._admin.close())
-            self._thread.stop()
+            try:
+                self._thread.run(self._admin.close())
+            finally:
+                self._thread.stop()
 
 
 class Topics:

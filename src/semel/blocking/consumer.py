@@ -144,10 +144,8 @@ class Consumer:
     def commit_async(self, offsets: OffsetsLike | None = None) -> Future[None]:
         self._thread.check()
         future: Future[None] = Future()
-        promise = self._session.begin_commit(offsets)
-        with self._guard:
-            promise.then(partial(settle_future, future))
-        self._session.runtime.wake()
+        driver = self._session.runtime.running()
+        driver.follow(self._session.begin_commit(offsets), partial(settle_future, future))
         return future
 
     def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -182,6 +180,7 @@ class Consumer:
 
     def _poll(self, timeout_ms: float | None, take: Callable[[], Taken]) -> Taken:
         self._thread.check()
+        self._session.runtime.check_failure()
         taken = take()
         if not len(taken):
             self._group_session.require_partitions()
@@ -209,7 +208,8 @@ class Consumer:
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         if self._thread.is_running:
             try:
-                self._leave("the consumer was closed", timeout_ms)
+                if self._session.runtime.failure is None:
+                    self._leave("the consumer was closed", timeout_ms)
             finally:
                 self._thread.run(self._session.disconnect())
                 self._thread.stop()

@@ -188,8 +188,10 @@ class Producer:
 
     def close(self, timeout_ms: float | None = None) -> None:
         if self._thread.is_running:
-            self._thread.run(self._session.close(timeout_ms))
-            self._thread.stop()
+            try:
+                self._thread.run(self._session.close(timeout_ms))
+            finally:
+                self._thread.stop()
 
 
 def send_batch(

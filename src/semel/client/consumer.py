@@ -319,7 +319,7 @@ class Consumer:
             record = self._record_buffer.take_decoded()
             return (await self.poll(max_records=1))[0] if record is None else record
         except SemelError:
-            if self._runtime.is_closed:
+            if self._runtime.is_closed and self._runtime.failure is None:
                 raise StopAsyncIteration from None
             raise
 
@@ -332,6 +332,9 @@ class Consumer:
 
         A static member does not leave: its partitions wait for it. What takes longer than ``timeout_ms`` is left.
         """
+        if self._runtime.failure is not None:
+            await self._session.disconnect()
+            return
         if self._closing or self._runtime.is_closed:
             return
         self._group_session.refuse_in_listener("close")

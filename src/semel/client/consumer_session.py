@@ -91,7 +91,8 @@ class ConsumerSession:
         await self.runtime.shut()
 
     def metrics(self) -> dict[str, float]:
-        with self._guard:
+        self.runtime.check_process()
+        with self.runtime.guard:
             return self.machine.metrics()
 
     # What is read, and from where
@@ -112,7 +113,8 @@ class ConsumerSession:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        with self._guard:
+        self.runtime.check_process()
+        with self.runtime.guard:
             return self.machine.assignment
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
@@ -221,8 +223,12 @@ class ConsumerSession:
 
     @property
     def _guard(self) -> AbstractContextManager[Any]:
-        """Raises after a fork: the thread that may have held the lock stayed behind, and would never release it."""
+        """Raises after a fork: the thread that may have held the lock stayed behind, and would never release it.
+
+        It raises, too, once the client has failed: there is no telling what its machine would do.
+        """
         self.runtime.check_process()
+        self.runtime.check_failure()
         return self.runtime.guard
 
     def _seek_to_time(self, partitions: tuple[PartitionLike, ...], timestamp: int) -> None:

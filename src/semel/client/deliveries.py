@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, Protocol
@@ -49,10 +50,14 @@ def settle(settlement: Settlement) -> None:
         deliveries.reverse()
         next_delivery = deliveries.pop
         for written in map(_metadata, zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)):
+            delivery = next_delivery()
             try:
-                next_delivery().set_result(written)
+                delivery.set_result(written)
             except _CANCELLED:
                 continue
+            except BaseException:
+                deliveries.append(delivery)  # It is not told yet.
+                raise
         return
     for delivery in deliveries:
         if bulk_count is not None:
@@ -69,11 +74,17 @@ def fail(delivery: Delivery, error: Exception) -> None:
         delivery.exception()
 
 
+def give_up(deliveries: Iterable[Any], error: Exception) -> None:
+    """Fail all of these at once, whatever they have heard before. One that stands for many records fails as a whole."""
+    for delivery in {id(one): one for one in deliveries}.values():
+        fail(delivery.whole if isinstance(delivery, BulkDelivery | BatchDelivery) else delivery, error)
+
+
 class BulkDelivery:
     """One future for many records: settled when all of them are, with an error if one has failed."""
 
     def __init__(self, delivery: Delivery, topic: str, record_count: int) -> None:
-        self._delivery = delivery
+        self.whole = delivery
         self._topic = topic
         self._record_count = self._left = record_count
         self._partitions: dict[int, WrittenRange] = {}
@@ -100,10 +111,10 @@ class BulkDelivery:
         if self._left:
             return
         if self._error is not None:
-            fail(self._delivery, self._with_count(self._error))
-        elif not self._delivery.done():
+            fail(self.whole, self._with_count(self._error))
+        elif not self.whole.done():
             partitions = dict(sorted(self._partitions.items()))
-            self._delivery.set_result(BulkMetadata(self._topic, self._record_count, partitions))
+            self.whole.set_result(BulkMetadata(self._topic, self._record_count, partitions))
 
     def _with_count(self, error: Exception) -> Exception:
         if not isinstance(error, KafkaError):
@@ -118,7 +129,7 @@ class BatchDelivery:
     """One future for a batch that was encoded elsewhere: it tells of the first record, when all are settled."""
 
     def __init__(self, delivery: Delivery, record_count: int) -> None:
-        self._delivery = delivery
+        self.whole = delivery
         self._left = record_count
         self._first: RecordMetadata | None = None
 
@@ -130,8 +141,8 @@ class BatchDelivery:
             settlement.topic, settlement.partition, outcome.base_offset, written_ms
         )
         self._left -= record_count
-        if not self._left and not self._delivery.done():
-            self._delivery.set_result(self._first)
+        if not self._left and not self.whole.done():
+            self.whole.set_result(self._first)
 
     def failed(self, error: Exception, record_count: int) -> None:
-        fail(self._delivery, error)
+        fail(self.whole, error)

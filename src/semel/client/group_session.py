@@ -64,10 +64,11 @@ class GroupSession:
         except TimeoutError:
             return False
         finally:
-            with self._guard:
-                readable.fulfil(None)  # The wait is over.
-                if group is not None:
-                    group.depart(self._clock.monotonic_ms())
+            if self._runtime.failure is None:
+                with self._guard:
+                    readable.fulfil(None)  # The wait is over.
+                    if group is not None:
+                        group.depart(self._clock.monotonic_ms())
         return True
 
     # What the listener is told

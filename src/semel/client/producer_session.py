@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
@@ -16,11 +17,12 @@ from typing import Any, TypeVar
 from semel import __version__
 from semel.client.arguments import as_topic
 from semel.client.config.producer import ProducerConfig
-from semel.client.deliveries import settle
+from semel.client.deliveries import fail, give_up, settle
 from semel.client.drivers.driver import Driver
 from semel.client.drivers.runtime import ClientRuntime
 from semel.client.hooks import Hooks
 from semel.client.machine.connection.promise import Promise
+from semel.client.machine.producer.batch import Settlement
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.machine.producer.producer import ProducerMachine
 from semel.client.machine.producer.sequences import Identity
@@ -32,7 +34,7 @@ from semel.client.send_queue import SendQueue
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
 from semel.client.values import ProducerIdentity
 from semel.clock import Clock, SystemClock
-from semel.errors import ErrorCode, SemelError, StateError, TimedOut
+from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
 
 T = TypeVar("T")
@@ -63,10 +65,13 @@ class ProducerSession:
             clock=clock or SystemClock(),
             guard=guard,
             turned=self._turned,
+            failed=self._failed,
         )
         self._guard = self.runtime.guard
         self.send_queue = SendQueue(config, self.machine, self.runtime.clock, hooks)
         self._drains: list[asyncio.Future[None]] = []
+        self._settling: deque[Settlement] = deque()
+        """What the machine has settled and the senders are just being told."""
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
@@ -90,6 +95,7 @@ class ProducerSession:
     # Records
 
     async def drain(self) -> None:
+        self.runtime.check_failure()
         while self.machine.is_full:
             future: asyncio.Future[None] = self.runtime.running().create_future()
             self._drains.append(future)
@@ -105,6 +111,7 @@ class ProducerSession:
             transaction.raise_error()
 
     async def partitions_for(self, topic: str) -> int:
+        self.runtime.check_failure()
         with self._guard:
             promise = self.machine.know_topic(as_topic(topic), self.runtime.clock.monotonic_ms())
         view = await self._within_max_block(promise, f"partitions_for({topic!r})")
@@ -194,16 +201,21 @@ class ProducerSession:
     # The end
 
     async def close(self, timeout_ms: float | None) -> None:
+        if self.runtime.failure is not None:
+            await self.runtime.shut()
+            return
         if self.runtime.is_closed:
             return
         self.runtime.is_closed = True
         with self._guard:
             self.machine.close()
-        if self.runtime.driver is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self._finish(self.runtime.driver)
-        await self.runtime.shut()
+        try:
+            if self.runtime.driver is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                        await self._finish(self.runtime.driver)
+        finally:
+            await self.runtime.shut()
 
     async def _finish(self, driver: Driver) -> None:
         transaction = self.machine.transaction
@@ -221,19 +233,34 @@ class ProducerSession:
     # Inside
 
     def _turned(self) -> None:
+        settling = self._settling
         with self._guard:
-            settled = self.machine.take_settled()
-        for settlement in settled:
-            settle(settlement)
+            settling.extend(self.machine.take_settled())
+        while settling:
+            settle(settling[0])
+            settling.popleft()
         if self._drains and not self.machine.is_full:
             drains, self._drains = self._drains, []
             for future in drains:
                 if not future.done():
                     future.set_result(None)
 
+    def _failed(self, failure: ClientFailed) -> None:
+        """The driver has failed: tell the senders of all records, without asking the machine for more than their names.
+
+        Those that are just being told are among them, because how far that went is not known.
+        """
+        with self._guard:
+            unsettled = self.machine.break_off(self.runtime.closed_error("send"))
+        unsettled += [delivery for settlement in self._settling for delivery in settlement.deliveries]
+        self._settling.clear()
+        give_up(unsettled, failure)
+        for future in self._drains:
+            fail(future, failure)
+
     def _transaction(self, call: str) -> Transaction:
         if self.runtime.is_closed:
-            raise StateError(f"{call}: the producer is closed")
+            raise self.runtime.closed_error(call)
         transaction = self.machine.transaction
         if transaction is None:
             raise StateError(f"{call}: this producer has no transactional.id, so it has no transactions")

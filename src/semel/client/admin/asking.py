@@ -80,7 +80,7 @@ class Asker:
         return self._runtime.is_closed
 
     async def close(self) -> None:
-        if not self.is_closed:
+        if not self.is_closed or self._runtime.failure is not None:
             await self._runtime.shut()
 
 

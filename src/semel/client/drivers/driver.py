@@ -2,6 +2,10 @@
 
 However much happens within one turn of the loop, the machine is polled once for it. Where other threads touch the
 machine too there is a lock, the ``guard``, that every thread holds while it does.
+
+The law: no caller waits for ever. Whatever raises in a step of the driver, in the machine or below it, ends the client:
+it is logged once, connections are aborted, and everything that is waited for fails with ``ClientFailed``. The machine
+is not asked for that: what it holds may be in any state.
 """
 
 from __future__ import annotations
@@ -9,20 +13,23 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from semel.client.drivers.frame_buffer import FrameReceiver
 from semel.client.drivers.process import Process
 from semel.client.machine.connection.actions import Connect, Disconnect, Machine, Send
 from semel.client.machine.connection.promise import Promise
 from semel.clock import NEVER, Clock
-from semel.errors import DecodeError
+from semel.errors import ClientFailed, DecodeError, ErrorCode
 from semel.net.network import Network
 from semel.types import Buffer
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -30,23 +37,32 @@ T = TypeVar("T")
 class Driver:
     """``turned`` is called whenever the machine may have settled something, outside of the guard.
 
-    It is called before a caller that waits for a promise goes on, so that the caller finds everything done.
+    It is called before a caller that waits for a promise goes on, so that the caller finds everything done. ``failed``
+    is called once if a step raises; ``title`` names the client in that error.
     """
 
     def __init__(
         self,
+        title: str,
         machine: Machine,
         *,
         network: Network,
         clock: Clock,
         guard: AbstractContextManager[Any] | None,
         turned: Callable[[], None],
+        failed: Callable[[ClientFailed], None],
     ) -> None:
+        self._title = title
         self._machine = machine
         self._network = network
         self._clock = clock
         self._guard = nullcontext() if guard is None else guard
         self._turned = turned
+        self._failed = failed
+        self._step = _Step(self)
+        self._failure: Promise[Any] | None = None
+        self._waiting: dict[object, Callable[[Promise[Any]], None]] = {}
+        """What is told when a promise is settled, or when the driver fails before that."""
         self._loop = asyncio.get_running_loop()
         self.create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
         self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
@@ -82,7 +98,6 @@ class Driver:
 
     def future_of(self, promise: Promise[T]) -> asyncio.Future[T]:
         """A future of the loop that this is called from, which may be another one than the machine's."""
-        self.check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -90,15 +105,58 @@ class Driver:
             with contextlib.suppress(RuntimeError):  # That loop is closed: no task waits there any more.
                 loop.call_soon_threadsafe(settle_future, future, settled)
 
-        with self._guard:
-            promise.then(partial(settle_future, future) if loop is self._loop else settle_there)
-        self.wake()
+        self.follow(promise, partial(settle_future, future) if loop is self._loop else settle_there)
         return future
+
+    def follow(self, promise: Promise[T], told: Callable[[Promise[T]], None]) -> None:
+        """``told`` gets the promise when it is settled, or one with the error if the driver fails before that."""
+        self.check_process()
+        waiting = object()
+
+        def settled(outcome: Promise[T]) -> None:
+            if self._waiting.pop(waiting, None) is not None:
+                told(outcome)
+
+        self._waiting[waiting] = settled
+        with self._guard:
+            promise.then(settled)
+        if self._failure is not None:  # Perhaps just now, in another thread.
+            settled(self._failure)
+        self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """A step has raised: end the client. What raises here in turn is passed over, because the rest must be done."""
+        if self._failure is not None:
+            log.debug("the %s had failed already", self._title, exc_info=error)
+            return
+        failure = ClientFailed(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the {self._title} failed inside, and is closed: {type(error).__name__}: {error}. It is not known whether "
+            "what was under way was done",
+        )
+        failure.__cause__ = error
+        told: Promise[Any] = Promise()
+        told.fail(failure)
+        self._failure = told
+        self._closed = True
+        log.error("the %s failed inside, and is closed", self._title, exc_info=error)
+        steps: list[Callable[[], object]] = [
+            partial(self._failed, failure),
+            self._stop_timer,
+            *(connection.close for connection in self._connections.values()),
+            *(task.cancel for task in self._connecting.values()),
+            *(partial(settle, told) for settle in tuple(self._waiting.values())),
+        ]
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("closing the %s after it had failed", self._title)
 
     async def close(self) -> None:
         """End every connection. The machine is not told: it knows."""
         self._closed = True
-        self._set_timer(NEVER, 0.0)
+        self._stop_timer()
         for connection in tuple(self._connections.values()):
             connection.close()
         self._connections.clear()
@@ -118,36 +176,42 @@ class Driver:
 
     def _turn(self, due_ms: float = 0.0) -> None:
         self._scheduled = False
-        # A timer that went off was due, whatever the clock's last digits say; else it would be set again at once.
-        now_ms = max(self._clock.monotonic_ms(), due_ms)
-        with self._guard:
-            actions = self._machine.poll(now_ms)
-            deadline_ms = self._machine.next_deadline_ms()
-        for action in actions:
-            match action:
-                case Send():
-                    connection = self._connections.get(action.connection)
-                    if connection is not None:
-                        connection.send(action.parts)
-                case Connect():
-                    task = self._loop.create_task(self._connect(action))
-                    self._connecting[action.connection] = task
-                case Disconnect():
-                    self._disconnect(action.connection)
-        if not self._closed:
-            self._set_timer(deadline_ms, now_ms)
-        self._turned()
+        if self._failure is not None:
+            return
+        with self._step:
+            # A timer that went off was due, whatever the clock's last digits say; else it would be set again at once.
+            now_ms = max(self._clock.monotonic_ms(), due_ms)
+            with self._guard:
+                actions = self._machine.poll(now_ms)
+                deadline_ms = self._machine.next_deadline_ms()
+            for action in actions:
+                match action:
+                    case Send():
+                        connection = self._connections.get(action.connection)
+                        if connection is not None:
+                            connection.send(action.parts)
+                    case Connect():
+                        task = self._loop.create_task(self._connect(action))
+                        self._connecting[action.connection] = task
+                    case Disconnect():
+                        self._disconnect(action.connection)
+            if not self._closed:
+                self._set_timer(deadline_ms, now_ms)
+            self._turned()
 
     def _set_timer(self, deadline_ms: float, now_ms: float) -> None:
         if deadline_ms == self._timer_ms:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_ms = deadline_ms
+        self._stop_timer()
         if deadline_ms != NEVER:
             delay_s = max(0.0, deadline_ms - now_ms) / 1000
             self._timer = self._loop.call_later(delay_s, self._timer_fired, deadline_ms)
+        self._timer_ms = deadline_ms
+
+    def _stop_timer(self) -> None:
+        timer, self._timer, self._timer_ms = self._timer, None, NEVER
+        if timer is not None:
+            timer.cancel()
 
     def _timer_fired(self, due_ms: float) -> None:
         self._timer, self._timer_ms = None, NEVER
@@ -156,27 +220,28 @@ class Driver:
     # Connections
 
     async def _connect(self, action: Connect) -> None:
-        number = action.connection
-        try:
-            _, protocol = await self._network.connect(action.host, action.port, lambda: _Connection(self, number))
-        except Exception as error:
-            self._connecting.pop(number, None)
-            if isinstance(error, ssl.SSLCertVerificationError):
-                with self._guard:
-                    self._machine.refused(
-                        f"{action.host}:{action.port}: {error.verify_message}. Look at ssl.truststore"
-                    )
-            self._lost(number, str(error) or type(error).__name__)
-            return
-        connection = cast(_Connection, protocol)
-        if self._connecting.pop(number, None) is None or connection.is_lost:
-            connection.close()  # Given up meanwhile, or over before it began.
-            self._lost(number, "the connection was closed at once")
-            return
-        self._connections[number] = connection
-        with self._guard:
-            self._machine.connected(number, self._clock.monotonic_ms())
-        self._poll_soon()
+        with self._step:
+            number = action.connection
+            try:
+                _, protocol = await self._network.connect(action.host, action.port, lambda: _Connection(self, number))
+            except _UNREACHABLE as error:
+                self._connecting.pop(number, None)
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    with self._guard:
+                        self._machine.refused(
+                            f"{action.host}:{action.port}: {error.verify_message}. Look at ssl.truststore"
+                        )
+                self._lost(number, str(error) or type(error).__name__)
+                return
+            connection = cast(_Connection, protocol)
+            if self._connecting.pop(number, None) is None or connection.is_lost:
+                connection.close()  # Given up meanwhile, or over before it began.
+                self._lost(number, "the connection was closed at once")
+                return
+            self._connections[number] = connection
+            with self._guard:
+                self._machine.connected(number, self._clock.monotonic_ms())
+            self._poll_soon()
 
     def _disconnect(self, number: int) -> None:
         connection = self._connections.pop(number, None)
@@ -195,10 +260,34 @@ class Driver:
 
     def _lost(self, number: int, reason: str) -> None:
         self._connections.pop(number, None)
+        if self._failure is not None:
+            return
         with self._guard:
             self._machine.disconnected(number, reason, self._clock.monotonic_ms())
         self._turned()
         self._poll_soon()
+
+
+# What the world does to a connection; UnicodeError and OverflowError are of names and ports that no system takes.
+_UNREACHABLE: Final = (OSError, UnicodeError, OverflowError)
+
+
+class _Step:
+    """What is done within it may raise: then the driver fails, and its caller, the event loop, hears nothing of it."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._driver.fail(error)
+        return True
 
 
 def settle_future(future: asyncio.Future[T] | concurrent.futures.Future[T], promise: Promise[T]) -> None:
@@ -221,7 +310,8 @@ class _Connection(asyncio.BufferedProtocol):
         self.is_lost = False
 
     def send(self, parts: list[Buffer]) -> None:
-        if self._transport is not None and not self._closing:
+        # Of a transport that is about to close the driver hears next.
+        if self._transport is not None and not self._closing and not self._transport.is_closing():
             self._transport.writelines(parts)
 
     def close(self) -> None:
@@ -233,23 +323,27 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.buffer()
+        with self._driver._step:
+            return self._receiver.buffer()
+        return memoryview(bytearray(sizehint if sizehint > 0 else 1))  # The transport is aborted.
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            for frame in self._receiver.received(nbytes):
-                if self._closing:
-                    return
-                self._driver._received(self._number, frame)
-        except DecodeError as error:
-            self._over(str(error))
-            self.close()
+        with self._driver._step:
+            try:
+                for frame in self._receiver.received(nbytes):
+                    if self._closing:
+                        return
+                    self._driver._received(self._number, frame)
+            except DecodeError as error:
+                self._over(str(error))
+                self.close()
 
     def eof_received(self) -> None:
         """The broker has said everything: the transport closes."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._over(str(error) if error is not None else "the broker closed the connection")
+        with self._driver._step:
+            self._over(str(error) if error is not None else "the broker closed the connection")
 
     def _over(self, reason: str) -> None:
         if not self.is_lost:

@@ -15,14 +15,17 @@ from semel.client.drivers.driver import Driver
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.machine.connection.actions import Machine
 from semel.clock import Clock
-from semel.errors import StateError
+from semel.errors import ClientFailed, StateError
 from semel.net.network import Network
 
 M = TypeVar("M", bound=Machine)
 
 
 class ClientRuntime(Generic[M]):
-    """``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``."""
+    """``guard`` is held by the code that uses the machine. ``title`` names the client in the error after ``close``.
+
+    ``failed`` is called if the driver fails: what is not waited for by promises is failed there.
+    """
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class ClientRuntime(Generic[M]):
         clock: Clock,
         guard: AbstractContextManager[Any] | None,
         turned: Callable[[], None] = lambda: None,
+        failed: Callable[[ClientFailed], None] = lambda error: None,
         own_thread: bool = False,
     ) -> None:
         if own_thread:
@@ -42,6 +46,7 @@ class ClientRuntime(Generic[M]):
         self._network = network
         self._lock = guard
         self._turned = turned
+        self._tell_failed = failed
         self._has_own_thread = own_thread
         self._thread: LoopThread | None = None
         self.machine = machine
@@ -50,11 +55,13 @@ class ClientRuntime(Generic[M]):
         self.driver: Driver | None = None
         """``None`` before it was started. It stays, for what has to be done once nothing new is taken."""
         self.is_closed = False
+        self.failure: ClientFailed | None = None
+        """Why the client has closed itself, if it has."""
 
     def running(self) -> Driver:
         """The driver, in the loop that this is called from first, or in its own thread."""
         if self.is_closed:
-            raise StateError(f"the {self._title} is closed")
+            raise self.closed_error()
         if self.driver is None:
             if self._has_own_thread:
                 self._thread = LoopThread(self._title)
@@ -64,6 +71,18 @@ class ClientRuntime(Generic[M]):
             self.driver.wake()
         self.driver.check_process()
         return self.driver
+
+    def closed_error(self, call: str = "") -> StateError:
+        """What a call raises once this is closed; if the client closed itself, it says why."""
+        why = "closed" if self.failure is None else f"closed since it has failed: {self.failure.__cause__!r}"
+        error = StateError(f"{call and f'{call}: '}the {self._title} is {why}")
+        error.__cause__ = self.failure
+        return error
+
+    def check_failure(self) -> None:
+        """Raise if the client has closed itself: its machine may be in any state."""
+        if self.failure is not None:
+            raise self.closed_error()
 
     def check_process(self) -> None:
         """Raise after a fork."""
@@ -79,12 +98,17 @@ class ClientRuntime(Generic[M]):
         """Give up what is left, and disconnect."""
         self.check_process()
         self.is_closed = True
-        with self.guard:
-            self.machine.shut(self.clock.monotonic_ms())
+        error: Exception | None = None
+        if self.failure is None:
+            try:
+                with self.guard:
+                    self.machine.shut(self.clock.monotonic_ms())
+            except Exception as raised:
+                error = raised
         if self._thread is None:
-            await self._disconnect()
+            await self._disconnect(error)
         elif self._thread.is_running:
-            await asyncio.wrap_future(self._thread.begin(self._disconnect()))
+            await asyncio.wrap_future(self._thread.begin(self._disconnect(error)))
             self._thread.stop()
 
     def abandon(self) -> None:
@@ -94,12 +118,27 @@ class ClientRuntime(Generic[M]):
             self._thread.abandon(self._disconnect())
 
     def _drive(self) -> Driver:
-        return Driver(self.machine, network=self._network, clock=self.clock, guard=self._lock, turned=self._turned)
+        return Driver(
+            self._title,
+            self.machine,
+            network=self._network,
+            clock=self.clock,
+            guard=self._lock,
+            turned=self._turned,
+            failed=self._failed,
+        )
 
     async def _driven(self) -> Driver:
         return self._drive()
 
-    async def _disconnect(self) -> None:
+    def _failed(self, failure: ClientFailed) -> None:
+        self.failure = failure
+        self.is_closed = True
+        self._tell_failed(failure)
+
+    async def _disconnect(self, error: Exception | None = None) -> None:
         if self.driver is not None:
+            if error is not None:
+                self.driver.fail(error)
             self.driver.turn()
             await self.driver.close()

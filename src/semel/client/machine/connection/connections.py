@@ -237,12 +237,20 @@ class Connections:
         )
 
     def _connect(self, route: Route, now_ms: float) -> None:
+        authentication: Authentication | None = None
+        if self._config.security.security_protocol.uses_sasl:
+            try:
+                authentication = Authentication(mechanism_for(self._config.security, self._random))
+            except Exception as error:  # An application's own provider of tokens: it may have one later.
+                retry = self._retries[route] = self._retry(route).failed(now_ms)
+                level = logging.WARNING if retry.failures == 1 else logging.DEBUG
+                log.log(level, "no connection to broker %s: no credentials: %r", self._addresses[route.node_id], error)
+                return
         self._traffic.connecting()
         number, self._next_number = self._next_number, self._next_number + 1
         connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
         connection.active_ms = now_ms
-        if self._config.security.security_protocol.uses_sasl:
-            connection.authentication = Authentication(mechanism_for(self._config.security, self._random))
+        connection.authentication = authentication
         connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._retry(route).failures + 1)
         self._by_route[route] = connection
         self._routes[number] = route

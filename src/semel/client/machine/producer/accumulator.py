@@ -26,6 +26,8 @@ class Accumulator:
         self.buffered_bytes = 0
         self.active: dict[PartitionQueue, None] = {}
         """The partitions that have batches. Who was served goes to the end of the line."""
+        self.unsettled: dict[ProducerBatch, None] = {}
+        """Every batch whose records are not settled, wherever it is."""
 
     def queues(self, topic: str, partition_count: int) -> list[PartitionQueue]:
         """The queues of a topic, one per partition; more if it has got more partitions."""
@@ -64,6 +66,7 @@ class Accumulator:
         )
         batch = ProducerBatch(queue.topic_partition, builder, now_ms)
         batch.append(timestamp, key, value, headers, delivery)
+        self.unsettled[batch] = None
         self.buffered_bytes += batch.size_bytes
         queue.waiting.append(batch)
         queue.open = batch if batch.size_bytes < self._batch_size else None
@@ -75,6 +78,7 @@ class Accumulator:
     ) -> ProducerBatch:
         """Put a batch behind those that wait. What was being collected before it is full now."""
         batch = ProducerBatch.built(queue.topic_partition, records, record_count, delivery, now_ms)
+        self.unsettled[batch] = None
         queue.open = None
         queue.waiting.append(batch)
         self.buffered_bytes += batch.size_bytes
@@ -95,6 +99,8 @@ class Accumulator:
             flush.one_is_settled()
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        self.unsettled.update(dict.fromkeys(parts))
+        del self.unsettled[batch]
         self.buffered_bytes += sum(part.size_bytes for part in parts) - batch.size_bytes
         for flush in batch.flushes:
             flush.one_is_settled()

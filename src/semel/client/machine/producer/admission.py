@@ -201,6 +201,10 @@ class Admission:
             flush.wait_for_one_more()
             record.flushes.append(flush)
 
+    def waiting_deliveries(self) -> list[Delivery]:
+        """Of all records that were taken and are in no batch."""
+        return [waiting.delivery for waiting in self._room.unplaced]
+
     def give_up(self, error: Exception) -> None:
         """Refuse all records that wait for room or for a topic."""
         for record, _ in self._room.take_all():
@@ -325,6 +329,7 @@ class Admission:
                 flush.one_is_settled()
             else:
                 batch.flushes.append(flush)
+        self._room.unplaced.pop(record, None)
 
     def _pour(self, waiting: WaitingBulk, now_ms: float) -> None:
         """Put the next piece of a bulk into its partitions' queues."""
@@ -354,6 +359,7 @@ class Admission:
         if not waiting.records_left:
             for flush in waiting.flushes:
                 flush.one_is_settled()
+            self._room.unplaced.pop(waiting, None)
 
     # Refusing
 
@@ -372,6 +378,7 @@ class Admission:
         else:
             partition, timestamps, bulk_count = record.partition, [record.timestamp], None
         self._refused(Settlement(record.topic, partition, [record.delivery], timestamps, error, bulk_count))
+        self._room.unplaced.pop(record, None)
         for flush in record.flushes:
             flush.one_is_settled()
 

@@ -48,6 +48,8 @@ class BufferQueue:
         self.is_empty = True
         self.reserved_bytes = 0
         """What records that wait for a topic take of the buffer already."""
+        self.unplaced: dict[Waiting, None] = {}
+        """All that have had to wait and are neither in a batch nor refused: also while they are looked at."""
 
     @property
     def has_line(self) -> bool:
@@ -73,6 +75,7 @@ class BufferQueue:
                 f"buffer.memory ({self._size_bytes_max} bytes) is used up and as much again waits for room. Wait for "
                 "what was sent, or for drain(), before sending more",
             )
+        self.unplaced[record] = None
         self._line.append(record)
         self._line_bytes += record.size_bytes
         self.is_empty = False
@@ -84,6 +87,7 @@ class BufferQueue:
         self._left()
 
     def wait_for_topic(self, record: Waiting) -> None:
+        self.unplaced[record] = None
         self._by_topic.setdefault(record.topic, deque()).append(record)
         self.reserved_bytes += record.size_bytes
         self.is_empty = False

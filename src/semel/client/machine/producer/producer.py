@@ -70,6 +70,7 @@ class ProducerMachine(ConnectedMachine):
             refused=self._refused,
         )
         self._closing = self._refuses = False
+        self._broken: StateError | None = None
         self.error: KafkaError | None = None
         self.transaction: Transaction | None = None
         self._producer_id: ProducerId | None = None
@@ -156,6 +157,17 @@ class ProducerMachine(ConnectedMachine):
             self.transaction.fatal(FatalError(closed.code, "the producer is closed"))
         self._connections.close("the producer was closed", now_ms)
 
+    def break_off(self, error: StateError) -> list[Delivery]:
+        """This machine has raised what it must not: it takes no more. Returns the deliveries of all unsettled records.
+
+        They are kept apart from the queues in which they travel, so that none is missed whatever state those are in.
+        """
+        self._broken = error
+        self._refuse_more()
+        batches = [delivery for batch in self._accumulator.unsettled for delivery in batch.deliveries]
+        settled = [delivery for settlement in self._sender.settled for delivery in settlement.deliveries]
+        return [*batches, *self.admission.waiting_deliveries(), *settled]
+
     def metrics(self) -> dict[str, float]:
         buffer_bytes = self.admission.buffer_memory
         return {
@@ -215,6 +227,8 @@ class ProducerMachine(ConnectedMachine):
         return committing or self._closing or self.admission.has_line
 
     def _check_may_send(self) -> None:
+        if self._broken is not None:
+            raise StateError(str(self._broken)) from self._broken.__cause__
         if self.transaction is not None:
             self.transaction.check_may_send()
         if not self._refuses:

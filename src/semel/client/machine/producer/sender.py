@@ -281,6 +281,7 @@ class Sender:
             self.records_failed += count
         bulk_count = count if batch.is_bulk else None
         self.settled.append(Settlement(*batch.topic_partition, batch.deliveries, batch.timestamps, outcome, bulk_count))
+        del self._accumulator.unsettled[batch]
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: float) -> None:
         parts = list(batch.split())
