@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.client.machine.machine_bench import Bench, Request
 from tests.unit.client.machine.model_cluster import ModelCluster
-
-PASSING_MS = st.sampled_from((1, 50, 200, 1_000, 2_500))
+from tests.unit.client.machine.producer.producers import Producing
 
 
 def oldest_of_a_connection(data: st.DataObject, requests: Sequence[Request]) -> Request | None:
@@ -18,10 +17,16 @@ def oldest_of_a_connection(data: st.DataObject, requests: Sequence[Request]) -> 
     return heads[data.draw(st.integers(0, len(heads) - 1))] if heads else None
 
 
-def serve_late(data: st.DataObject, late: list[Request], cluster: ModelCluster) -> None:
-    """One of the requests that were lost for their sender arrives after all."""
-    if late:
-        cluster.answer(late.pop(data.draw(st.integers(0, len(late) - 1))))
+def meanwhile(what: str, data: st.DataObject, producer: Producing, late: list[Request]) -> None:
+    """Time passes, or one of the requests that were lost for their sender arrives after all."""
+    match what:
+        case "time":
+            producer.advance(data.draw(st.sampled_from((1, 50, 200, 1_000, 2_500))))
+        case "late":
+            if late:
+                producer.cluster.answer(late.pop(data.draw(st.integers(0, len(late) - 1))))
+        case _:
+            raise AssertionError(what)
 
 
 def meets(fate: str, request: Request, bench: Bench, cluster: ModelCluster) -> None:

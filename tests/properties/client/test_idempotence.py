@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semel.errors import ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from tests.properties.client.request_fates import PASSING_MS, meets, oldest_of_a_connection, serve_late
+from tests.properties.client.request_fates import meanwhile, meets, oldest_of_a_connection
 from tests.unit.client.machine.machine_bench import Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import Producing, producing
@@ -50,13 +50,11 @@ class Chaos:
                 self._send()
             case "fate":
                 self._fate()
-            case "time":
-                self.producer.advance(self._draw(PASSING_MS))
-            case "late":
-                serve_late(self._data, self.late, self.cluster)
             case "move":
                 partition = self._draw(st.integers(0, PARTITIONS - 1))
                 self.cluster.move_leader("orders", partition, self._draw(st.sampled_from((1, 2))))
+            case what:
+                meanwhile(what, self._data, self.producer, self.late)
 
     def heal(self) -> None:
         """No more faults: everything must come to an end."""

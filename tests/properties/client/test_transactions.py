@@ -19,7 +19,7 @@ from semel.client.values import GroupMetadata, OffsetAndMetadata
 from semel.errors import AbortableError, ErrorCode
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from tests.properties.client.request_fates import PASSING_MS, meets, oldest_of_a_connection, serve_late
+from tests.properties.client.request_fates import meanwhile, meets, oldest_of_a_connection
 from tests.unit.client.machine.machine_bench import Request
 from tests.unit.client.machine.model_cluster import ModelCluster
 from tests.unit.client.machine.producer.producers import producing
@@ -124,12 +124,10 @@ class Chaos:
         match self._draw(st.sampled_from(("fate", "fate", "fate", "time", "late", "move"))):
             case "fate":
                 self._fate()
-            case "time":
-                self.producer.advance(self._draw(PASSING_MS))
-            case "late":
-                serve_late(self._data, self.late, self.cluster)
             case "move":
                 self.cluster.coordinator_id = self._draw(st.sampled_from((1, 2)))
+            case what:
+                meanwhile(what, self._data, self.producer, self.late)
 
     def _fate(self) -> None:
         bench = self.producer.bench

@@ -111,17 +111,19 @@ def test_an_exception_in_a_task_that_nobody_awaits_fails_the_run() -> None:
         run(main())
 
 
+async def wait(number: int, ended: list[int]) -> None:
+    """Wait for what never comes, and tell when that ends."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append(number)
+
+
 def test_what_is_left_at_the_end_is_cancelled_oldest_first() -> None:
     ended: list[int] = []
 
-    async def wait(number: int) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(number)
-
     async def main() -> list[asyncio.Task[None]]:
-        tasks = [asyncio.create_task(wait(number)) for number in range(20)]
+        tasks = [asyncio.create_task(wait(number, ended)) for number in range(20)]
         await asyncio.sleep(0)
         return tasks
 
@@ -135,12 +137,6 @@ def test_a_task_group_cancels_in_the_order_of_creation() -> None:
     async def main() -> list[int]:
         ended: list[int] = []
 
-        async def wait(number: int) -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(number)
-
         async def fail() -> None:
             await asyncio.sleep(1)
             raise KeyError("group")
@@ -148,7 +144,7 @@ def test_a_task_group_cancels_in_the_order_of_creation() -> None:
         async def together() -> None:
             async with asyncio.TaskGroup() as group:
                 for number in range(30):
-                    group.create_task(wait(number))
+                    group.create_task(wait(number, ended))
                 group.create_task(fail())
 
         with pytest.raises(ExceptionGroup):

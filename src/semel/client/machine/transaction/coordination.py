@@ -16,6 +16,7 @@ from semel.client.machine.connection.connections import Connections
 from semel.client.machine.connection.coordinators import CoordinatorKey, Coordinators, CoordinatorType
 from semel.client.machine.connection.retry import Backoff, Retry, markers_backoff
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2, Identity
+from semel.client.machine.transaction import steps
 from semel.client.machine.transaction.requests import (
     RequestOf,
     add_offsets_request,
@@ -26,20 +27,12 @@ from semel.client.machine.transaction.requests import (
     offset_codes,
     partition_codes,
 )
-from semel.client.machine.transaction.steps import (
-    AddOffsets,
-    AddPartitions,
-    CommitOffsets,
-    EndTransaction,
-    InitProducerId,
-    Step,
-)
 from semel.client.machine.transaction.transaction import Transaction
 from semel.clock import NEVER
 from semel.errors import AbortableError, ErrorCode, Family, KafkaError, client_error, family_of, named
 from semel.wire.apis import ApiKey
 
-S = TypeVar("S", InitProducerId, AddPartitions, AddOffsets, CommitOffsets, EndTransaction)
+S = TypeVar("S", steps.InitProducerId, steps.AddPartitions, steps.AddOffsets, steps.CommitOffsets, steps.EndTransaction)
 
 
 _RESUME_SINCE: Final = 3
@@ -90,15 +83,15 @@ class Coordination:
         match step:
             case None:
                 pass
-            case InitProducerId():
+            case steps.InitProducerId():
                 self._ask(step, init_request(self._config, step), self._on_init, now_ms)
-            case AddPartitions():
+            case steps.AddPartitions():
                 self._ask(step, add_partitions_request(self._transaction, step), self._on_add_partitions, now_ms)
-            case AddOffsets():
+            case steps.AddOffsets():
                 self._ask(step, add_offsets_request(self._transaction, step), self._on_add_offsets, now_ms)
-            case CommitOffsets():
+            case steps.CommitOffsets():
                 self._ask(step, commit_offsets_request(self._transaction, step), self._on_commit_offsets, now_ms)
-            case EndTransaction():
+            case steps.EndTransaction():
                 self._ask(step, end_request(self._transaction, step), self._on_end, now_ms)
             case _:
                 assert_never(step)
@@ -123,10 +116,10 @@ class Coordination:
             self.waiting_for = f"the coordinator of {key.type.name.lower()} {key.name!r}"
             return
         version_min = version_max = None
-        if isinstance(step, InitProducerId):
+        if isinstance(step, steps.InitProducerId):
             version_min = None if step.resume is None else _RESUME_SINCE
         else:
-            if not isinstance(step, EndTransaction):
+            if not isinstance(step, steps.EndTransaction):
                 self._transaction.sent()
             if self._transaction.transaction_version < TRANSACTIONS_V2:
                 version_max = _V1_VERSION_MAX[api_key]
@@ -141,39 +134,39 @@ class Coordination:
 
         def lost(reason: str, at_ms: float) -> None:
             self._asking = False
-            self._commit_in_doubt |= isinstance(step, EndTransaction) and step.committed
+            self._commit_in_doubt |= isinstance(step, steps.EndTransaction) and step.committed
             self._coordinators.forget(key)
             self._later(at_ms, reason)
 
         call = Call(api_key, build, answered, lost, version_min=version_min, version_max=version_max)
         self._connections.send(route, call, now_ms)
 
-    def _coordinator_of(self, step: Step) -> CoordinatorKey:
-        if isinstance(step, CommitOffsets):
+    def _coordinator_of(self, step: steps.Step) -> CoordinatorKey:
+        if isinstance(step, steps.CommitOffsets):
             return CoordinatorKey(CoordinatorType.GROUP, step.group.group_id)
         return self._key
 
     # Answers
 
-    def _on_init(self, step: InitProducerId, response: Any, now_ms: float) -> None:
+    def _on_init(self, step: steps.InitProducerId, response: Any, now_ms: float) -> None:
         if response.error_code == ErrorCode.NONE:
             self._done()
             self._transaction.initialized(Identity(response.producer_id, response.producer_epoch))
         else:
             self._refused(step, response.error_code, "InitProducerId", now_ms)
 
-    def _on_add_partitions(self, step: AddPartitions, response: Any, now_ms: float) -> None:
+    def _on_add_partitions(self, step: steps.AddPartitions, response: Any, now_ms: float) -> None:
         codes = partition_codes(response)
         added = [partition for partition in step.partitions if codes.get(partition) == ErrorCode.NONE]
         self._transaction.partitions_added(added)
         self._settle(step, [codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in step.partitions], now_ms)
 
-    def _on_add_offsets(self, step: AddOffsets, response: Any, now_ms: float) -> None:
+    def _on_add_offsets(self, step: steps.AddOffsets, response: Any, now_ms: float) -> None:
         if response.error_code == ErrorCode.NONE:
             self._transaction.group_added(step.group_id)
         self._settle(step, [response.error_code], now_ms)
 
-    def _on_commit_offsets(self, step: CommitOffsets, response: Any, now_ms: float) -> None:
+    def _on_commit_offsets(self, step: steps.CommitOffsets, response: Any, now_ms: float) -> None:
         codes = offset_codes(response)
         said = {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in step.remaining}
         for partition, code in said.items():
@@ -183,7 +176,7 @@ class Coordination:
             self._transaction.offsets_committed(step)
         self._settle(step, list(said.values()), now_ms)
 
-    def _on_end(self, step: EndTransaction, response: Any, now_ms: float) -> None:
+    def _on_end(self, step: steps.EndTransaction, response: Any, now_ms: float) -> None:
         if response.error_code == ErrorCode.NONE:
             self._done()
             known = response.producer_id is not None
@@ -196,7 +189,7 @@ class Coordination:
         else:
             self._refused(step, response.error_code, "EndTxn", now_ms)
 
-    def _settle(self, step: Step, codes: list[int], now_ms: float) -> None:
+    def _settle(self, step: steps.Step, codes: list[int], now_ms: float) -> None:
         """Of the codes for the parts of a request, the worst decides."""
         wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
         if wrong:
@@ -205,19 +198,19 @@ class Coordination:
         else:
             self._done()
 
-    def _refused(self, step: Step, code: int, request: str, now_ms: float) -> None:
+    def _refused(self, step: steps.Step, code: int, request: str, now_ms: float) -> None:
         text = f"{request} of transactional id {self._transaction.transactional_id!r} was answered {named(code).name}"
         if code in _FENCED:
             doubt = "; an earlier answer was lost, so the commit may have happened" if self._commit_in_doubt else ""
             self._transaction.fatal(client_error(ErrorCode.PRODUCER_FENCED, text + doubt))
-        elif code in _MOVED or (isinstance(step, CommitOffsets) and code == ErrorCode.REQUEST_TIMED_OUT):
+        elif code in _MOVED or (isinstance(step, steps.CommitOffsets) and code == ErrorCode.REQUEST_TIMED_OUT):
             self._coordinators.forget(self._coordinator_of(step))
             self._later(now_ms, text)
         elif code == ErrorCode.CONCURRENT_TRANSACTIONS:
             self._later(now_ms, text, self._markers_backoff)
         elif family_of(code) is Family.RETRIABLE:
             self._later(now_ms, text)
-        elif family_of(code) is Family.ABORTABLE and not isinstance(step, InitProducerId):
+        elif family_of(code) is Family.ABORTABLE and not isinstance(step, steps.InitProducerId):
             self._transaction.abortable(client_error(code, text))
         else:
             self._transaction.fatal(client_error(code, text, Family.FATAL))
