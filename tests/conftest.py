@@ -1,8 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
 ``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl")`` skips a test on a machine
-that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every such skip is
-listed at the end of the run with what is missing and how to get it: a skip nobody reads is a test nobody has. With
+that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every skip is listed at
+the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
 No test fails because the machine is busy: ``tools.patience`` says how long tests wait, a test is ended only after that
@@ -33,7 +33,7 @@ settings.register_profile("any-machine", deadline=None, suppress_health_check=[H
 settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=2_000)
 settings.load_profile("any-machine")
 
-_MISSING = pytest.StashKey[dict[str, list[str]]]()
+_LISTED_MAX = 5
 
 
 def _java() -> None:
@@ -69,7 +69,6 @@ _ONLY_IN_DOCUMENTS = frozenset({"curl", "jq"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_MISSING] = {}
     config.addinivalue_line("markers", "slow: a property that does not fit into `make unit`; `make test` runs it")
 
 
@@ -107,10 +106,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for tool in mark.args:
             missing = _why_missing(tool)
             if missing is not None:
-                item.config.stash[_MISSING].setdefault(f"{tool}: {missing}", []).append(item.nodeid)
                 if os.environ.get("CI") == "true" and tool not in _ONLY_IN_DOCUMENTS:
-                    pytest.fail(f"{tool} is missing, and in CI nothing is skipped for want of a tool", pytrace=False)
-                pytest.skip(f"needs {tool}")
+                    pytest.fail(f"in CI nothing is skipped for want of a tool: needs {tool}: {missing}", pytrace=False)
+                pytest.skip(f"needs {tool}: {missing}")
 
 
 def _why_missing(tool: str) -> str | None:
@@ -121,13 +119,16 @@ def _why_missing(tool: str) -> str | None:
     return None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    missing = config.stash[_MISSING]
-    if missing:
-        terminalreporter.section("not run, for want of a tool")
-        for reason, tests in missing.items():
-            terminalreporter.line(f"{len(tests)} tests need {reason}")
-            for test in tests[:5]:
-                terminalreporter.line(f"    {test}")
-            if len(tests) > 5:
-                terminalreporter.line(f"    ... and {len(tests) - 5} more")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):  # From all processes: xdist sends reports to this one.
+        _, _, reason = report.longrepr
+        skipped.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    if skipped:
+        terminalreporter.section("not run")
+    for reason, tests in sorted(skipped.items(), key=lambda listed: -len(listed[1])):
+        terminalreporter.line(f"{len(tests)} skipped: {reason}")
+        for test in tests[:_LISTED_MAX]:
+            terminalreporter.line(f"    {test}")
+        if len(tests) > _LISTED_MAX:
+            terminalreporter.line(f"    ... and {len(tests) - _LISTED_MAX} more")
