@@ -118,13 +118,26 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
         assert (node.host, node.port) == ("kafka.example.org", int(ready["port"]))
 
 
-def test_a_port_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--listen", "--metrics"])
+def test_an_address_that_is_taken_is_said_in_one_sentence_and_leaves_no_directory(tmp_path: Path, option: str) -> None:
+    folder = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, errors = failed("--data-dir", str(tmp_path), "--listen", address)
+        addresses = {"--listen": "127.0.0.1:0", option: address}
+        code, errors = failed("--data-dir", str(folder), *(word for each in addresses.items() for word in each))
 
     assert code == 1
     assert errors == f"semel: cannot listen: {address} is in use by another process\n"
+    assert not folder.exists()
+
+
+def test_an_address_of_another_machine_is_said_in_one_sentence_and_leaves_no_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert failed("--data-dir", str(folder), "--listen", "192.0.2.1:9092") == (
+        1,
+        "semel: cannot listen: this machine has no address 192.0.2.1:9092\n",
+    )
+    assert not folder.exists()
 
 
 def test_a_data_directory_that_is_taken_names_who_has_it(tmp_path: Path) -> None:

@@ -72,10 +72,17 @@ def run(options: argparse.Namespace) -> int:
         make_broker = _maker(options)
     except SettingError as error:
         raise UsageError(str(error)) from None
+    # Before the broker makes its data directory: an address that is taken leaves nothing behind.
+    addresses = [address for address in (options.listen, options.metrics) if address is not None]
+    for address in addresses:
+        try:
+            _check_free(*_address("", address))
+        except OSError as error:
+            raise SemelError(_sentence(error, address)) from None
     try:
         clean = run_broker(make_broker, ready=_say_ready)
     except OSError as error:
-        raise SemelError(_sentence(error, options)) from None
+        raise SemelError(_sentence(error, " or ".join(addresses))) from None
     return Exit.OK if clean else Exit.FAILED
 
 
@@ -136,13 +143,32 @@ def _say_ready(broker: Broker) -> None:
     print(line, flush=True)
 
 
-def _sentence(error: OSError, options: argparse.Namespace) -> str:
+def _check_free(host: str, port: int) -> None:
+    """Raises the ``OSError`` that listening there would raise now."""
+    import socket
+
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    failures = []
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+        except OSError as error:
+            failures.append(error)
+            if error.errno == errno.EADDRINUSE:
+                raise
+    if len(failures) == len(found):
+        raise failures[0]
+
+
+def _sentence(error: OSError, address: str) -> str:
     match error.errno:
         case errno.EADDRINUSE:
-            return f"cannot listen: {options.listen} is in use by another process" + (
-                f" (or --metrics {options.metrics} is)" if options.metrics else ""
-            )
+            return f"cannot listen: {address} is in use by another process"
         case errno.EADDRNOTAVAIL:
-            return f"cannot listen: this machine has no address {options.listen}"
+            return f"cannot listen: this machine has no address {address}"
         case _:
             return f"the broker cannot start: {error}"
