@@ -78,7 +78,7 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] | str | None = None,
+        topics: Iterable[str] | None = None,
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: object | None = None,

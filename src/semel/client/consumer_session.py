@@ -103,7 +103,7 @@ class ConsumerSession:
         self.runtime.wake()
 
     def subscribe(
-        self, topics: Iterable[str] | str | None, pattern: str | re.Pattern[str] | None, listener: object | None
+        self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, listener: object | None
     ) -> None:
         wanted = TopicSubscription.of(topics, pattern)
         with self._guard:

@@ -98,7 +98,7 @@ def test_it_makes_no_difference_in_how_many_pieces_a_bulk_is_taken_and_looked_at
         made = producer(batch_size=batch_size)
         bulk = bulk_of(made, records * 5, **how)
         view = made.machine._metadata.view.topics["orders"]
-        assert bulk.spread(view, made.machine.admission._partitioning)
+        assert bulk.spread(view, made.machine.admission._partitioning) is None
         found: dict[int, list[bytes]] = {}
         while pieces := bulk.take(size_bytes):
             for partition, batch, _ in pieces:

@@ -59,16 +59,17 @@ class ArrowBulk:
         row = int(self._sizes.argmax())
         return row, int(self._sizes[row])
 
-    def spread(self, topic: TopicView, partitioning: Partitioning) -> bool:
+    def spread(self, topic: TopicView, partitioning: Partitioning) -> int | None:
         if self._all_stick(partitioning):
             self._shares = list(self._shares_of(_sticky_runs(partitioning.sticky(topic), topic, self._sizes)))
-            return True
-        chosen = self._given_partitions(len(topic.partitions))
-        if chosen is None:
-            return False
+            return None
+        chosen = self._given_partitions()
+        largest = int(chosen.max())
+        if largest >= len(topic.partitions):
+            return largest
         self._choose_others(chosen, topic, partitioning)
         self._shares = list(self._share_out(chosen))
-        return True
+        return None
 
     def take(self, size_bytes: int) -> list[Piece]:
         """A piece of every partition, in turn: requests carry one batch of each."""
@@ -89,13 +90,13 @@ class ArrowBulk:
             return False
         return not partitioning.hashes_keys or self._rows.column("key").null_count == self.record_count
 
-    def _given_partitions(self, partition_count: int) -> Int64s | None:
+    def _given_partitions(self) -> Int64s:
         if "partition" not in self._rows.column_names:
             return np.full(self.record_count, _UNCHOSEN, dtype=np.int64)
         given: Int64s = (
             self._rows.column("partition").cast(pa.int64()).fill_null(_UNCHOSEN).to_numpy().copy()  # To be written to.
         )
-        return None if int(given.max()) >= partition_count else given
+        return given
 
     def _choose_others(self, chosen: Int64s, topic: TopicView, partitioning: Partitioning) -> None:
         """The partition of every record that does not say it itself."""

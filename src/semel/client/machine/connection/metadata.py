@@ -88,6 +88,11 @@ class Metadata:
         if not self._wants_all:
             self.view = self.view.without(topic)
 
+    @property
+    def next_update(self) -> int:
+        """What ``updates`` is after an answer to a request that was sent from now on."""
+        return self.updates + 1 + self._asking
+
     def outdated(self) -> None:
         """Something that the view says was found wrong or missing: ask again as soon as allowed."""
         self._outdated = True

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from semel.client.arguments import as_topic
 from semel.client.machine.connection.cluster_view import ClusterView
 from semel.types import INTERNAL_TOPICS
 
@@ -16,14 +17,17 @@ class TopicSubscription:
     pattern: re.Pattern[str] | None = None
 
     @classmethod
-    def of(cls, topics: Iterable[str] | str | None, pattern: str | re.Pattern[str] | None) -> TopicSubscription:
-        """Raises ``ValueError`` unless exactly one of the two is given."""
+    def of(cls, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None) -> TopicSubscription:
+        """Raises ``ValueError`` unless exactly one of the two is given, ``TypeError`` if it is not what it must be."""
+        if isinstance(topics, str | bytes):
+            # A str is a sequence of strs, too: each character would be taken for a topic.
+            raise TypeError(f"subscribe to topics {topics!r}: give a list of names, such as [{topics!r}]")
         if (topics is None) == (pattern is None):
             raise ValueError("subscribe to topics, or to a pattern: exactly one of the two")
         if pattern is not None:
             return cls(pattern=re.compile(pattern))
-        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ()))
-        if not names or not all(isinstance(name, str) and name for name in names):
+        names = tuple(dict.fromkeys(map(as_topic, topics or ())))
+        if not all(names) or not names:
             raise ValueError(f"subscribe to topics {names}: name one at least, and none that is empty")
         return cls(topics=names)
 

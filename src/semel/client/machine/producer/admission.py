@@ -94,7 +94,10 @@ class Admission:
                 self._metadata.want(topic, now_ms)
                 return True
         deadline_ms = now_ms + self._max_block_ms
-        record = WaitingRecord(topic, value, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms)
+        known_by = self._metadata.next_update
+        record = WaitingRecord(
+            topic, value, key, partition, headers, timestamp, delivery, size_bytes, deadline_ms, known_by
+        )
         if self._room.has_line or self.used_bytes >= self.buffer_memory:
             self._room.wait_for_room(record)
         else:
@@ -177,7 +180,15 @@ class Admission:
             )
         deadline_ms = now_ms + self._max_block_ms
         self._room.wait_for_room(
-            WaitingBulk(bulk.topic, bulk, delivery, bulk.size_bytes, deadline_ms, bulk.record_count)
+            WaitingBulk(
+                bulk.topic,
+                bulk,
+                delivery,
+                bulk.size_bytes,
+                deadline_ms,
+                bulk.record_count,
+                self._metadata.next_update,
+            )
         )
 
     @property
@@ -318,7 +329,8 @@ class Admission:
             self._refuse(record, error)
             return
         if queue is None:
-            self._room.wait_for_topic(record)
+            if record.partition is None or not self._is_absent(record, record.partition):
+                self._room.wait_for_topic(record)
             return
         self._accumulator.append(
             queue, record.timestamp, record.key, record.value, record.headers, record.delivery, now_ms
@@ -336,11 +348,14 @@ class Admission:
         try:
             if not waiting.is_spread:
                 view = self._metadata.view.topics.get(waiting.topic)
-                is_known = view is not None and view.partitions and not self._room.awaits(waiting.topic)
-                if view is None or not is_known or not waiting.bulk.spread(view, self._partitioning):
-                    if is_known:
-                        self._metadata.outdated()
+                if view is None or not view.partitions or self._room.awaits(waiting.topic):
                     self._room.wait_for_topic(waiting)
+                    return
+                missing = waiting.bulk.spread(view, self._partitioning)
+                if missing is not None:
+                    if not self._is_absent(waiting, missing):
+                        self._metadata.outdated()
+                        self._room.wait_for_topic(waiting)
                     return
                 waiting.is_spread = True
                 self._accumulator.queues(waiting.topic, len(view.partitions))
@@ -362,6 +377,21 @@ class Admission:
             self._room.unplaced.pop(waiting, None)
 
     # Refusing
+
+    def _is_absent(self, waiting: Waiting, partition: int) -> bool:
+        """Whether the topic does not have the partition, by metadata that was asked for since; then it is refused."""
+        view = self._metadata.view.topics.get(waiting.topic)
+        count = 0 if view is None else len(view.partitions)
+        if not count or partition < count or self._metadata.updates < waiting.known_by:
+            return False
+        what = "a record was"
+        if isinstance(waiting, WaitingBulk):
+            what = f"{waiting.records_left} records were"
+        text = f"{what} not sent: {waiting.topic} has no partition {partition}; it has {count}, counted from 0"
+        self._refuse(waiting, AbortableError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+        if isinstance(waiting, WaitingBulk):
+            waiting.records_left = 0
+        return True
 
     def _refuse_topic(self, topic: str, code: ErrorCode) -> None:
         error = client_error(code, f"topic {topic!r} cannot be written to: the broker answered {code.name}")

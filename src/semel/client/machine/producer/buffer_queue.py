@@ -33,6 +33,8 @@ class WaitingRecord:
     delivery: Delivery
     size_bytes: int
     deadline_ms: float
+    known_by: int
+    """The update of the metadata that shows every partition that there was when it was sent."""
     flushes: list[Flush] = field(default_factory=list)
 
 

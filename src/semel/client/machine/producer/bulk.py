@@ -32,8 +32,8 @@ class Bulk(Protocol):
     def largest(self) -> tuple[int, int]:
         """The row of the largest record, and what it takes as ``add`` would count it."""
 
-    def spread(self, topic: TopicView, partitioning: Partitioning) -> bool:
-        """Choose the partition of every record. ``False``: a record names a partition that is not known yet."""
+    def spread(self, topic: TopicView, partitioning: Partitioning) -> int | None:
+        """Choose the partition of every record. Returns a partition that one names and the topic has not, if any."""
 
     def take(self, size_bytes: int) -> list[Piece]:
         """The next batches, of about so many bytes before compression; none when it is over."""
@@ -49,5 +49,7 @@ class WaitingBulk:
     size_bytes: int
     deadline_ms: float
     records_left: int
+    known_by: int
+    """The update of the metadata that shows every partition that there was when it was sent."""
     flushes: list[Flush] = field(default_factory=list)
     is_spread: bool = False

@@ -11,6 +11,7 @@ from semel.client.config.common import Address, ClientConfig
 from semel.client.machine.connection.actions import Connect, Disconnect, Send
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, Connections, Route
+from semel.client.security.config import SecurityConfig, SecurityProtocol
 from semel.errors import ErrorCode, UnsupportedVersion
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import decode_request_header, encode_response
@@ -315,3 +316,29 @@ def test_what_comes_from_a_connection_that_is_over_is_nobody_s() -> None:
     net.connections.disconnected(1, "lost again", 0.0)
     assert net.answers == []
     assert len(net.losses) == 1
+
+
+def test_a_provider_of_tokens_that_raises_is_asked_again_after_the_pause() -> None:
+    """It is the application's own: what it raises must not end the client, and may be over next time."""
+    tokens: list[Any] = [OSError("the authorization server is away"), "token"]
+
+    def provider() -> str:
+        token = tokens.pop(0)
+        if isinstance(token, Exception):
+            raise token
+        return str(token)
+
+    security = SecurityConfig(
+        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_provider=provider,
+    )
+    net = Net(security=security)
+    assert not net.connections.ready(Route(1), 0.0)
+    assert net.actions() == []
+    assert net.connections.is_unreachable(Route(1))
+    due_ms = net.connections.next_deadline_ms(0.0)
+    assert 0 < due_ms < 1_000
+    assert not net.connections.ready(Route(1), due_ms)
+    (connect,) = net.actions()
+    assert isinstance(connect, Connect)

@@ -92,12 +92,13 @@ def test_a_topic_that_is_forbidden_fails_at_once() -> None:
     assert "TOPIC_AUTHORIZATION_FAILED" in str(producer.errors[b"a"])
 
 
-def test_a_partition_that_does_not_exist_yet_is_waited_for() -> None:
+def test_a_partition_that_is_not_known_yet_is_asked_for() -> None:
     producer = producing(ModelCluster(topics={"orders": 1}))
-    producer.send(b"a", partition=1)
+    producer.machine.know_topic("orders", 0.0)
     producer.advance(500)
-    assert producer.offsets == {}
     producer.cluster.create_topic("orders", 2)
+    producer.send(b"a", partition=1)
+    assert producer.offsets == {}
     producer.advance(2_000)
     assert producer.offsets == {b"a": 0}
     assert producer.cluster.log("orders", 1).values == [b"a"]
