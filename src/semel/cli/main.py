@@ -51,10 +51,10 @@ _NOT_FOUND = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        # Else it is a question about all of them, or a mistake that is answered with their names.
-        parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
-        options = parser.parse_args(words)
         with raised_signals():
+            # Else it is a question about all of them, or a mistake that is answered with their names.
+            parser = make_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+            options = parser.parse_args(words)
             code: int = options.run(options)
     except UsageError as error:
         print(f"semel: {error}", file=sys.stderr)
