@@ -314,7 +314,7 @@ def test_partitions_that_are_added_are_read(
 ) -> None:
     async def scenario() -> None:
         member = consumer(**protocol)
-        member.subscribe(topic)
+        member.subscribe([topic])
         reader = Reader(member)
         await until(lambda: len(member.assignment) == PARTITIONS)
         admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
