@@ -1,4 +1,4 @@
-"""The embedded store: compare-and-set, atomic commits, and nothing acknowledged that a power cut could take back."""
+"""The embedded store beyond the contract of all stores: nothing acknowledged that a power cut could take back."""
 
 from __future__ import annotations
 
@@ -17,71 +17,6 @@ from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault
 from semel.testing.virtual.disk_faults import Operation as DiskOperation
 from tests.unit.metadata.stores import COPY, PATH, everything, new_disk, with_store
-
-
-def test_a_value_is_written_once_and_then_only_over_its_version() -> None:
-    async def use(store: EmbeddedStore) -> None:
-        assert await store.get("/a") is None
-        first = await store.compare_and_set("/a", b"1", None)
-        second = await store.compare_and_set("/a", b"2", first)
-        assert await store.get("/a") == (b"2", second)
-        for wrong in (None, first):
-            with pytest.raises(VersionConflict) as conflict:
-                await store.compare_and_set("/a", b"3", wrong)
-            assert (conflict.value.path, conflict.value.version) == ("/a", second)
-        with pytest.raises(VersionConflict, match="/b is absent; expected it to be at version 1"):
-            await store.compare_and_set("/b", b"", 1)
-        assert await everything(store) == {"/a": b"2"}
-
-    with_store(use)
-
-
-def test_a_value_deleted_and_written_again_has_another_version() -> None:
-    async def use(store: EmbeddedStore) -> None:
-        first = await store.compare_and_set("/a", b"1", None)
-        await store.delete("/a", first)
-        assert await store.get("/a") is None
-        again = await store.compare_and_set("/a", b"1", None)
-        with pytest.raises(VersionConflict):
-            await store.delete("/a", first)
-        await store.delete("/a", again)
-
-    with_store(use)
-
-
-def test_a_commit_is_all_or_nothing() -> None:
-    async def use(store: EmbeddedStore) -> None:
-        (version, _) = await store.commit([Put("/a", b"1", None), Check("/z", None)])
-        assert version is not None
-        with pytest.raises(VersionConflict, match="/c"):
-            await store.commit([Put("/b", b"1", None), Delete("/a", version), Put("/c", b"", 9)])
-        with pytest.raises(VersionConflict, match="/a"):
-            await store.commit([Put("/b", b"1", None), Check("/a", None)])
-        assert await everything(store) == {"/a": b"1"}
-        assert await store.commit([Put("/b", b"1", None), Check("/a", version)]) == [version + 1, None]
-
-    with_store(use)
-
-
-def test_of_two_writers_of_the_same_version_one_is_told_of_the_conflict() -> None:
-    async def use(store: EmbeddedStore) -> None:
-        results = await asyncio.gather(
-            *(store.compare_and_set("/a", bytes([n]), None) for n in range(10)), return_exceptions=True
-        )
-        assert [isinstance(result, VersionConflict) for result in results] == [False] + [True] * 9
-        assert await everything(store) == {"/a": b"\0"}
-
-    with_store(use)
-
-
-def test_children_are_the_names_directly_below() -> None:
-    async def use(store: EmbeddedStore) -> None:
-        await store.commit([Put(path, b"", None) for path in ("/b/y", "/b/x", "/b/x/deep", "/bc", "/a")])
-        assert await store.children("/b") == ["x", "y"]
-        assert await store.children("/") == ["a", "b", "bc"]
-        assert await store.children("/nothing") == []
-
-    with_store(use)
 
 
 def test_a_change_is_not_seen_before_it_is_synced() -> None:

@@ -1,0 +1,71 @@
+"""The value of ``/sequence``: which commit wrote it, and what the last ones changed.
+
+Its number is not in it: that is the data version of the node, which grows by one with every commit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from semel.errors import DecodeError
+
+# A process that is behind by more commits reads everything.
+HISTORY_COMMITS_MAX: Final = 50
+# A commit that changes more says nothing about what: processes that follow it read everything.
+PATHS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    number: int
+    author: str
+    """A mark that no other commit has."""
+    paths: tuple[str, ...] | None
+    """What it changed; ``None``: too much to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last commits, oldest first."""
+
+    commits: tuple[Commit, ...] = ()
+
+    def with_commit(self, number: int, author: str, paths: tuple[str, ...]) -> History:
+        commit = Commit(number, author, paths if len(paths) <= PATHS_MAX else None)
+        return History((*self.commits, commit)[-HISTORY_COMMITS_MAX:])
+
+    def author_of(self, number: int) -> str | None:
+        """Who made the commit of that number; ``None`` if that is forgotten."""
+        return next((commit.author for commit in self.commits if commit.number == number), None)
+
+    def changed_between(self, number: int, last: int) -> set[str] | None:
+        """The paths that the commits after ``number``, up to ``last``, changed; ``None`` if that is forgotten."""
+        later = [commit for commit in self.commits if commit.number > number]
+        if [commit.number for commit in later] != list(range(number + 1, last + 1)):
+            return None
+        paths: set[str] = set()
+        for commit in later:
+            if commit.paths is None:
+                return None
+            paths.update(commit.paths)
+        return paths
+
+    def encode(self) -> bytes:
+        commits = [{"number": commit.number, "author": commit.author, "paths": commit.paths} for commit in self.commits]
+        return json.dumps({"version": 1, "commits": commits}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> History:
+        """Raises DecodeError."""
+        if not data:
+            return cls()
+        try:
+            commits = [
+                Commit(one["number"], one["author"], None if one["paths"] is None else tuple(one["paths"]))
+                for one in json.loads(data)["commits"]
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DecodeError(f"/sequence holds no history of commits: {error!r}") from None
+        return cls(tuple(commits))

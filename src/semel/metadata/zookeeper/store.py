@@ -1,0 +1,431 @@
+"""A ``MetadataStore`` in ZooKeeper: see docs/design/zookeeper-store.md for why each step is what it is.
+
+The law: the tree in memory is the state of ZooKeeper at one number of ``/sequence``, and moves only from one such state
+to a later one. Every commit is written over that number, so a commit that was decided on an old tree is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar, assert_never
+
+from semel.errors import StorageError
+from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict, Versioned
+from semel.metadata.zookeeper.sequence import History
+from semel.metadata.zookeeper.session import (
+    ConnectionLost,
+    Create,
+    Node,
+    Refused,
+    Remove,
+    SessionState,
+    SetData,
+    Write,
+    ZooKeeperSession,
+)
+
+logger = logging.getLogger("semel.metadata")
+
+T = TypeVar("T")
+
+SEQUENCE: Final = "/sequence"
+FOLDER: Final = b"\0folder"
+"""The data of a node that only has nodes below it. No value of the metadata looks like this."""
+COMMIT_TIMEOUT_S: Final = 30.0
+
+# Every refusal means that another commit got through; this many in a row means that something is wrong.
+_ATTEMPTS_MAX: Final = 100
+# How many reads are under way at a time when everything is read.
+_READS_AT_ONCE: Final = 200
+# After a lost connection, before the next attempt: the state that says so may be on its way.
+_PAUSE_S: Final = 0.05
+_OF_ZOOKEEPER: Final = "/zookeeper"
+
+
+class _Stored(NamedTuple):
+    value: bytes
+    version: int
+    owner: int
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.owner != 0
+
+
+class ZooKeeperStore:
+    """``ephemeral_folders`` are the paths right below which ephemeral values are. ``mark`` names this process."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        *,
+        mark: str,
+        ephemeral_folders: Sequence[str],
+        commit_timeout_s: float = COMMIT_TIMEOUT_S,
+    ) -> None:
+        self._session = session
+        self._mark = mark
+        self._ephemeral_folders = tuple(ephemeral_folders)
+        self._commit_timeout_s = commit_timeout_s
+        self._marks = itertools.count(1)
+        self._tree: dict[str, _Stored] = {}
+        self._nodes: set[str] = set()  # All that exist, with those that only have others below them.
+        self._number = -1
+        self._history = History()
+        self._turn = asyncio.Lock()
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._following: asyncio.Task[None] | None = None
+        self._watches: dict[object, tuple[str, Callable[[str], None]]] = {}
+        self._state_watches: list[Callable[[SessionState], None]] = []
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        session: ZooKeeperSession,
+        *,
+        mark: str,
+        ephemeral_folders: Sequence[str],
+        commit_timeout_s: float = COMMIT_TIMEOUT_S,
+    ) -> ZooKeeperStore:
+        """Read everything, or begin with nothing. Raises StorageError if ZooKeeper does not answer in time."""
+        store = cls(session, mark=mark, ephemeral_folders=ephemeral_folders, commit_timeout_s=commit_timeout_s)
+        session.on_state(store._session_changed)
+        try:
+            async with asyncio.timeout(commit_timeout_s), store._turn:
+                await store._patiently(store._catch_up)
+        except TimeoutError:
+            raise StorageError(f"ZooKeeper did not answer within {commit_timeout_s:g} s") from None
+        return store
+
+    # Reading
+
+    async def get(self, path: str) -> Versioned | None:
+        stored = self._tree.get(path)
+        return None if stored is None else Versioned(stored.value, stored.version)
+
+    async def children(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        return sorted({known[len(prefix) :].partition("/")[0] for known in self._tree if known.startswith(prefix)})
+
+    def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
+        key = object()
+        self._watches[key] = (prefix.rstrip("/"), changed)
+
+        def stop() -> None:
+            self._watches.pop(key, None)
+
+        return stop
+
+    def watch_session(self, changed: Callable[[SessionState], None]) -> None:
+        """Call ``changed`` with every state of the session. Ephemeral values have to be put again after LOST."""
+        self._state_watches.append(changed)
+
+    # Writing
+
+    async def commit(self, operations: Sequence[Operation]) -> list[int | None]:
+        assert len({operation.path for operation in operations}) == len(operations), f"a path twice in {operations}"
+        has_begun = False
+        try:
+            async with asyncio.timeout(self._commit_timeout_s), self._turn:
+                self._check_is_open()
+                has_begun = True
+                return await self._commit(operations)
+        except TimeoutError:
+            outcome = "whether this change was kept is not known" if has_begun else "nothing was changed"
+            raise StorageError(f"ZooKeeper did not answer within {self._commit_timeout_s:g} s; {outcome}") from None
+
+    async def compare_and_set(self, path: str, value: bytes, expected_version: int | None) -> int:
+        (version,) = await self.commit([Put(path, value, expected_version)])
+        assert version is not None
+        return version
+
+    async def delete(self, path: str, expected_version: int) -> None:
+        await self.commit([Delete(path, expected_version)])
+
+    async def close(self) -> None:
+        async with self._turn:
+            self._is_closed = True
+            if self._following is not None:
+                self._following.cancel()
+            await self._session.close()
+
+    # A commit
+
+    async def _commit(self, operations: Sequence[Operation]) -> list[int | None]:
+        is_fresh = False
+        for _ in range(_ATTEMPTS_MAX):
+            conflict = self._conflict(operations)
+            only_checks = all(isinstance(operation, Check) for operation in operations)
+            if (conflict is not None or only_checks) and not is_fresh:
+                await self._refresh()
+                is_fresh = True
+                continue
+            if conflict is not None:
+                raise conflict
+            if only_checks:
+                return [None] * len(operations)
+            if await self._is_written(operations):
+                return [self._version_of(operation) if isinstance(operation, Put) else None for operation in operations]
+            is_fresh = True
+        raise StorageError(f"{_ATTEMPTS_MAX} commits of others came first; nothing was changed")
+
+    def _version_of(self, put: Put) -> int:
+        """The version of what was put, or one that conflicts, if it was written over before the outcome was known."""
+        stored = self._tree.get(put.path)
+        return stored.version if stored is not None and stored.value == put.value else -1
+
+    def _conflict(self, operations: Iterable[Operation]) -> VersionConflict | None:
+        for operation in operations:
+            stored = self._tree.get(operation.path)
+            version = None if stored is None else stored.version
+            if version != operation.expected_version:
+                return VersionConflict(operation.path, expected_version=operation.expected_version, version=version)
+        return None
+
+    async def _is_written(self, operations: Sequence[Operation]) -> bool:
+        """Whether they are. If not they never will be, and the tree is as new as what came first."""
+        number, author = self._number, f"{self._mark}/{next(self._marks)}"
+        paths = tuple(operation.path for operation in operations if not isinstance(operation, Check))
+        history = self._history.with_commit(number + 1, author, paths)
+        writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), *self._writes(operations)]
+        session_id = self._session.session_id
+        try:
+            zxid = await self._session.write(writes)
+        except Refused:
+            await self._refresh()
+            return False
+        except ConnectionLost:
+            return await self._resolved(number, author)
+        self._apply(operations, zxid, session_id, number + 1, history, writes)
+        return True
+
+    def _writes(self, operations: Sequence[Operation]) -> list[Write]:
+        writes: list[Write] = []
+        made: set[str] = set()
+        for operation in operations:
+            match operation:
+                case Put(path, value):
+                    for folder in _folders_above(path):
+                        if folder not in self._nodes and folder not in made:
+                            made.add(folder)
+                            writes.append(Create(folder, FOLDER))
+                    exists = path in self._nodes or path in made
+                    if operation.ephemeral:
+                        # To set it would leave the session that made it as its owner.
+                        writes += [Remove(path)] if exists else []
+                        writes.append(Create(path, value, ephemeral=True))
+                    else:
+                        assert value != FOLDER, f"{path}: this value says that there is none"
+                        writes.append(SetData(path, value) if exists else Create(path, value))
+                    made.add(path)
+                case Delete(path):
+                    has_children = any(node.startswith(path + "/") for node in self._nodes | made)
+                    writes.append(SetData(path, FOLDER) if has_children else Remove(path))
+                case Check():
+                    pass  # It was checked on the tree, and nothing else may have been committed since.
+                case _:
+                    assert_never(operation)
+        return writes
+
+    async def _resolved(self, number: int, author: str) -> bool:
+        """After a lost connection: whether the commit counts. If it did not come to pass, it is kept from it."""
+        seal = f"{self._mark}/{next(self._marks)} seals {author}"
+        sealed = SetData(SEQUENCE, self._history.with_commit(number + 1, seal, ()).encode(), number)
+        while True:
+            await self._connected.wait()
+            self._check_is_open()
+            try:
+                await self._session.write([sealed])
+            except ConnectionLost:
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            except Refused:
+                await self._refresh()
+                known = self._history.author_of(number + 1)
+                if known is None:
+                    raise StorageError(
+                        "many commits of others came since; whether this one was kept is not known"
+                    ) from None
+                return known == author
+            await self._refresh()
+            return False
+
+    def _apply(
+        self,
+        operations: Sequence[Operation],
+        zxid: int,
+        session_id: int,
+        number: int,
+        history: History,
+        writes: Sequence[Write],
+    ) -> None:
+        tree = dict(self._tree)
+        for operation in operations:
+            match operation:
+                case Put(path, value):
+                    tree[path] = _Stored(value, zxid, session_id if operation.ephemeral else 0)
+                case Delete(path):
+                    del tree[path]
+                case Check():
+                    pass
+                case _:
+                    assert_never(operation)
+        for write in writes:
+            if isinstance(write, Remove):
+                self._nodes.discard(write.path)
+            else:
+                self._nodes.add(write.path)
+        self._move_on(tree, number, history)
+
+    # Following
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._connected.set()
+            self._follow_soon()  # Watches may have been lost with the connection.
+        else:
+            self._connected.clear()
+        for changed in self._state_watches:
+            changed(state)
+
+    def _follow_soon(self) -> None:
+        if self._is_closed or (self._following is not None and not self._following.done()):
+            return
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def _follow(self) -> None:
+        await self._connected.wait()
+        async with self._turn:
+            # A watch that goes off from here on is for something that this look may miss.
+            self._following = None
+            if not self._is_closed:
+                # After a lost connection the next one begins with a look.
+                with contextlib.suppress(ConnectionLost):
+                    await self._catch_up()
+
+    async def _refresh(self) -> None:
+        """Catch up with everything that was written before this call."""
+
+        async def sync_and_catch_up() -> None:
+            await self._session.sync()
+            await self._catch_up()
+
+        await self._patiently(sync_and_catch_up)
+
+    async def _catch_up(self) -> None:
+        """Raises ConnectionLost, and then nothing has moved."""
+        while True:
+            number, history = await self._read_sequence(self._follow_soon)
+            paths = history.changed_between(self._number, number) if self._number >= 0 else None
+            if paths is None:
+                tree, nodes = await self._read_everything()
+            else:
+                tree, nodes = dict(self._tree), set(self._nodes)
+                for path in sorted(paths):
+                    _note(tree, nodes, path, await self._session.get(path))
+            for folder in self._ephemeral_folders:
+                names = await self._session.children(folder, self._follow_soon)
+                there = {f"{folder.rstrip('/')}/{name}" for name in names}
+                for path in [
+                    path for path, stored in tree.items() if stored.is_ephemeral and _folder_of(path) == folder
+                ]:
+                    if path not in there:
+                        del tree[path]
+                        nodes.discard(path)
+            if (await self._read_sequence(None))[0] == number:
+                self._nodes = nodes
+                self._move_on(tree, number, history)
+                return
+
+    async def _read_sequence(self, watch: Callable[[], None] | None) -> tuple[int, History]:
+        while True:
+            node = await self._session.get(SEQUENCE, watch)
+            if node is not None:
+                return node.version, History.decode(node.data)
+            await self._found()
+
+    async def _found(self) -> None:
+        """Make ``/sequence``. There is nothing to compare with yet, so this is the one write without it."""
+        with contextlib.suppress(Refused):  # Another process was faster.
+            await self._session.create(SEQUENCE, History().encode())
+
+    async def _read_everything(self) -> tuple[dict[str, _Stored], set[str]]:
+        tree: dict[str, _Stored] = {}
+        nodes: set[str] = set()
+        level = ["/"]
+        while level:
+            below: list[str] = []
+            for names, folder in zip(await self._each(self._session.children, level), level, strict=True):
+                below += (f"{folder.rstrip('/')}/{name}" for name in names)
+            level = [path for path in below if path not in (SEQUENCE, _OF_ZOOKEEPER)]
+            for path, node in zip(level, await self._each(self._session.get, level), strict=True):
+                _note(tree, nodes, path, node)
+        return tree, nodes
+
+    async def _each(self, read: Callable[[str], Awaitable[T]], paths: Sequence[str]) -> list[T]:
+        found: list[T] = []
+        for first in range(0, len(paths), _READS_AT_ONCE):
+            some = paths[first : first + _READS_AT_ONCE]
+            found += await asyncio.gather(*(read(path) for path in some))
+        return found
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again after a lost connection: for what can be asked twice."""
+        while True:
+            await self._connected.wait()
+            self._check_is_open()
+            try:
+                return await ask()
+            except ConnectionLost:
+                await asyncio.sleep(_PAUSE_S)
+
+    def _move_on(self, tree: dict[str, _Stored], number: int, history: History) -> None:
+        before, self._tree, self._number, self._history = self._tree, tree, number, history
+        if before is tree:
+            return
+        changed_paths = sorted(
+            path
+            for path in {*before, *tree}
+            if (before.get(path) or _ABSENT).version != (tree.get(path) or _ABSENT).version
+        )
+        for prefix, changed in list(self._watches.values()):
+            for path in changed_paths:
+                if path == prefix or path.startswith(prefix + "/"):
+                    changed(path)
+
+    def _check_is_open(self) -> None:
+        if self._is_closed:
+            raise StorageError("the metadata store is closed")
+
+
+_ABSENT: Final = _Stored(b"", -1, 0)
+
+
+def _note(tree: dict[str, _Stored], nodes: set[str], path: str, node: Node | None) -> None:
+    """A node was read, or is not there."""
+    if node is None:
+        nodes.discard(path)
+        tree.pop(path, None)
+        return
+    nodes.add(path)
+    nodes.update(_folders_above(path))
+    if node.data == FOLDER and not node.owner:
+        tree.pop(path, None)
+    else:
+        tree[path] = _Stored(node.data, node.mzxid, node.owner)
+
+
+def _folders_above(path: str) -> list[str]:
+    """``/a`` and ``/a/b`` for ``/a/b/c``."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

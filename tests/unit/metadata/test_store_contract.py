@@ -1,0 +1,145 @@
+"""What every metadata store promises, on each of them: the embedded one, and ZooKeeper's over a model of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from semel.errors import StorageError
+from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict
+from tests.unit.metadata.stores import everything, with_store
+from tests.unit.metadata.zookeepers import World, with_zookeeper
+
+Use = Callable[[MetadataStore], Awaitable[Any]]
+Run = Callable[[Use], Any]
+
+
+def on_the_embedded_store(use: Use) -> Any:
+    return with_store(use)
+
+
+def on_zookeeper(use: Use) -> Any:
+    async def in_the_world(world: World) -> Any:
+        return await use(await world.store())
+
+    return with_zookeeper(in_the_world)
+
+
+@pytest.fixture(params=[on_the_embedded_store, on_zookeeper], ids=["embedded", "zookeeper"])
+def on_a_store(request: pytest.FixtureRequest) -> Run:
+    run: Run = request.param
+    return run
+
+
+def test_a_value_is_written_once_and_then_only_over_its_version(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        assert await store.get("/a") is None
+        first = await store.compare_and_set("/a", b"1", None)
+        second = await store.compare_and_set("/a", b"2", first)
+        assert await store.get("/a") == (b"2", second)
+        for wrong in (None, first):
+            with pytest.raises(VersionConflict) as conflict:
+                await store.compare_and_set("/a", b"3", wrong)
+            assert (conflict.value.path, conflict.value.version) == ("/a", second)
+        with pytest.raises(VersionConflict, match="/b is absent; expected it to be at version 1"):
+            await store.compare_and_set("/b", b"", 1)
+        assert await everything(store) == {"/a": b"2"}
+
+    on_a_store(use)
+
+
+def test_a_value_deleted_and_written_again_has_another_version(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        first = await store.compare_and_set("/a", b"1", None)
+        await store.delete("/a", first)
+        assert await store.get("/a") is None
+        again = await store.compare_and_set("/a", b"1", None)
+        assert again != first
+        with pytest.raises(VersionConflict):
+            await store.delete("/a", first)
+        await store.delete("/a", again)
+
+    on_a_store(use)
+
+
+def test_a_commit_is_all_or_nothing(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        (version, _) = await store.commit([Put("/a", b"1", None), Check("/z", None)])
+        assert version is not None
+        refused: list[list[Operation]] = [
+            [Put("/b", b"1", None), Delete("/a", version), Put("/c", b"", 9)],
+            [Put("/b", b"1", None), Check("/a", None)],
+        ]
+        for operations in refused:
+            with pytest.raises(VersionConflict):
+                await store.commit(operations)
+        assert await everything(store) == {"/a": b"1"}
+        (later, _) = await store.commit([Put("/b", b"1", None), Check("/a", version)])
+        assert later is not None
+        assert later > version
+
+    on_a_store(use)
+
+
+def test_of_two_writers_of_the_same_version_one_is_told_of_the_conflict(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        results = await asyncio.gather(
+            *(store.compare_and_set("/a", bytes([n]), None) for n in range(10)), return_exceptions=True
+        )
+        assert sorted(isinstance(result, VersionConflict) for result in results) == [False] + [True] * 9
+
+    on_a_store(use)
+
+
+def test_children_are_the_names_directly_below(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        await store.commit([Put(path, b"", None) for path in ("/b/y", "/b/x", "/b/x/deep", "/bc", "/a")])
+        assert await store.children("/b") == ["x", "y"]
+        assert await store.children("/") == await store.children("") == ["a", "b", "bc"]
+        assert await store.children("/b/y") == await store.children("/nowhere") == []
+        inner = await store.get("/b/x")
+        assert inner is not None
+        await store.delete("/b/x", inner.version)
+        assert await store.get("/b/x") is None
+        assert await store.children("/b") == ["x", "y"], "there is still something below it"
+
+    on_a_store(use)
+
+
+def test_a_watch_is_called_before_the_author_is_answered(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        seen: list[str] = []
+        stop = store.watch("/topics", seen.append)
+        version = await store.compare_and_set("/topics/a", b"1", None)
+        assert seen == ["/topics/a"]
+        await store.compare_and_set("/topicsandmore", b"1", None)
+        await store.delete("/topics/a", version)
+        assert seen == ["/topics/a", "/topics/a"]
+        stop()
+        await store.compare_and_set("/topics/b", b"1", None)
+        assert seen == ["/topics/a", "/topics/a"]
+
+    on_a_store(use)
+
+
+def test_an_ephemeral_value_is_there_and_can_be_written_over(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        (first,) = await store.commit([Put("/brokers/1", b"a", None, ephemeral=True)])
+        (second,) = await store.commit([Put("/brokers/1", b"b", first, ephemeral=True)])
+        assert await store.get("/brokers/1") == (b"b", second)
+        assert await store.children("/brokers") == ["1"]
+        assert second != first
+
+    on_a_store(use)
+
+
+def test_nothing_is_taken_after_close(on_a_store: Run) -> None:
+    async def use(store: MetadataStore) -> None:
+        await store.close()
+        with pytest.raises(StorageError, match="closed"):
+            await store.compare_and_set("/a", b"1", None)
+
+    on_a_store(use)

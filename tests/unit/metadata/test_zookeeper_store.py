@@ -1,0 +1,295 @@
+"""The store over ZooKeeper where that promises less: stale reads, late watches, lost answers, sessions that expire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from semel.errors import StorageError
+from semel.metadata.store import Check, Put, VersionConflict
+from semel.metadata.zookeeper import store as store_module
+from semel.metadata.zookeeper.session import Create, Remove, SessionState, SetData, Write
+from semel.metadata.zookeeper.store import ZooKeeperStore
+from semel.testing.simulation import seeds
+from semel.testing.virtual.latency import uniform_ms
+from semel.testing.virtual.medium import Link
+from tests.unit.metadata.stores import everything
+from tests.unit.metadata.zookeepers import SERVERS, World, with_zookeeper
+
+
+async def until_equal(*stores: ZooKeeperStore) -> dict[str, bytes]:
+    """What all of them hold, once that is the same."""
+    while True:
+        contents = [await everything(store) for store in stores]
+        if all(content == contents[0] for content in contents):
+            return contents[0]
+        await asyncio.sleep(0.01)
+
+
+def test_a_change_reaches_the_other_stores_by_their_watches() -> None:
+    async def use(world: World) -> None:
+        one, other = await world.store("one"), await world.store("other", servers=("zk-2",))
+        seen: list[str] = []
+        other.watch("/topics", seen.append)
+        await one.commit([Put("/topics/a", b"1", None), Put("/topics/b", b"1", None)])
+        assert await until_equal(one, other) == {"/topics/a": b"1", "/topics/b": b"1"}
+        assert seen == ["/topics/a", "/topics/b"]
+        for number in range(100):  # More than the history holds.
+            await one.compare_and_set(f"/config/{number}", b"x", None)
+        assert len(await until_equal(one, other)) == 102
+
+    with_zookeeper(use)
+
+
+def test_a_store_that_is_behind_decides_again_and_conflicts_only_with_the_newest() -> None:
+    async def use(world: World) -> None:
+        writer, reader = await world.store("writer", servers=("zk-1",)), await world.store("reader", servers=("zk-2",))
+        version = await writer.compare_and_set("/a", b"1", None)
+        await until_equal(writer, reader)
+        world.servers["zk-2"].cut_off()
+        newer = await writer.compare_and_set("/a", b"2", version)
+        assert await reader.get("/a") == (b"1", version), "it reads what its server has"
+        world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
+        with pytest.raises(VersionConflict) as conflict:
+            await reader.compare_and_set("/a", b"3", version)
+        assert conflict.value.version == newer
+        assert await reader.get("/a") == (b"2", newer)
+        await reader.compare_and_set("/a", b"3", newer)
+        assert await until_equal(writer, reader) == {"/a": b"3"}
+
+    with_zookeeper(use)
+
+
+def test_a_check_alone_is_made_on_the_newest_state() -> None:
+    async def use(world: World) -> None:
+        writer, reader = await world.store("writer", servers=("zk-1",)), await world.store("reader", servers=("zk-2",))
+        assert await reader.commit([Check("/a", None)]) == [None]
+        world.servers["zk-2"].cut_off()
+        await writer.compare_and_set("/a", b"1", None)
+        world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
+        with pytest.raises(VersionConflict):
+            await reader.commit([Check("/a", None)])
+
+    with_zookeeper(use)
+
+
+def test_a_new_process_owns_the_ephemeral_value_that_it_writes_over() -> None:
+    async def use(world: World) -> None:
+        old, watcher = await world.store("old"), await world.store("watcher")
+        (first,) = await old.commit([Put("/brokers/1", b"old", None, ephemeral=True)])
+        world.sessions["old"].abandon()
+        new = await world.store("new")
+        await new.commit([Put("/brokers/1", b"new", first, ephemeral=True)])
+        await asyncio.sleep(60)  # The old session has expired by now.
+        assert await until_equal(new, watcher) == {"/brokers/1": b"new"}
+
+    with_zookeeper(use)
+
+
+def test_the_ephemeral_values_of_a_dead_process_are_gone_when_its_session_expires() -> None:
+    async def use(world: World) -> None:
+        dying, watcher = await world.store("dying"), await world.store("watcher")
+        seen: list[str] = []
+        watcher.watch("/brokers", seen.append)
+        await dying.commit([Put("/brokers/1", b"x", None, ephemeral=True)])
+        await until_equal(dying, watcher)
+        world.sessions["dying"].abandon()
+        await asyncio.sleep(60)
+        assert await everything(watcher) == {}
+        assert seen == ["/brokers/1", "/brokers/1"]
+        assert await watcher.commit([Put("/brokers/1", b"y", None, ephemeral=True)]) != [None]
+
+    with_zookeeper(use)
+
+
+def test_a_session_that_expires_behind_a_cut_is_followed_by_a_new_one() -> None:
+    async def use(world: World) -> None:
+        store, other = await world.store("broker"), await world.store("other")
+        states: list[SessionState] = []
+        store.watch_session(states.append)
+        await store.commit([Put("/brokers/1", b"x", None, ephemeral=True)])
+        world.simulation.network.partition("broker", *SERVERS)
+        await asyncio.sleep(30)
+        assert await everything(other) == {}
+        assert states == [SessionState.SUSPENDED]
+        assert await everything(store) == {"/brokers/1": b"x"}, "it serves on with what it knew"
+        world.simulation.network.heal()
+        while SessionState.LOST not in states or states[-1] is not SessionState.CONNECTED:
+            await asyncio.sleep(0.1)
+        await store.commit([Put("/brokers/1", b"again", None, ephemeral=True)])
+        assert await until_equal(store, other) == {"/brokers/1": b"again"}
+
+    with_zookeeper(use)
+
+
+def test_without_a_server_a_commit_ends_in_time_and_says_that_its_outcome_is_unknown() -> None:
+    async def use(world: World) -> None:
+        store = await world.store("broker", commit_timeout_s=5.0)
+        world.simulation.network.partition("broker", *SERVERS)
+        with pytest.raises(StorageError, match="not known"):
+            await store.compare_and_set("/a", b"1", None)
+        world.simulation.network.heal()
+        await store.compare_and_set("/b", b"1", None)
+        assert (await everything(store))["/b"] == b"1"
+
+    with_zookeeper(use)
+
+
+def test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts() -> None:
+    """It lies in a server that is cut off, and is carried out in the moment before the store would send it again."""
+
+    async def use(world: World) -> None:
+        store = await world.store("broker", servers=("zk-1", "zk-2"))
+        session = world.sessions["broker"]
+        write = session.write
+
+        async def write_later(writes: Sequence[Write]) -> int:
+            world.servers["zk-1"].rejoin()
+            await asyncio.sleep(1)
+            session.write = write  # type: ignore[method-assign]
+            return await write(writes)
+
+        world.servers["zk-1"].cut_off()
+        committing = asyncio.ensure_future(store.compare_and_set("/a", b"1", None))
+        await asyncio.sleep(0.1)
+        session.write = write_later  # type: ignore[method-assign]
+        world.simulation.network.reset("broker", "zk-1")
+
+        version = await committing
+        assert await store.get("/a") == (b"1", version)
+
+    with_zookeeper(use)
+
+
+async def count_up(store: ZooKeeperStore, times: int) -> list[int]:
+    """Add one so many times; the numbers that this store was told it has written."""
+    written: list[int] = []
+    while len(written) < times:
+        known = await store.get("/counter")
+        number = 0 if known is None else int(known.value)
+        try:
+            await store.compare_and_set("/counter", b"%d" % (number + 1), None if known is None else known.version)
+        except VersionConflict:
+            continue
+        written.append(number + 1)
+    return written
+
+
+async def three_brokers_count(world: World) -> None:
+    """With connections that break anywhere: no number is written twice, none is missing, all stores end equal."""
+    names = ("broker-1", "broker-2", "broker-3")
+    stores = [await world.store(name, commit_timeout_s=600.0) for name in names]
+    chance = world.simulation.random("faults")
+    network = world.simulation.network
+
+    async def disturb() -> None:
+        while True:
+            await asyncio.sleep(chance.random() * 0.3)
+            name, server = chance.choice(names), chance.choice(SERVERS)
+            match chance.randrange(4):
+                case 0:
+                    network.reset(name, server)
+                case 1:
+                    network.partition(name, server)
+                    await asyncio.sleep(chance.random() * 12)
+                    network.heal()
+                case 2:
+                    world.servers[server].cut_off()
+                    await asyncio.sleep(chance.random() * 12)
+                    world.servers[server].rejoin()
+                case _:
+                    network.set_link(name, server, Link(latency=uniform_ms(0.0, 0.1 + chance.random() * 200)))
+
+    disturbing = asyncio.ensure_future(disturb())
+    counted = await asyncio.gather(*(count_up(store, 15) for store in stores))
+    disturbing.cancel()
+    network.heal()
+    for server in world.servers.values():
+        server.rejoin()
+    numbers = sorted(number for written in counted for number in written)
+    assert numbers == list(range(1, 46))
+    assert (await until_equal(*stores))["/counter"] == b"45"
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_counting_over_a_bad_network_counts_every_success_once(seed: int) -> None:
+    with_zookeeper(three_brokers_count, seed=seed)
+
+
+# Planted bugs: each is shown by the scenario that is about it.
+
+
+async def never_sealed(store: ZooKeeperStore, number: int, author: str) -> bool:
+    await store._refresh()
+    return store._history.author_of(number + 1) == author
+
+
+async def taken_for_written(store: ZooKeeperStore, number: int, author: str) -> bool:
+    await store._refresh()
+    return True
+
+
+def test_a_lost_answer_that_is_not_sealed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ZooKeeperStore, "_resolved", never_sealed)
+    with pytest.raises(VersionConflict):
+        test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts()
+
+
+def test_a_lost_answer_that_is_taken_for_a_yes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ZooKeeperStore, "_resolved", taken_for_written)
+
+    def count_with_many_seeds() -> None:
+        for seed in range(100):
+            with_zookeeper(three_brokers_count, seed=seed)
+
+    with pytest.raises(AssertionError):
+        count_with_many_seeds()
+
+
+def test_a_conflict_that_is_reported_from_an_old_tree_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without_sync(store: ZooKeeperStore) -> None:
+        await store._patiently(store._catch_up)
+
+    monkeypatch.setattr(ZooKeeperStore, "_refresh", without_sync)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_check_alone_is_made_on_the_newest_state()
+
+
+def test_an_ephemeral_value_that_is_only_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = ZooKeeperStore._writes
+
+    def that_set(store: ZooKeeperStore, operations: list[Put]) -> list[Write]:
+        found = writes(store, operations)
+        removed = {write.path for write in found if isinstance(write, Remove)}
+        kept = [write for write in found if not isinstance(write, Remove)]
+        return [
+            SetData(write.path, write.data) if write.path in removed and isinstance(write, Create) else write
+            for write in kept
+        ]
+
+    monkeypatch.setattr(ZooKeeperStore, "_writes", that_set)
+    with pytest.raises(AssertionError):
+        test_a_new_process_owns_the_ephemeral_value_that_it_writes_over()
+
+
+def test_a_version_that_comes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = store_module._note
+    monkeypatch.setattr(
+        store_module,
+        "_note",
+        lambda tree, nodes, path, node: note(tree, nodes, path, node and node._replace(mzxid=node.version)),
+    )
+
+    async def use(world: World) -> None:
+        writer, reader = await world.store("writer"), await world.store("reader")
+        for value in (b"1", b"2"):
+            version = await writer.compare_and_set("/a", value, None)
+            await until_equal(writer, reader)
+            seen = await reader.get("/a")
+            assert seen == (value, version), "both know it by the same version"
+            await writer.delete("/a", version)
+
+    with pytest.raises(AssertionError, match="the same version"):
+        with_zookeeper(use)
