@@ -22,7 +22,9 @@ from semel.client.offsets import GroupLike, OffsetsLike
 from semel.client.producer import Producer as AsyncProducer
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
+from semel.client.unseen_failures import DeliveryFuture
 from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
+from semel.errors import SemelError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +71,8 @@ class Producer:
                 raise
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exception: object) -> None:
+        self._close(None, raises=kind is None)
 
     def __repr__(self) -> str:
         return f"<blocking {self._session}>"
@@ -96,7 +98,7 @@ class Producer:
         Blocks while the buffer is full. The future cannot be cancelled: the record is taken.
         """
         self._thread.check()
-        future: Future[RecordMetadata] = Future()
+        future: Future[RecordMetadata] = DeliveryFuture()
         future.set_running_or_notify_cancel()
         with self._guard:
             changed = self._send_queue.put(future, topic, value, key, partition, headers, timestamp)
@@ -104,7 +106,7 @@ class Producer:
         if changed:
             self._runtime.wake()
         if is_full:
-            self._thread.run(self._session.drain())
+            self._wait_for_room()
         return future
 
     def send_many(
@@ -134,13 +136,21 @@ class Producer:
 
     def _send_bulk(self, bulk: Bulk) -> Future[BulkMetadata]:
         self._thread.check()
-        future: Future[BulkMetadata] = Future()
+        future: Future[BulkMetadata] = DeliveryFuture()
         future.set_running_or_notify_cancel()
         with self._guard:
             self._send_queue.put_bulk(future, bulk)
         self._runtime.wake()
-        self._thread.run(self._session.drain())
+        self._wait_for_room()
         return future
+
+    def _wait_for_room(self) -> None:
+        try:
+            self._thread.run(self._session.drain())
+        except SemelError:
+            if self._runtime.failure is None:
+                raise
+            # What was sent has failed with it, and its future says so.
 
     def flush(self) -> None:
         self._thread.run(self._session.flush())
@@ -187,9 +197,12 @@ class Producer:
         self._thread.run(self._session.commit_or_abandon(consumed))
 
     def close(self, timeout_ms: float | None = None) -> None:
+        self._close(timeout_ms, raises=True)
+
+    def _close(self, timeout_ms: float | None, *, raises: bool) -> None:
         if self._thread.is_running:
             try:
-                self._thread.run(self._session.close(timeout_ms))
+                self._thread.run(self._session.close(timeout_ms, raises=raises))
             finally:
                 self._thread.stop()
 
@@ -202,7 +215,7 @@ def send_batch(
     The topic must be known (``partitions_for``). Never blocks: the caller counts what is unsettled.
     """
     producer._thread.check()
-    future: Future[RecordMetadata] = Future()
+    future: Future[RecordMetadata] = DeliveryFuture()
     future.set_running_or_notify_cancel()
     with producer._guard:
         producer._send_queue.put_batch(future, topic, partition, records, record_count)

@@ -30,8 +30,6 @@ class Delivery(Protocol):
 
     def set_exception(self, exception: BaseException, /) -> None: ...
 
-    def exception(self) -> BaseException | None: ...
-
 
 def settle(settlement: Settlement) -> None:
     """Tell the senders of these records. One whose owner has cancelled is left alone; its record was sent anyway."""
@@ -70,8 +68,6 @@ def settle(settlement: Settlement) -> None:
 def fail(delivery: Delivery, error: Exception) -> None:
     if not delivery.done():
         delivery.set_exception(error)
-        # Seen: a line is said once for all of them, and not once more for each that is not awaited.
-        delivery.exception()
 
 
 def give_up(deliveries: Iterable[Any], error: Exception) -> None:

@@ -109,10 +109,10 @@ class Hooks:
 class _Acknowledging:
     """A delivery that tells a hook first. The hook hears of records whose future was cancelled, too."""
 
-    __slots__ = ("_delivery", "_hook")
+    __slots__ = ("_hook", "whole")
 
     def __init__(self, delivery: Delivery, hook: OnAcknowledgement) -> None:
-        self._delivery = delivery
+        self.whole = delivery
         self._hook = hook
 
     def done(self) -> bool:
@@ -120,17 +120,13 @@ class _Acknowledging:
 
     def set_result(self, result: Any, /) -> None:
         self._tell(result, None)
-        if not self._delivery.done():
-            self._delivery.set_result(result)
+        if not self.whole.done():
+            self.whole.set_result(result)
 
     def set_exception(self, exception: BaseException, /) -> None:
         self._tell(None, exception)
-        if not self._delivery.done():
-            self._delivery.set_exception(exception)
-            self._delivery.exception()
-
-    def exception(self) -> BaseException | None:
-        return None
+        if not self.whole.done():
+            self.whole.set_exception(exception)
 
     def _tell(self, written: Any, error: Any) -> None:
         try:

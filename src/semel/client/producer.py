@@ -84,8 +84,8 @@ class Producer:
                 raise
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, *exception: object) -> None:
+        await self._session.close(None, raises=kind is None)
 
     def __repr__(self) -> str:
         return f"<{self._session}>"
@@ -178,8 +178,9 @@ class Producer:
             producer.send("orders", b"{...}")
             await producer.flush()
 
-        It raises nothing for single records: their futures do. But within a transaction, once something has failed,
-        it raises the error that ``commit`` would raise.
+        Raises if some of it failed: the error of the first record that failed since the last ``flush`` and whose
+        future was not looked at, with how many there are. A failure that was looked at is not raised again. Within a
+        transaction, once something has failed, it is the error that ``commit`` would raise.
         """
         await self._session.flush()
 
@@ -288,6 +289,8 @@ class Producer:
 
             await producer.close(timeout_ms=5000)
 
-        After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows.
+        After ``timeout_ms`` the rest is given up; ``None`` waits as long as ``delivery_timeout_ms`` allows. Raises as
+        ``flush`` does, when all is closed; so does the end of ``async with``, unless another exception ends it. With 0
+        it raises nothing: what is left is not wanted.
         """
         await self._session.close(timeout_ms)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel import __version__
 from semel.client.arguments import as_topic
@@ -22,7 +22,7 @@ from semel.client.drivers.driver import Driver
 from semel.client.drivers.runtime import ClientRuntime
 from semel.client.hooks import Hooks
 from semel.client.machine.connection.promise import Promise
-from semel.client.machine.producer.batch import Settlement
+from semel.client.machine.producer.batch import Delivery, Settlement
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.machine.producer.producer import ProducerMachine
 from semel.client.machine.producer.sequences import Identity
@@ -32,12 +32,16 @@ from semel.client.offsets import GroupLike, OffsetsLike, as_group, as_offsets
 from semel.client.security.tls import network_for
 from semel.client.send_queue import SendQueue
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
+from semel.client.unseen_failures import UnseenFailures, overlook
 from semel.client.values import ProducerIdentity
 from semel.clock import Clock, SystemClock
 from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
 
 T = TypeVar("T")
+
+# A task that awaits a future which has just failed looks at it some turns of the loop later: as many as wait_for takes.
+_TURNS_TO_LOOK: Final = 3
 
 
 class ProducerSession:
@@ -72,6 +76,7 @@ class ProducerSession:
         self._drains: list[asyncio.Future[None]] = []
         self._settling: deque[Settlement] = deque()
         """What the machine has settled and the senders are just being told."""
+        self._failures = UnseenFailures()
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
@@ -109,6 +114,7 @@ class ProducerSession:
         transaction = self.machine.transaction
         if transaction is not None and transaction.error is not None:
             transaction.raise_error()
+        await self._raise_unseen_failures()
 
     async def partitions_for(self, topic: str) -> int:
         self.runtime.check_failure()
@@ -200,12 +206,21 @@ class ProducerSession:
 
     # The end
 
-    async def close(self, timeout_ms: float | None) -> None:
+    async def close(self, timeout_ms: float | None, *, raises: bool = True) -> None:
+        """Raises for records that failed unseen, once all is closed. ``raises=False``: the caller has an error already.
+
+        A timeout of 0 says that what is left is not wanted any more, so it raises nothing either.
+        """
         if self.runtime.failure is not None:
             await self.runtime.shut()
+        elif self.runtime.is_closed:
             return
-        if self.runtime.is_closed:
-            return
+        else:
+            await self._finish_and_shut(timeout_ms)
+        if raises and timeout_ms != 0:
+            await self._raise_unseen_failures()
+
+    async def _finish_and_shut(self, timeout_ms: float | None) -> None:
         self.runtime.is_closed = True
         with self._guard:
             self.machine.close()
@@ -237,7 +252,10 @@ class ProducerSession:
         with self._guard:
             settling.extend(self.machine.take_settled())
         while settling:
-            settle(settling[0])
+            settlement = settling[0]
+            settle(settlement)
+            if isinstance(settlement.outcome, Exception):
+                self._have_failed(settlement.deliveries, settlement.outcome)
             settling.popleft()
         if self._drains and not self.machine.is_full:
             drains, self._drains = self._drains, []
@@ -255,8 +273,23 @@ class ProducerSession:
         unsettled += [delivery for settlement in self._settling for delivery in settlement.deliveries]
         self._settling.clear()
         give_up(unsettled, failure)
+        self._have_failed(unsettled, failure)
         for future in self._drains:
             fail(future, failure)
+
+    def _have_failed(self, deliveries: list[Delivery], error: Exception) -> None:
+        if self.is_transactional:
+            overlook(deliveries)  # The transaction cannot be committed: that is where it is told.
+        else:
+            self._failures.add(deliveries, error)
+
+    async def _raise_unseen_failures(self) -> None:
+        if self._failures:
+            for _ in range(_TURNS_TO_LOOK):
+                await asyncio.sleep(0)
+            error = self._failures.take()
+            if error is not None:
+                raise error
 
     def _transaction(self, call: str) -> Transaction:
         if self.runtime.is_closed:
