@@ -59,4 +59,4 @@ _HOMES = {
 }
 
 # A broker needs no client, and should start without one.
-__getattr__ = on_demand(__name__, _HOMES)
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 
 
-def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """The ``__getattr__`` of a package. ``homes`` says which module has which name."""
+def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The ``__getattr__`` and the ``__dir__`` of a package. ``homes`` says which module has which name."""
 
     def attribute(name: str) -> object:
         if name in homes:
@@ -15,4 +16,7 @@ def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], object]
             return getattr(importlib.import_module(homes[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return attribute
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return attribute, names

@@ -195,7 +195,7 @@ class Reader(Worker):
             records = await self.poll(member)
             if self.random.random() < 0.5:
                 await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
-            self._ledger.processed.update(record.value for record in records)
+            self._ledger.processed.update(record.value for record in records if record.value is not None)
             if records and not consumer._session.commits_by_itself:
                 await self._commit(consumer, records)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 from semel.blocking.docs import with_words_of
 from semel.client.admin import acls as async_acls
@@ -39,6 +39,9 @@ from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.values import OffsetAndMetadata
 from semel.types import TopicPartition
 
+if TYPE_CHECKING:
+    from semel.client.config.keywords import AdminSettings
+
 T = TypeVar("T")
 
 
@@ -57,7 +60,7 @@ class Admin:
     It may be used by many threads.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[AdminSettings]) -> None:
         self._admin = AsyncAdmin(guard=threading.RLock(), **settings)
         self._thread = LoopThread("admin client")
         run = self._thread.run

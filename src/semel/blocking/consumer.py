@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from semel.blocking.docs import with_words_of
 from semel.client.assignors import Assignor
@@ -25,15 +25,17 @@ from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
 from semel.client.record_buffer import Taken
-from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from semel.client.values import ConsumerRecord, GroupMetadata, K, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.clock import NEVER
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from semel.client.config.keywords import ConsumerSettings
 
-class Consumer:
+
+class Consumer(Generic[K, V]):
     """``semel.Consumer`` without asyncio: every call that would be awaited blocks instead.
 
     with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
@@ -46,9 +48,9 @@ class Consumer:
         self,
         *,
         assignors: Sequence[Assignor | str] | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
-        **settings: Any,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._guard = threading.RLock()
         self._session = ConsumerSession(
@@ -58,7 +60,7 @@ class Consumer:
         self._thread = LoopThread("consumer")
         self._thread.run(self._session.start())
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -163,7 +165,7 @@ class Consumer:
 
     # Records
 
-    def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, as ``semel.Consumer.poll`` gives them.
 
         for record in consumer.poll(1000):
@@ -195,10 +197,10 @@ class Consumer:
         self._session.runtime.wake()  # There is room now for more to be fetched.
         return taken
 
-    def __iter__(self) -> Consumer:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         if not self._thread.is_running:
             raise StopIteration
         self._thread.check()

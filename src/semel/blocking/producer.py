@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from semel.blocking.docs import with_words_of
 from semel.client.arguments import HeadersLike
@@ -28,6 +28,8 @@ from semel.errors import SemelError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from semel.client.config.keywords import ProducerSettings
 
 
 class Producer:
@@ -48,7 +50,7 @@ class Producer:
         value_serializer: Serializer | None = None,
         on_send: OnSend | None = None,
         on_acknowledgement: OnAcknowledgement | None = None,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         self._guard = threading.RLock()
         self._session = ProducerSession(

@@ -8,7 +8,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 from semel.client.arrow_extra import arrow_module
 from semel.client.assignors import Assignor
@@ -18,7 +18,7 @@ from semel.client.machine.group.reassignment import Callback
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.rebalance_listener import told
 from semel.client.record_buffer import Taken
-from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from semel.client.values import ConsumerRecord, GroupMetadata, K, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.clock import NEVER, Clock
 from semel.errors import SemelError
 from semel.net.network import Network
@@ -27,8 +27,10 @@ from semel.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from semel.client.config.keywords import ConsumerSettings
 
-class Consumer:
+
+class Consumer(Generic[K, V]):
     """Reads records from Kafka or Semel.
 
         async with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
@@ -41,18 +43,20 @@ class Consumer:
     to be offered instead of those that ``partition_assignment_strategy`` names. Keys and values are bytes, or what
     ``key_deserializer`` and ``value_deserializer`` make of these. A consumer belongs to one event loop. With a group it
     has a thread for its connections: it stays a member while the application blocks the loop.
+
+    For type checkers a consumer is a ``Consumer[K, V]`` of what its deserializers return, bytes without them.
     """
 
     def __init__(
         self,
         *,
         assignors: Sequence[Assignor | str] | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
-        **settings: Any,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._session = ConsumerSession(
             settings,
@@ -74,7 +78,7 @@ class Consumer:
         """
         await self._session.start()
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -272,7 +276,9 @@ class Consumer:
 
     # Records
 
-    async def poll(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(
+        self, timeout_ms: float | None = None, *, max_records: int | None = None
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records, in order within each partition; those of one partition stand together.
 
             for record in await consumer.poll(1000):
@@ -311,10 +317,10 @@ class Consumer:
         driver.wake()  # There is room now for more to be fetched.
         return taken
 
-    def __aiter__(self) -> Consumer:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         try:
             record = self._record_buffer.take_decoded()
             return (await self.poll(max_records=1))[0] if record is None else record

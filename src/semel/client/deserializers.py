@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from semel.client.values import ConsumerRecord
 from semel.errors import SemelError
 from semel.types import TopicPartition
 
-Deserializer: TypeAlias = Callable[[bytes], Any]
+T = TypeVar("T")
+
+Deserializer: TypeAlias = Callable[[bytes], T]
 """Of the bytes of a key or value, what they mean. Null passes no deserializer: it stays ``None``."""
 
 
@@ -32,8 +34,8 @@ class DeserializationError(SemelError):
 
 @dataclass(frozen=True, slots=True)
 class Deserializers:
-    key: Deserializer | None = None
-    value: Deserializer | None = None
+    key: Deserializer[Any] | None = None
+    value: Deserializer[Any] | None = None
 
     @property
     def exist(self) -> bool:
@@ -41,9 +43,9 @@ class Deserializers:
 
     def applied(
         self, records: Sequence[ConsumerRecord], seek: Callable[[TopicPartition, int], None]
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[Any, Any]]:
         """The records, up to the first that cannot be; ``seek`` takes back that one and those behind it."""
-        done: list[ConsumerRecord] = []
+        done: list[ConsumerRecord[Any, Any]] = []
         for index, record in enumerate(records):
             try:
                 done.append(self._applied(record))
@@ -57,8 +59,9 @@ class Deserializers:
                 ) from error
         return done
 
-    def _applied(self, record: ConsumerRecord) -> ConsumerRecord:
-        key, value = record.key, record.value
+    def _applied(self, record: ConsumerRecord) -> ConsumerRecord[Any, Any]:
+        key: Any = record.key
+        value: Any = record.value
         if key is not None and self.key is not None:
             key = self.key(key)
         if value is not None and self.value is not None:

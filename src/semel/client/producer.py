@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from semel.client.arguments import HeadersLike
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
@@ -21,6 +21,8 @@ from semel.net.network import Network
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from semel.client.config.keywords import ProducerSettings
 
 
 class Producer:
@@ -55,7 +57,7 @@ class Producer:
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         self._session = ProducerSession(
             settings,

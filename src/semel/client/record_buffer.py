@@ -6,7 +6,7 @@ The law: the position moves past what is handed out, and past nothing else.
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from semel.client.arrow_extra import arrow_module
 from semel.client.deserializers import Deserializers
@@ -40,18 +40,20 @@ class RecordBuffer:
         self._deserializers = deserializers
         self._max_poll_records = max_poll_records
 
-    def take(self, max_records: int | None = None) -> list[ConsumerRecord]:
+    def take(self, max_records: int | None = None) -> list[ConsumerRecord[Any, Any]]:
         """The next records; none if the application has to be told something first."""
         with self._guard:
             is_news = self._group_session.visit()
-            records = self._machine.take(self._max_poll_records if max_records is None else max_records)
+            records: list[ConsumerRecord[Any, Any]] = self._machine.take(
+                self._max_poll_records if max_records is None else max_records
+            )
             if self._deserializers.exist:
                 records = self._deserializers.applied(records, self._machine.put_back)
         if is_news:
             self._runtime.wake()
         return records
 
-    def take_decoded(self) -> ConsumerRecord | None:
+    def take_decoded(self) -> ConsumerRecord[Any, Any] | None:
         """What ``poll(max_records=1)`` would give, if it takes no more than handing it out; else ``None``.
 
         Fetches bring many records, and they are decoded some at a time; so for iteration this is nearly always
@@ -63,7 +65,7 @@ class RecordBuffer:
         driver.check_process()
         with self._guard:
             is_news = self._group_session.visit()
-            record = self._machine.take_decoded()
+            record: ConsumerRecord[Any, Any] | None = self._machine.take_decoded()
             if record is not None and self._deserializers.exist:
                 (record,) = self._deserializers.applied([record], self._machine.put_back)
         if is_news:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from semel.wire.records import Headers
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar  # Defaults come with Python 3.13.
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class RecordMetadata(NamedTuple):
@@ -46,18 +57,19 @@ class ProducerRecord(NamedTuple):
     timestamp: int | None = None
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record that was read. A key or value of ``None`` is Kafka's null, not an empty one.
 
-    They are bytes, unless the consumer has a deserializer: then they are what it made of them.
+    They are bytes, unless the consumer has a deserializer: then they are what it made of them. ``ConsumerRecord[str,
+    Order]`` is of a consumer whose deserializers return these; ``ConsumerRecord`` alone is of one without.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     headers: Headers
 
 

@@ -51,4 +51,4 @@ _HOMES = {
 }
 
 # A process that plans or reads needs no sink, and Spark starts one after the other.
-__getattr__ = on_demand(__name__, _HOMES)
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 __all__ = ["Broker"]
 
 # The simulation needs no broker, and a broker no simulation.
-__getattr__ = on_demand(__name__, {"Broker": "semel.testing.broker"})
+__getattr__, __dir__ = on_demand(__name__, {"Broker": "semel.testing.broker"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from semel import __version__
 from semel.client.admin.acls import Acls
@@ -22,6 +22,9 @@ from semel.client.machine.admin.admin import AdminMachine
 from semel.client.security.tls import network_for
 from semel.clock import Clock, SystemClock
 from semel.net.network import Network
+
+if TYPE_CHECKING:
+    from semel.client.config.keywords import AdminSettings
 
 
 class Admin:
@@ -47,7 +50,7 @@ class Admin:
         clock: Clock | None = None,
         random: Random | None = None,
         guard: AbstractContextManager[Any] | None = None,
-        **settings: Any,
+        **settings: Unpack[AdminSettings],
     ) -> None:
         self._config = AdminConfig.load(settings)
         random = random or SystemRandom()
