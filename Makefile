@@ -24,7 +24,7 @@ help:
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
 	@echo "                    campaign-damage, campaign-disk, campaign-disk-simulation, campaign-groups, campaign-groups-simulation,"
 	@echo "                    campaign-hostile, campaign-kill,"
-	@echo "                    campaign-simulation, campaign-transactions"
+	@echo "                    campaign-simulation, campaign-transactions, campaign-zookeeper"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
 	@echo "make docs           write the generated documents and pictures, and build the site into .cache/site"
 	@echo "make clean          remove caches; .venv and the jars stay"

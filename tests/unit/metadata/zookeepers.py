@@ -35,7 +35,7 @@ class World:
     ) -> ZooKeeperStore:
         session = await self.session(name, servers=servers)
         return await ZooKeeperStore.open(
-            session, mark=name, ephemeral_folders=FOLDERS, commit_timeout_s=commit_timeout_s
+            session, author=name, incarnation="a", ephemeral_folders=FOLDERS, commit_timeout_s=commit_timeout_s
         )
 
 

@@ -1,4 +1,4 @@
-"""The value of ``/sequence``: which commit wrote it, and what the last ones changed.
+"""The value of ``/sequence``: what the last commits changed.
 
 Its number is not in it: that is the data version of the node, which grows by one with every commit.
 """
@@ -20,8 +20,6 @@ PATHS_MAX: Final = 100
 @dataclass(frozen=True, slots=True)
 class Commit:
     number: int
-    author: str
-    """A mark that no other commit has."""
     paths: tuple[str, ...] | None
     """What it changed; ``None``: too much to say."""
 
@@ -32,13 +30,9 @@ class History:
 
     commits: tuple[Commit, ...] = ()
 
-    def with_commit(self, number: int, author: str, paths: tuple[str, ...]) -> History:
-        commit = Commit(number, author, paths if len(paths) <= PATHS_MAX else None)
+    def with_commit(self, number: int, paths: tuple[str, ...]) -> History:
+        commit = Commit(number, paths if len(paths) <= PATHS_MAX else None)
         return History((*self.commits, commit)[-HISTORY_COMMITS_MAX:])
-
-    def author_of(self, number: int) -> str | None:
-        """Who made the commit of that number; ``None`` if that is forgotten."""
-        return next((commit.author for commit in self.commits if commit.number == number), None)
 
     def changed_between(self, number: int, last: int) -> set[str] | None:
         """The paths that the commits after ``number``, up to ``last``, changed; ``None`` if that is forgotten."""
@@ -53,7 +47,7 @@ class History:
         return paths
 
     def encode(self) -> bytes:
-        commits = [{"number": commit.number, "author": commit.author, "paths": commit.paths} for commit in self.commits]
+        commits = [{"number": commit.number, "paths": commit.paths} for commit in self.commits]
         return json.dumps({"version": 1, "commits": commits}).encode()
 
     @classmethod
@@ -63,7 +57,7 @@ class History:
             return cls()
         try:
             commits = [
-                Commit(one["number"], one["author"], None if one["paths"] is None else tuple(one["paths"]))
+                Commit(one["number"], None if one["paths"] is None else tuple(one["paths"]))
                 for one in json.loads(data)["commits"]
             ]
         except (ValueError, KeyError, TypeError) as error:

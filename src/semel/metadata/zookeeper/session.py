@@ -65,8 +65,9 @@ Write: TypeAlias = Create | SetData | Remove
 
 
 class ZooKeeperSession(Protocol):
-    session_id: int
-    """Of the session that is going on; 0 before the first."""
+    @property
+    def session_id(self) -> int:
+        """Of the session that is going on; 0 before the first."""
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """A node, or None where there is none. ``watch`` is called once, when it changes after this or comes to be.

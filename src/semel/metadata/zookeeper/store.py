@@ -33,6 +33,8 @@ logger = logging.getLogger("semel.metadata")
 T = TypeVar("T")
 
 SEQUENCE: Final = "/sequence"
+AUTHORS: Final = "/authors"
+"""Below it, for each author, the mark of its last commit."""
 FOLDER: Final = b"\0folder"
 """The data of a node that only has nodes below it. No value of the metadata looks like this."""
 COMMIT_TIMEOUT_S: Final = 30.0
@@ -43,7 +45,7 @@ _ATTEMPTS_MAX: Final = 100
 _READS_AT_ONCE: Final = 200
 # After a lost connection, before the next attempt: the state that says so may be on its way.
 _PAUSE_S: Final = 0.05
-_OF_ZOOKEEPER: Final = "/zookeeper"
+_NOT_OURS: Final = frozenset({SEQUENCE, AUTHORS, "/zookeeper"})
 
 
 class _Stored(NamedTuple):
@@ -57,18 +59,23 @@ class _Stored(NamedTuple):
 
 
 class ZooKeeperStore:
-    """``ephemeral_folders`` are the paths right below which ephemeral values are. ``mark`` names this process."""
+    """``ephemeral_folders`` are the paths right below which ephemeral values are.
+
+    ``author`` names the broker, ``incarnation`` this process of it: no other process ever has the same.
+    """
 
     def __init__(
         self,
         session: ZooKeeperSession,
         *,
-        mark: str,
+        author: str,
+        incarnation: str,
         ephemeral_folders: Sequence[str],
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
     ) -> None:
         self._session = session
-        self._mark = mark
+        self._author_path = f"{AUTHORS}/{author}"
+        self._incarnation = incarnation
         self._ephemeral_folders = tuple(ephemeral_folders)
         self._commit_timeout_s = commit_timeout_s
         self._marks = itertools.count(1)
@@ -89,15 +96,23 @@ class ZooKeeperStore:
         cls,
         session: ZooKeeperSession,
         *,
-        mark: str,
+        author: str,
+        incarnation: str,
         ephemeral_folders: Sequence[str],
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
     ) -> ZooKeeperStore:
         """Read everything, or begin with nothing. Raises StorageError if ZooKeeper does not answer in time."""
-        store = cls(session, mark=mark, ephemeral_folders=ephemeral_folders, commit_timeout_s=commit_timeout_s)
+        store = cls(
+            session,
+            author=author,
+            incarnation=incarnation,
+            ephemeral_folders=ephemeral_folders,
+            commit_timeout_s=commit_timeout_s,
+        )
         session.on_state(store._session_changed)
         try:
             async with asyncio.timeout(commit_timeout_s), store._turn:
+                await store._patiently(store._found)
                 await store._patiently(store._catch_up)
         except TimeoutError:
             raise StorageError(f"ZooKeeper did not answer within {commit_timeout_s:g} s") from None
@@ -190,10 +205,11 @@ class ZooKeeperStore:
 
     async def _is_written(self, operations: Sequence[Operation]) -> bool:
         """Whether they are. If not they never will be, and the tree is as new as what came first."""
-        number, author = self._number, f"{self._mark}/{next(self._marks)}"
+        number, mark = self._number, f"{self._incarnation}/{next(self._marks)}"
         paths = tuple(operation.path for operation in operations if not isinstance(operation, Check))
-        history = self._history.with_commit(number + 1, author, paths)
-        writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), *self._writes(operations)]
+        history = self._history.with_commit(number + 1, paths)
+        marked = SetData(self._author_path, mark.encode())
+        writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), marked, *self._writes(operations)]
         session_id = self._session.session_id
         try:
             zxid = await self._session.write(writes)
@@ -201,7 +217,7 @@ class ZooKeeperStore:
             await self._refresh()
             return False
         except ConnectionLost:
-            return await self._resolved(number, author)
+            return await self._resolved(number, mark)
         self._apply(operations, zxid, session_id, number + 1, history, writes)
         return True
 
@@ -233,28 +249,27 @@ class ZooKeeperStore:
                     assert_never(operation)
         return writes
 
-    async def _resolved(self, number: int, author: str) -> bool:
+    async def _resolved(self, number: int, mark: str) -> bool:
         """After a lost connection: whether the commit counts. If it did not come to pass, it is kept from it."""
-        seal = f"{self._mark}/{next(self._marks)} seals {author}"
-        sealed = SetData(SEQUENCE, self._history.with_commit(number + 1, seal, ()).encode(), number)
+        seal = SetData(SEQUENCE, self._history.with_commit(number + 1, ()).encode(), number)
         while True:
             await self._connected.wait()
             self._check_is_open()
             try:
-                await self._session.write([sealed])
+                await self._session.write([seal])
             except ConnectionLost:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             except Refused:
-                await self._refresh()
-                known = self._history.author_of(number + 1)
-                if known is None:
-                    raise StorageError(
-                        "many commits of others came since; whether this one was kept is not known"
-                    ) from None
-                return known == author
+                pass  # By this commit, by an earlier seal of it, or by a commit of another author.
             await self._refresh()
-            return False
+            known = await self._patiently(lambda: self._session.get(self._author_path))
+            last = "" if known is None else known.data.decode()
+            if last.partition("/")[0] not in ("", self._incarnation):
+                raise StorageError(
+                    f"another process commits as {self._author_path}; whether this change was kept is not known"
+                )
+            return last == mark
 
     def _apply(
         self,
@@ -344,16 +359,16 @@ class ZooKeeperStore:
                 return
 
     async def _read_sequence(self, watch: Callable[[], None] | None) -> tuple[int, History]:
-        while True:
-            node = await self._session.get(SEQUENCE, watch)
-            if node is not None:
-                return node.version, History.decode(node.data)
-            await self._found()
+        node = await self._session.get(SEQUENCE, watch)
+        if node is None:
+            raise StorageError(f"{SEQUENCE} is gone from ZooKeeper, which nothing but a person could have done")
+        return node.version, History.decode(node.data)
 
     async def _found(self) -> None:
-        """Make ``/sequence``. There is nothing to compare with yet, so this is the one write without it."""
-        with contextlib.suppress(Refused):  # Another process was faster.
-            await self._session.create(SEQUENCE, History().encode())
+        """Make what every commit writes. There is nothing to compare with yet; what is there already stays."""
+        for path, data in ((SEQUENCE, History().encode()), (AUTHORS, b""), (self._author_path, b"")):
+            with contextlib.suppress(Refused):
+                await self._session.create(path, data)
 
     async def _read_everything(self) -> tuple[dict[str, _Stored], set[str]]:
         tree: dict[str, _Stored] = {}
@@ -363,7 +378,7 @@ class ZooKeeperStore:
             below: list[str] = []
             for names, folder in zip(await self._each(self._session.children, level), level, strict=True):
                 below += (f"{folder.rstrip('/')}/{name}" for name in names)
-            level = [path for path in below if path not in (SEQUENCE, _OF_ZOOKEEPER)]
+            level = [path for path in below if path not in _NOT_OURS]
             for path, node in zip(level, await self._each(self._session.get, level), strict=True):
                 _note(tree, nodes, path, node)
         return tree, nodes

@@ -1,17 +1,22 @@
-"""What every metadata store promises, on each of them: the embedded one, and ZooKeeper's over a model of it."""
+"""What every metadata store promises, on each: the embedded one, and ZooKeeper's over a model and over a real one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from semel.errors import StorageError
 from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict
+from semel.metadata.zookeeper.kazoo_session import KazooSession
+from semel.metadata.zookeeper.store import ZooKeeperStore
 from tests.unit.metadata.stores import everything, with_store
-from tests.unit.metadata.zookeepers import World, with_zookeeper
+from tests.unit.metadata.zookeepers import FOLDERS, World, with_zookeeper
+from tools.patience import PATIENCE_S
+from tools.zookeeper import ZooKeeperServer, running
 
 Use = Callable[[MetadataStore], Awaitable[Any]]
 Run = Callable[[Use], Any]
@@ -21,17 +26,46 @@ def on_the_embedded_store(use: Use) -> Any:
     return with_store(use)
 
 
-def on_zookeeper(use: Use) -> Any:
+def on_a_model_of_zookeeper(use: Use) -> Any:
     async def in_the_world(world: World) -> Any:
         return await use(await world.store())
 
     return with_zookeeper(in_the_world)
 
 
-@pytest.fixture(params=[on_the_embedded_store, on_zookeeper], ids=["embedded", "zookeeper"])
-def on_a_store(request: pytest.FixtureRequest) -> Run:
-    run: Run = request.param
+def on_zookeeper(address: str) -> Run:
+    def run(use: Use) -> Any:
+        async def in_a_folder_of_its_own() -> Any:
+            session = KazooSession(f"{address}/{uuid4().hex}", timeout_s=30.0)
+            await session.start(timeout_s=PATIENCE_S)
+            try:
+                store = await ZooKeeperStore.open(
+                    session,
+                    author="broker",
+                    incarnation="a",
+                    ephemeral_folders=FOLDERS,
+                    commit_timeout_s=PATIENCE_S,
+                )
+                return await use(store)
+            finally:
+                await session.close()
+
+        return asyncio.run(in_a_folder_of_its_own())
+
     return run
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with running(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(params=["embedded", "model", pytest.param("zookeeper", marks=pytest.mark.needs("java"))])
+def on_a_store(request: pytest.FixtureRequest) -> Run:
+    if request.param == "zookeeper":
+        return on_zookeeper(request.getfixturevalue("zookeeper").address)
+    return on_the_embedded_store if request.param == "embedded" else on_a_model_of_zookeeper
 
 
 def test_a_value_is_written_once_and_then_only_over_its_version(on_a_store: Run) -> None:
