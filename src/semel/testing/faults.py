@@ -30,8 +30,14 @@ class Fault:
     kind: str
     seconds: float = 0.0
     code: ErrorCode = ErrorCode.NONE
+    skip: int = 0
+    """So many requests of the API are let through first."""
+    then: Callable[[], object] | None = None
+    """Called on the broker's thread when it strikes, before the client can notice anything."""
     hits: int = 0
     _struck: threading.Event = field(default_factory=threading.Event)
+    _released: bool = False
+    _holders: list[Callable[[], object]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         what = f" {self.code.name}" if self.code is not ErrorCode.NONE else ""
@@ -41,6 +47,18 @@ class Fault:
         """Wait until it has struck as often as it was armed for. Raises ``TimeoutError`` that says how often it has."""
         if not self._struck.wait(seconds):
             raise TimeoutError(f"{self!r} after {seconds} s")
+
+    def release(self) -> None:
+        """Let the requests go on that ``hold`` has held; from now on it holds none."""
+        self._released = True
+        while self._holders:
+            self._holders.pop()()
+
+    def held(self, go_on: Callable[[], object]) -> None:
+        """A connection holds a request; ``go_on`` is called, from any thread, when it is released."""
+        self._holders.append(go_on)
+        if self._released:
+            self.release()
 
     def _strike(self) -> bool:
         """Whether it is now spent."""
@@ -54,6 +72,22 @@ DROP_REQUEST: Final = "dropped request"
 DROP_RESPONSE: Final = "dropped response"
 DELAY: Final = "delay"
 FAIL: Final = "refusal"
+HOLD: Final = "held request"
+DROP_NEXT: Final = "dropped request after an answer"
+
+BACKGROUND: Final = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.METADATA,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.FETCH,
+        ApiKey.HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)
+"""Requests that clients make by themselves, as time passes. How many there are says nothing about an application."""
 
 
 class Faults:
@@ -61,16 +95,32 @@ class Faults:
 
     def __init__(self, move_coordinator: Callable[[str, float], None]) -> None:
         self._armed: dict[ApiKey, list[Fault]] = {}
+        self._following: list[Fault] = []
+        """Those of DROP_NEXT whose answer was given: each takes the next request."""
         self._lock = threading.Lock()
+        self.watcher: Callable[[int], object] | None = None
+        """Called on the broker's thread with the API key of every request that arrives."""
         self._move_coordinator = move_coordinator
 
-    def drop_request(self, api: str, *, times: int = 1) -> Fault:
+    def drop_request(
+        self, api: str, *, times: int = 1, skip: int = 0, then: Callable[[], object] | None = None
+    ) -> Fault:
         """Close the connection on which the request comes: the broker never sees it."""
-        return self._arm(Fault(_api(api), times, DROP_REQUEST))
+        return self._arm(Fault(_api(api), times, DROP_REQUEST, skip=skip, then=then))
 
-    def drop_response(self, api: str, *, times: int = 1) -> Fault:
+    def drop_response(
+        self, api: str, *, times: int = 1, skip: int = 0, then: Callable[[], object] | None = None
+    ) -> Fault:
         """Let the broker do what was asked, and close the connection in place of the answer."""
-        return self._arm(Fault(_api(api), times, DROP_RESPONSE))
+        return self._arm(Fault(_api(api), times, DROP_RESPONSE, skip=skip, then=then))
+
+    def drop_next_request(self, api: str, *, skip: int = 0, then: Callable[[], object] | None = None) -> Fault:
+        """Answer a request of the API, and drop the next one of any API but those that clients make by themselves."""
+        return self._arm(Fault(_api(api), 1, DROP_NEXT, skip=skip, then=then))
+
+    def hold(self, api: str, *, skip: int = 0, then: Callable[[], object] | None = None) -> Fault:
+        """Hold a request, and what comes after it on its connection, until ``release`` of what is returned."""
+        return self._arm(Fault(_api(api), 1, HOLD, skip=skip, then=then))
 
     def delay(self, api: str, *, seconds: float, times: int = 1) -> Fault:
         """Hold the request, and what comes after it on its connection, before the broker sees it."""
@@ -94,33 +144,48 @@ class Faults:
         """Disarm everything."""
         with self._lock:
             self._armed.clear()
+            self._following.clear()
 
     @property
     def armed(self) -> list[Fault]:
         """Those that have not struck as often as they were armed for."""
-        if not self._armed:
+        if not self._armed and not self._following:
             return []
         with self._lock:
-            return [fault for faults in self._armed.values() for fault in faults]
+            return [fault for faults in self._armed.values() for fault in faults] + self._following
 
     def take(self, key: int) -> Fault | None:
         """The fault that strikes a request which has just arrived, if any."""
-        if not self._armed:
+        if not self._armed and not self._following:
             return None
         with self._lock:
+            if self._following and key not in BACKGROUND:
+                fault = self._following.pop(0)
+                fault._strike()
+                return fault
             faults = self._armed.get(ApiKey(key)) if key in APIS else None
             if not faults:
                 return None
             fault = faults[0]
-            if fault._strike():
+            if fault.skip:
+                fault.skip -= 1
+                return None
+            if fault.kind == DROP_NEXT or fault._strike():
                 faults.pop(0)
                 if not faults:
                     del self._armed[fault.api.key]
             return fault
 
+    def follow(self, fault: Fault) -> None:
+        """The answer of a DROP_NEXT was given: its next request is due."""
+        with self._lock:
+            self._following.append(fault)
+
     def _arm(self, fault: Fault) -> Fault:
         if fault.times < 1:
             raise ValueError(f"times={fault.times}; a fault strikes at least once")
+        if fault.skip < 0:
+            raise ValueError(f"skip={fault.skip}; it is at least 0")
         with self._lock:
             self._armed.setdefault(fault.api.key, []).append(fault)
         return fault

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from semel.net.network import Listener, Network, ProtocolFactory
-from semel.testing.faults import DELAY, DROP_REQUEST, DROP_RESPONSE, FAIL, Fault, Faults
+from semel.testing.faults import DELAY, DROP_NEXT, DROP_REQUEST, DROP_RESPONSE, FAIL, HOLD, Fault, Faults
 from semel.testing.refusals import refusal
 from semel.testing.virtual.frames import FrameSplitter
 from semel.wire.codec import decoder
@@ -43,11 +43,12 @@ class FaultyNetwork:
 class _Place:
     """A request's place in the order of answers."""
 
-    __slots__ = ("answer", "correlation_id", "is_dropped")
+    __slots__ = ("answer", "correlation_id", "fault")
 
-    def __init__(self, correlation_id: int, *, is_dropped: bool = False, answer: bytes | None = None) -> None:
+    def __init__(self, correlation_id: int, *, fault: Fault | None = None, answer: bytes | None = None) -> None:
         self.correlation_id = correlation_id
-        self.is_dropped = is_dropped
+        self.fault = fault
+        """DROP_RESPONSE or DROP_NEXT: what happens with the answer, or after it."""
         self.answer = answer
         """Given in the broker's place."""
 
@@ -70,7 +71,8 @@ class FaultyConnection(asyncio.Protocol):
         self._refused: tuple[Fault, bytearray] | None = None
         self._is_framed = True
         self._held = bytearray()
-        self._holding: asyncio.TimerHandle | None = None
+        self._is_holding = False
+        self._holding_timer: asyncio.TimerHandle | None = None
         self._unread = bytearray()
         """What came although the broker reads no further: asyncio had it already."""
         self._paused = False
@@ -83,13 +85,13 @@ class FaultyConnection(asyncio.Protocol):
         self._inner.connection_made(_BrokerTransport(self._transport, self))
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
+        if self._holding_timer is not None:
+            self._holding_timer.cancel()
         self._transport = None
         self._inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        if self._holding is not None:
+        if self._is_holding:
             self._held += data
         else:
             self._read(memoryview(data))
@@ -107,7 +109,7 @@ class FaultyConnection(asyncio.Protocol):
 
     def _read(self, data: memoryview) -> None:
         while data:
-            if self._holding is not None:
+            if self._is_holding:
                 self._held += data
                 return
             if not self._is_framed:
@@ -146,24 +148,37 @@ class FaultyConnection(asyncio.Protocol):
     def _begin(self) -> None:
         """A request has come: decide what becomes of it."""
         head, correlation_id = self._head, int.from_bytes(self._head[8:12], "big", signed=True)
+        key = int.from_bytes(head[4:6], "big", signed=True)
+        if self._faults.watcher is not None:
+            self._faults.watcher(key)
         # One whose beginning the broker has seen is past all faults.
-        fault = None if self._head_passed else self._faults.take(int.from_bytes(head[4:6], "big", signed=True))
-        if fault is not None and fault.kind == DROP_REQUEST:
+        fault = None if self._head_passed else self._faults.take(key)
+        if fault is not None and (fault.kind == DROP_REQUEST or (fault.kind == DROP_NEXT and fault.hits)):
+            self._strike(fault)
             self._cut()
         elif fault is not None and fault.kind == FAIL:
             self._refused, self._head = (fault, head), bytearray()
             if not self._left:
                 self._refuse(fault, head)
         elif fault is not None and fault.kind == DELAY:
-            self._holding = asyncio.get_running_loop().call_later(fault.seconds, self._held_long_enough)
+            self._is_holding = True
+            self._holding_timer = asyncio.get_running_loop().call_later(fault.seconds, self._held_long_enough)
+        elif fault is not None and fault.kind == HOLD:
+            self._is_holding = True
+            self._strike(fault)
+            loop = asyncio.get_running_loop()
+            fault.held(lambda: loop.call_soon_threadsafe(self._held_long_enough))
         else:
-            is_dropped = fault is not None and fault.kind == DROP_RESPONSE
-            self._places.append(_Place(correlation_id, is_dropped=is_dropped))
+            self._places.append(_Place(correlation_id, fault=fault))
             self._pass_head_on()
             self._head, self._head_passed = bytearray(), 0
 
+    def _strike(self, fault: Fault) -> None:
+        if fault.then is not None:
+            fault.then()
+
     def _held_long_enough(self) -> None:
-        self._holding = None
+        self._is_holding, self._holding_timer = False, None
         self._places.append(_Place(int.from_bytes(self._head[8:12], "big", signed=True)))
         self._pass_head_on()
         self._head, self._head_passed = bytearray(), 0
@@ -212,10 +227,14 @@ class FaultyConnection(asyncio.Protocol):
         while self._places and self._places[0].correlation_id != correlation_id:
             self._places.popleft()  # It wanted no answer (acks=0).
             self._send_ready()
-        if self._places and self._places.popleft().is_dropped:
+        fault = self._places.popleft().fault if self._places else None
+        if fault is not None and fault.kind == DROP_RESPONSE:
+            self._strike(fault)
             self._cut()
             return
         self._write(frame)
+        if fault is not None:
+            self._faults.follow(fault)
         self._send_ready()
 
     def _send_ready(self) -> None:

@@ -191,3 +191,40 @@ def test_it(semel_broker):
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider", "test_it.py"]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_a_fault_can_skip_requests_and_tell_when_it_strikes(broker: Broker) -> None:
+    struck: list[str] = []
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
+        producer.send("orders", b"first").result(PATIENCE_S)
+        lost = broker.faults.drop_response("Produce", skip=1, then=lambda: struck.append("now"))
+        producer.send("orders", b"skipped").result(PATIENCE_S)
+        assert (lost.hits, struck) == (0, [])
+        producer.send("orders", b"struck").result(PATIENCE_S)
+    assert (lost.hits, struck) == (1, ["now"])
+    assert _values(broker) == [b"first", b"skipped", b"struck"]
+
+
+def test_a_held_request_waits_until_it_is_released(broker: Broker) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
+        producer.send("orders", b"first").result(PATIENCE_S)
+        held = broker.faults.hold("Produce")
+        late = producer.send("orders", b"late")
+        held.wait()
+        assert _values(broker) == [b"first"]
+        held.release()
+        late.result(PATIENCE_S)
+    assert _values(broker) == [b"first", b"late"]
+
+
+def test_the_request_after_an_answer_is_dropped_and_not_one_that_clients_make_by_themselves(broker: Broker) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="payments") as producer:
+        producer.begin()
+        dropped = broker.faults.drop_next_request("Produce")
+        producer.send("orders", b"paid").result(PATIENCE_S)
+        assert dropped.hits == 0
+        assert producer.partitions_for("unknown") == 1  # Metadata.
+        assert dropped.hits == 0
+        producer.commit()
+        assert dropped.hits == 1
+    assert _values(broker) == [b"paid"]
