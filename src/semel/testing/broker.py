@@ -28,7 +28,7 @@ from semel.client.values import ConsumerRecord
 from semel.log.disk import Disk, SystemDisk
 from semel.log.worker import ThreadWorker, Worker
 from semel.net.network import SystemNetwork
-from semel.testing.committed import committed_records
+from semel.testing.committed import committed_records, has_open_transaction
 from semel.testing.faults import Faults
 from semel.testing.faulty_connection import FaultyNetwork
 from semel.testing.shifted_time import ShiftedClock, ShiftedLoop
@@ -100,6 +100,15 @@ class Broker:
             return committed_records(self._broker.node, topic, partition)
 
         return self._call(read())
+
+    def has_open_transaction(self, topic: str) -> bool:
+        """Whether a transaction with records in the topic has neither been committed nor aborted yet."""
+
+        async def look() -> bool:
+            assert self._broker is not None, "the broker is not running"
+            return has_open_transaction(self._broker.node, topic)
+
+        return self._call(look())
 
     def _move_coordinator(self, name: str, away_seconds: float) -> None:
         async def move() -> None:

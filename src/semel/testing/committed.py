@@ -17,14 +17,24 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 def committed_records(node: Node, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
     """By partition and offset. Raises ``KeyError`` for a topic, or a partition, that does not exist."""
-    described = node.image.topics.get(topic)
-    if described is None:
-        raise KeyError(f"there is no topic {topic!r}; there are {sorted(node.image.topics)}")
-    partitions = range(len(described.partitions))
+    partitions = _partitions(node, topic)
     if partition is not None and partition not in partitions:
         raise KeyError(f"topic {topic!r} has no partition {partition}; it has {len(partitions)}")
     wanted = partitions if partition is None else (partition,)
     return [record for index in wanted for record in _of(node.led_partition(topic, index).log)]
+
+
+def has_open_transaction(node: Node, topic: str) -> bool:
+    """Whether read_committed readers wait for a transaction to end. Raises ``KeyError`` for no such topic."""
+    logs = (node.led_partition(topic, index).log for index in _partitions(node, topic))
+    return any(log.last_stable_offset < log.high_watermark for log in logs)
+
+
+def _partitions(node: Node, topic: str) -> range:
+    described = node.image.topics.get(topic)
+    if described is None:
+        raise KeyError(f"there is no topic {topic!r}; there are {sorted(node.image.topics)}")
+    return range(len(described.partitions))
 
 
 def _of(log: PartitionLog) -> Iterator[ConsumerRecord]:

@@ -1,91 +1,187 @@
-"""The proof for users' applications: it passes one that is exactly-once and catches those that are not."""
+"""The proof for users' applications: it passes those that are exactly-once and catches those that are not."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
 import pytest
 
-from semel import OffsetAndMetadata, blocking
 from semel.testing import exactly_once
-from semel.types import TopicPartition
+from semel.testing.exactly_once import (
+    ABORTED_INPUT,
+    STARTED_AGAIN,
+    WITHOUT_FAULTS,
+    Function,
+    Outcome,
+    Phase,
+    Scenario,
+    killed,
+    stopped,
+)
+from semel.testing.prover.scenarios import COMMIT_POINTS, scenarios_for
+from semel.wire.apis import ApiKey
+from tests.clients.own import planted_applications as planted
 
-GIVEN = {"orders": [str(number).encode() for number in range(20)]}
-EXPECT = {"doubled": [str(2 * number).encode() for number in range(20)]}
-PARTITIONS = 2
-GROUP = "doubling"
+BEFORE, CARRIED_OUT, ANSWERED = Phase.BEFORE, Phase.CARRIED_OUT, Phase.ANSWERED
+PRODUCE, OFFSET_COMMIT = ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT
+TXN_OFFSET_COMMIT, END_TXN = ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN
 
 
-def _copy(servers: str, *, transactional: bool, offsets_in_transaction: bool = True) -> None:
-    """Consume-transform-produce, five records at a time, until the input is used up."""
-    identity = {"transactional_id": "doubling"} if transactional else {}
-    with (
-        blocking.Producer(bootstrap_servers=servers, **identity) as producer,
-        blocking.Consumer(
-            bootstrap_servers=servers,
-            group_id=GROUP,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-        ) as consumer,
+def disturbed(name: str) -> Scenario:
+    (scenario,) = [scenario for scenario in exactly_once.SCENARIOS if scenario.name == name]
+    return scenario
+
+
+MEMBER_REFUSED = disturbed("TxnOffsetCommit is refused: the member is of an old generation")
+PRODUCE_REFUSED = disturbed("a Produce is refused for good")
+
+# Each with the scenario that is made for it, and what is wrong after it.
+PLANTED: list[tuple[Function, Scenario, str]] = [
+    (planted.commits_before_it_sends, killed(PRODUCE, BEFORE), "Missing: b'"),
+    (planted.commits_after_it_sends, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.commits_without_a_flush, killed(PRODUCE, BEFORE), "Missing: b'"),
+    (planted.commits_by_itself, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.commits_nothing, STARTED_AGAIN, "Too many: b'"),
+    (planted.sends_without_idempotence, disturbed("the answer to the first Produce is lost"), "Too many: b'"),
+    (planted.ignores_a_failed_send, PRODUCE_REFUSED, "Missing: b'"),
+    (planted.remembers_what_it_has_sent_in_memory, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.commits_offsets_after_the_transaction, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.commits_offsets_before_the_transaction, killed(OFFSET_COMMIT, ANSWERED), "Missing: b'"),
+    (planted.commits_offsets_within_but_not_in_the_transaction, killed(END_TXN, BEFORE), "Missing: b'"),
+    (planted.commits_offsets_of_another_group, STARTED_AGAIN, "Too many: b'"),
+    (planted.commits_the_offset_of_the_last_record, STARTED_AGAIN, "Too many: b'"),
+    (planted.commits_one_offset_too_far, killed(END_TXN, CARRIED_OUT), "Missing: b'"),
+    (planted.commits_the_first_partition_only, STARTED_AGAIN, "Too many: b'"),
+    (planted.commits_what_it_has_polled_and_not_processed, killed(END_TXN, CARRIED_OUT), "Missing: b'"),
+    (planted.commits_offsets_once_in_a_while, killed(TXN_OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.commits_by_itself_and_in_transactions, MEMBER_REFUSED, "Missing: b'"),
+    (planted.sends_outside_of_the_transaction, killed(END_TXN, BEFORE), "Too many: b'"),
+    (planted.sends_the_second_topic_outside_of_the_transaction, killed(END_TXN, BEFORE), "audit .* Too many: b'"),
+    (planted.reads_uncommitted_records, ABORTED_INPUT, "Too many: b'.*read_committed"),
+    (planted.begins_at_the_end, killed(END_TXN, CARRIED_OUT), "Missing: b'"),
+    (planted.swallows_an_abort, MEMBER_REFUSED, "Missing: b'"),
+    (planted.commits_what_it_has_aborted, MEMBER_REFUSED, "Missing: b'"),
+    (planted.repeats_a_batch_in_a_new_producer, stopped(END_TXN), "Too many: b'"),
+    (planted.ends_well_whatever_happens, PRODUCE_REFUSED, "Missing: b'"),
+    (planted.has_another_transactional_id_in_each_life, stopped(TXN_OFFSET_COMMIT), "Too many: b'"),
+    (planted.shares_a_transactional_id_among_its_threads, WITHOUT_FAULTS, "Missing: b'"),
+    (planted.keeps_records_across_a_rebalance, stopped(TXN_OFFSET_COMMIT), "Too many: b'"),
+]
+
+
+def _prove(
+    application: Function | Sequence[str], scenarios: Sequence[Scenario] | None = None
+) -> list[exactly_once.ScenarioResult]:
+    is_audited = application is planted.sends_the_second_topic_outside_of_the_transaction
+    expect = {**planted.EXPECT, "audit": planted.EXPECT["doubled"]} if is_audited else planted.EXPECT
+    return exactly_once.prove(application, given=planted.GIVEN, expect=expect, scenarios=scenarios)
+
+
+def test_a_transactional_copy_is_proven_under_every_scenario_that_fits_it() -> None:
+    results = _prove(planted.transactional_copy)
+    assert {result.outcome for result in results} == {Outcome.RIGHT, Outcome.NOT_APPLICABLE}
+    assert all(result.struck for result in results[1:] if result.outcome is Outcome.RIGHT)
+    not_applicable = [result for result in results if result.outcome is Outcome.NOT_APPLICABLE]
+    assert {result.what for result in not_applicable} == {
+        "the application makes no OffsetCommit request",
+        "the application makes no AddPartitionsToTxn request",  # V2 has none.
+    }
+    kills = Counter(result.scenario.split()[0] for result in results if result.outcome is Outcome.RIGHT)
+    assert kills["killed"] >= 20
+    assert kills["stopped"] == 6
+    assert kills["at"] == 8  # At random.
+
+
+@pytest.mark.parametrize("application", planted.RIGHT[1:], ids=lambda application: application.__name__)
+def test_what_is_exactly_once_passes(application: Function) -> None:
+    scenarios = [
+        STARTED_AGAIN,
+        killed(END_TXN, BEFORE),
+        killed(END_TXN, CARRIED_OUT, 2),
+        stopped(END_TXN),
+        MEMBER_REFUSED,
+    ]
+    results = _prove(application, scenarios)
+    assert [(result.outcome, result.struck) for result in results] == [(Outcome.RIGHT, 1)] * len(scenarios)
+
+
+@pytest.mark.parametrize(
+    ("application", "scenario", "wrong"), PLANTED, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_every_planted_bug_is_found(application: Function, scenario: Scenario, wrong: str) -> None:
+    with pytest.raises(AssertionError, match=wrong):
+        _prove(application, [scenario])
+
+
+def test_the_scenarios_of_the_planted_bugs_are_those_of_every_proof() -> None:
+    names = {scenario.name for scenario in scenarios_for(Counter(dict.fromkeys(COMMIT_POINTS, 4)))}
+    assert {scenario.name for _, scenario, _ in PLANTED} <= names | {WITHOUT_FAULTS.name}
+
+
+def test_an_application_without_transactions_is_found_and_said_to_be_one() -> None:
+    """It has no EndTxn to be killed at: the kill between its send and its commit finds it."""
+    with pytest.raises(AssertionError, match=r"^killed after Produce 1 .*Too many: b'.*not transactional$"):
+        _prove(planted.commits_after_it_sends)
+
+
+def test_a_program_is_killed_as_a_function_is() -> None:
+    def program(name: str) -> list[str]:
+        return [sys.executable, planted.__file__, name]
+
+    assert [result.lives for result in _prove(program("transactional_copy"), [killed(END_TXN, BEFORE)])] == [2]
+    with pytest.raises(AssertionError, match="Too many: b'"):
+        _prove(program("commits_after_it_sends"), [killed(OFFSET_COMMIT, BEFORE)])
+
+
+def test_what_cannot_be_killed_is_disturbed_only_and_that_is_no_proof() -> None:
+    def inner(servers: str) -> None:
+        planted.transactional_copy(servers)
+
+    lost = disturbed("the answer to EndTxn is lost")
+    assert [(result.outcome, result.struck) for result in _prove(inner, [lost])] == [(Outcome.RIGHT, 1)]
+    with pytest.raises(AssertionError, match=r"killed before EndTxn 1 .*: the application was not killed"):
+        _prove(inner, [killed(END_TXN, BEFORE)])
+
+
+def test_a_scenario_that_struck_nothing_fails_with_the_request_that_was_never_made() -> None:
+    with pytest.raises(AssertionError, match="never made a OffsetCommit request"):
+        _prove(planted.transactional_copy, [killed(OFFSET_COMMIT, BEFORE)])
+    with pytest.raises(AssertionError, match="never made a Produce request"):
+        exactly_once.prove(planted.does_nothing, given=planted.GIVEN, expect={})
+
+
+def test_an_occurrence_that_is_never_reached_is_replaced_by_an_earlier_one() -> None:
+    (result,) = _prove(planted.transactional_copy, [killed(END_TXN, BEFORE, 9)])
+    assert (result.scenario, result.struck) == ("killed before EndTxn 4 reaches the broker", 1)
+
+
+def test_keys_are_compared_where_they_are_given() -> None:
+    given = {"orders": [(b"ann", b"1"), (b"bob", b"2")]}
+    exactly_once.prove(planted.copies_keys, given=given, expect={"copy": given["orders"]}, scenarios=[WITHOUT_FAULTS])
+    with pytest.raises(
+        AssertionError, match=r"Missing: key b'bob' value b'1' x 1. Too many: key b'ann' value b'1' x 1"
     ):
-        partitions = [TopicPartition("orders", index) for index in range(PARTITIONS)]
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            records = consumer.poll(200, max_records=5)
-            if not records:
-                continue
-            if not transactional:
-                for record in records:
-                    assert record.value is not None
-                    producer.send("doubled", str(2 * int(record.value)).encode())
-                producer.flush()
-                continue
-            with producer.transaction():
-                for record in records:
-                    assert record.value is not None
-                    producer.send("doubled", str(2 * int(record.value)).encode())
-                if offsets_in_transaction:
-                    positions = {partition: OffsetAndMetadata(consumer.position(partition)) for partition in partitions}
-                    producer.send_offsets(positions, GROUP)
-
-
-def test_a_transactional_copy_is_proven_under_every_scenario() -> None:
-    outcomes = exactly_once.prove(lambda servers: _copy(servers, transactional=True), given=GIVEN, expect=EXPECT)
-    struck = [outcome.scenario for outcome in outcomes if outcome.struck]
-    assert len(struck) >= len(exactly_once.SCENARIOS) - 1, outcomes  # V2 has no AddPartitionsToTxn.
-
-
-def test_a_copy_that_commits_its_offsets_on_the_side_is_caught() -> None:
-    """It writes everything again in its second life: the offsets were not a part of the transaction."""
-    dies = iter([True])
-
-    def application(servers: str) -> None:
-        _copy(servers, transactional=True, offsets_in_transaction=False)
-        if next(dies, False):
-            raise ConnectionError("killed")
-
-    with pytest.raises(AssertionError, match=r"Too many: b'\d+' x 1"):
-        exactly_once.prove(application, given=GIVEN, expect=EXPECT, scenarios=exactly_once.SCENARIOS[:1])
-
-
-def test_an_application_that_loses_a_record_is_caught() -> None:
-    with pytest.raises(AssertionError, match="Missing: b'77' x 1"):
         exactly_once.prove(
-            lambda servers: _copy(servers, transactional=True),
-            given=GIVEN,
-            expect={"doubled": [*EXPECT["doubled"], b"77"]},
-            scenarios=exactly_once.SCENARIOS[:1],
+            planted.copies_keys,
+            given=given,
+            expect={"copy": [(b"bob", b"1"), (b"bob", b"2")]},
+            scenarios=[WITHOUT_FAULTS],
         )
 
 
-def test_an_application_that_never_talks_to_the_broker_proves_nothing() -> None:
-    with pytest.raises(AssertionError, match="no fault struck"):
-        exactly_once.prove(lambda servers: None, given=GIVEN, expect={}, scenarios=exactly_once.SCENARIOS[6:7])
-
-
 def test_an_application_that_dies_every_time_is_given_up() -> None:
-    def application(servers: str) -> None:
-        raise RuntimeError("no coffee")
+    with pytest.raises(AssertionError, match="died 10 times, the last time of RuntimeError: no coffee"):
+        exactly_once.prove(planted.dies, given=planted.GIVEN, expect=planted.EXPECT)
 
-    with pytest.raises(AssertionError, match="died 10 times, the last time of RuntimeError"):
-        exactly_once.prove(application, given=GIVEN, expect=EXPECT, scenarios=exactly_once.SCENARIOS[:1])
+
+def test_an_application_that_does_not_end_is_told_to_once_it_is_idle() -> None:
+    results = exactly_once.prove(
+        [sys.executable, planted.__file__, "transactional_service"],
+        given=planted.GIVEN,
+        expect=planted.EXPECT,
+        scenarios=[STARTED_AGAIN, killed(END_TXN, CARRIED_OUT)],
+        idle_seconds=1.0,
+    )
+    assert [(result.outcome, result.lives) for result in results] == [(Outcome.RIGHT, 2), (Outcome.RIGHT, 2)]
