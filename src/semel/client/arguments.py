@@ -41,15 +41,17 @@ def as_bytes(name: str, given: Any) -> bytes | None:
 
 def as_headers(given: HeadersLike) -> Headers:
     pairs = given.items() if isinstance(given, Mapping) else given
+    headers: list[tuple[str, bytes | None]] = []
     try:
-        headers = tuple(
-            (name, text if text is None or type(text) is bytes else bytes(memoryview(text))) for name, text in pairs
-        )
+        for name, text in pairs:
+            if not isinstance(name, str) or not _is_encodable(name):
+                raise TypeError
+            headers.append((name, text if text is None or type(text) is bytes else bytes(memoryview(text))))
     except (TypeError, ValueError):  # ValueError: not a pair.
-        headers = None
-    if headers is None or not all(isinstance(name, str) and _is_encodable(name) for name, _ in headers):
-        raise TypeError(f"headers is {_shown(given)}: headers are a dict, or pairs, of a str and bytes or None")
-    return headers
+        raise TypeError(
+            f"headers is {_shown(given)}: headers are a dict, or pairs, of a str and bytes or None"
+        ) from None
+    return tuple(headers)
 
 
 def as_partition_index(given: Any, name: str = "partition") -> int:

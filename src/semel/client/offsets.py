@@ -33,4 +33,7 @@ def as_group(group: GroupLike) -> GroupMetadata:
 
 
 def _as_committed(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(as_offset(offset))
+    if isinstance(offset, OffsetAndMetadata):
+        as_offset(offset.offset)
+        return offset
+    return OffsetAndMetadata(as_offset(offset))

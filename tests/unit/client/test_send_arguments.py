@@ -21,7 +21,9 @@ from semel import Producer, blocking
 from semel.client.config.producer import ProducerConfig
 from semel.client.hooks import Hooks
 from semel.client.machine.producer.producer import ProducerMachine
+from semel.client.offsets import as_offsets
 from semel.client.send_queue import SendQueue
+from semel.client.values import OffsetAndMetadata
 from tests.unit.client.machine.machine_bench import Bench
 from tests.unit.client.machine.model_cluster import ModelCluster
 
@@ -195,3 +197,20 @@ def test_what_holds_bytes_is_sent_as_its_bytes(known: Queue, value: Any) -> None
     known.put(value=value, partition=0)
     known.bench.advance(2_000)
     assert known.bench.cluster.logs["orders", 0].values == [b"first", b"abcd"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({("orders", 0): 1.5}, "offset is 1.5 of type float"),
+        ({("orders", 0): -1}, "offset -1: offsets are counted from 0"),
+        ({("orders", 0): OffsetAndMetadata("7")}, "offset is '7' of type str"),  # type: ignore[arg-type]
+        ({("orders", "0"): 1}, "partition is '0' of type str"),
+        ({(b"orders", 0): 1}, "topic is b'orders' of type bytes"),
+        ({"orders": 1}, "a partition is a topic and a number, such as"),
+    ],
+)
+def test_offsets_are_checked_where_they_are_given(given: Any, message: str) -> None:
+    """A consumer would find out only when it encodes the request, in the middle of its work."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_offsets(given)
