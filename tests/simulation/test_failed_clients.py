@@ -72,6 +72,7 @@ async def called(call: Callable[[], Any]) -> None:
 async def check_closed(
     client: Any, planted: Planted, caplog: pytest.LogCaptureFixture, later: list[Any], title: str
 ) -> None:
+    assert planted.network.open_count == 0, "a connection was not aborted"
     why = rf"the {title} is closed since it has failed: Planned\('planted'\)"
     for call in later:
         with pytest.raises(StateError, match=why):
@@ -79,7 +80,6 @@ async def check_closed(
     async with asyncio.timeout(DONE_S_MAX):
         await client.close()
         await client.close()
-    assert planted.network.open_count == 0
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in errors] == [f"the {title} failed inside, and is closed"]
     assert errors[0].exc_info is not None
@@ -239,6 +239,28 @@ def test_a_consumer_that_fails_inside_fails_everything(
         if group is not None:
             later += [consumer.commit, consumer.commit_async, consumer.rewind]
         await check_closed(consumer, planted, caplog, later, "consumer")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("step", ["poll", "received", "turned"])
+def test_a_consumer_that_fails_while_it_is_closed_says_so_and_is_closed(step: str) -> None:
+    """What it had read may not be committed."""
+
+    async def scenario(simulation: Simulation) -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        async with Producer(**bench.seams()) as producer:
+            await producer.send(TOPIC, b"v", partition=0)
+        consumer = Consumer(**bench.seams(), group_id="billing", auto_offset_reset="earliest")
+        consumer.subscribe([TOPIC])
+        assert await consumer.poll()
+        OF_ALL[step](Planted(consumer._session.machine, consumer._runtime.driver, bench.network))  # type: ignore[arg-type]
+        async with asyncio.timeout(DONE_S_MAX):
+            with pytest.raises(ClientFailed, match="planted"):
+                await consumer.close()
+            await consumer.close()
+        assert bench.network.open_count == 0
 
     run(scenario)
 
