@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from semel.cli.main import main
+from semel.errors import ErrorCode
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest
 from tests.broker.raw_client import RawClient, batch, values
@@ -93,6 +94,39 @@ def test_what_was_acknowledged_is_there_after_kill_9(tmp_path: Path) -> None:
         process.wait()
     with serving(tmp_path) as (_, again), RawClient(int(again["port"])) as client:
         assert values(client.fetch("t", 0)) == [(number, b"%d" % number) for number in range(20)]
+
+
+def test_on_a_disk_that_takes_no_byte_it_starts_serves_reads_and_stops(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, ready):
+        with RawClient(int(ready["port"])) as client:
+            client.create_topic("t")
+            client.produce("t", batch(b"kept"))
+        process.kill()
+        process.wait()
+    # As on a full disk, but for the number of the error: no file grows, and root is not needed.
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+    program, option, code, *arguments = command("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    process = subprocess.Popen(
+        [program, option, full + code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        ready_line = READY.fullmatch(process.stdout.readline())
+        assert ready_line is not None, process.communicate()
+        with RawClient(int(ready_line["port"])) as client:
+            assert values(client.fetch("t", 0)) == [(0, b"kept")]
+            refused = client.produce("t", batch(b"no room"))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert refused.error_message == "t-0: write failed: [Errno 27] File too large"
+        process.terminate()
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert errors.count("was refused: [Errno 27]") == 1
+    with serving(tmp_path) as (_, again), RawClient(int(again["port"])) as client:
+        assert values(client.fetch("t", 0)) == [(0, b"kept")]
 
 
 def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ class Broker:
         self.cluster_id = properties.cluster_id
 
         store_worker = self._make_worker("semel-metadata")
-        store = EmbeddedStore.open(self._disk, metadata_path, store_worker)
+        store = EmbeddedStore.open(self._disk, metadata_path, store_worker, give_room=logs.give_room)
         self._closers.append(store.abandon)
         self._closers.append(store_worker.kill)
         cluster = await ClusterMetadata.load(store, new_cluster_id=lambda: properties.cluster_id)

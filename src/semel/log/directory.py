@@ -18,7 +18,7 @@ from typing import Final
 
 from semel.clock import Clock
 from semel.errors import DecodeError, StorageError
-from semel.log.disk import Disk, Lock
+from semel.log.disk import NO_ROOM, Disk, Lock
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
 from semel.log.durability.checkpointing import persist_log_start
@@ -76,7 +76,7 @@ class LogDirectory:
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
-        self._refusals = WriteRefusals(path, clock)
+        self.refusals = WriteRefusals(path, disk, clock)
         self._is_gone = False  # whether the folder itself is not where it should be
         self._to_delete: dict[str, str] = {}  # folders of deleted logs, and what they are renamed to
         self._checkpointer = Checkpointer(
@@ -86,6 +86,7 @@ class LogDirectory:
             worker=self._checkpoint_worker,
             logs=self.logs,
             interval_ms=checkpoint_interval_ms,
+            refused=self.refusals.refused,
         )
 
     @property
@@ -99,6 +100,10 @@ class LogDirectory:
     def free_bytes(self) -> int:
         """The free space of the disk."""
         return self._disk.free_bytes(self.path)
+
+    def give_room(self) -> bool:
+        """On a full disk: give back what the journal has in reserve. Returns whether it had something."""
+        return self._journal is not None and self._journal.give_room()
 
     # Opening
 
@@ -176,10 +181,16 @@ class LogDirectory:
             )
         }
         named, here = {*recovery_points, *log_starts.offsets}, {*self.logs, *self.unavailable}
-        if named - here or any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items()):
+        lowered = any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items())
+        if named - here or lowered:
             # Something below a recovery point was not sound: before it is made again, nothing may vouch for it. Or a
             # topic was deleted: what is said of it must not be taken for another of its name.
-            self._checkpointer.write_recovery_points()
+            try:
+                self._checkpointer.write_recovery_points()
+            except OSError as error:
+                if error.errno not in NO_ROOM or lowered:
+                    raise
+                self._has_unsettled_names = True  # It is written before a topic is made, which may have such a name.
         self._checkpointer.named = named
         self._keep_journal_of_unavailable(entries)
         self._make_recovered_durable(topics)
@@ -200,12 +211,14 @@ class LogDirectory:
     def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
         """Sync recovered records before readers see them, for logs that are synced before they are acknowledged.
 
-        Raises ``StorageError`` if the disk has no room for that: the journal, which may be the only copy, will be
-        overwritten.
+        On a full disk the records are synced and the recovery points stay, until there is room for a checkpoint. Raises
+        ``StorageError`` if records could not be synced: the journal, which may be the only copy, will be overwritten.
         """
         synced = [log for name, log in self.logs.items() if topics[name.topic].synced]
         outcome = self._checkpointer.carry_out_at_once(synced)
         for job, error in outcome.skipped:
+            if error.errno in NO_ROOM:
+                continue
             raise StorageError(
                 f"{job.log.topic_partition} could not be brought to rest after the last run: {error}. Nothing is lost; "
                 "make room and start again"
@@ -227,7 +240,7 @@ class LogDirectory:
 
     def _attach(self, log: PartitionLog, synced: bool) -> None:
         log.on_write = self._require_committer().wrote if synced else None
-        log.on_refused = self._refusals.refused
+        log.on_refused = self.refusals.refused
 
     # Partitions
 
@@ -326,10 +339,23 @@ class LogDirectory:
 
     def persist_log_starts(self) -> None:
         """Write the log start offsets. Called before DeleteRecords is answered."""
-        for log in self.logs.values():
-            if log.log_start_offset > log.checkpoints.log_start_offset and log.offline is None:
+        moved = [
+            log
+            for log in self.logs.values()
+            if log.log_start_offset > log.checkpoints.log_start_offset and log.offline is None
+        ]
+
+        def persist() -> None:
+            for log in moved:
                 persist_log_start(log)
-        self._checkpointer.write_log_starts()
+            self._checkpointer.write_log_starts()
+
+        try:
+            persist()
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self.give_room():
+                raise
+            persist()
 
     # Checkpoints
 

@@ -272,5 +272,10 @@ class SystemDisk:
                 f"{os.path.dirname(path)} is in use by another broker ({holder or 'pid unknown'})"
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"semel pid {os.getpid()}\n".encode(), 0)
+        try:
+            os.pwrite(descriptor, f"semel pid {os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            # The lock is held all the same; only its holder is not told by name.
         return SystemLock(descriptor)

@@ -124,7 +124,7 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.appended_bytes = 0
         self.on_durable: Callable[[PartitionLog], None] = _ignore_durable
-        self.on_refused: Callable[[TopicPartition, OSError], None] = _ignore_refused
+        self.on_refused: Callable[[object, OSError], None] = _ignore_refused
         self.suspended: str | None = None  # why nothing is appended for now; reads are served
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, if records are synced before acks
         self._is_unawaited = False  # whether the last append left its sync to the next one
@@ -567,5 +567,5 @@ def _ignore_durable(log: PartitionLog) -> None:
     """Used until a broker sets ``on_durable``."""
 
 
-def _ignore_refused(topic_partition: TopicPartition, error: OSError) -> None:
+def _ignore_refused(what: object, error: OSError) -> None:
     """Used until a directory sets ``on_refused``."""

@@ -44,6 +44,7 @@ class EmbeddedStore:
         contents: Contents,
         worker: Worker,
         rewrite_size_bytes_min: int,
+        give_room: Callable[[], bool],
     ) -> None:
         self._disk = disk
         self._path = path
@@ -54,6 +55,7 @@ class EmbeddedStore:
         self._sequence = contents.sequence
         self._rewrite_size_bytes_min = rewrite_size_bytes_min
         self._rewrite_at_bytes = rewrite_size_bytes_min
+        self._give_room = give_room
         self._queue: deque[tuple[tuple[Operation, ...], _Answer]] = deque()
         self._writing = False
         self._failure: str | None = None
@@ -62,14 +64,21 @@ class EmbeddedStore:
 
     @classmethod
     def open(
-        cls, disk: Disk, path: str, worker: Worker, *, rewrite_size_bytes_min: int = REWRITE_SIZE_BYTES_MIN
+        cls,
+        disk: Disk,
+        path: str,
+        worker: Worker,
+        *,
+        rewrite_size_bytes_min: int = REWRITE_SIZE_BYTES_MIN,
+        give_room: Callable[[], bool] = lambda: False,
     ) -> EmbeddedStore:
         """Load the files, making the one that is behind or damaged equal to the other, or begin empty ones.
 
-        Blocks; raises ``StorageError`` if acknowledged changes may be lost.
+        ``give_room`` is called when the disk is full, and returns whether it is worth another try: a topic must be
+        deletable then. Blocks; raises ``StorageError`` if acknowledged changes may be lost.
         """
         files, contents = open_files(disk, path)
-        return cls(disk, path, files, contents, worker, rewrite_size_bytes_min)
+        return cls(disk, path, files, contents, worker, rewrite_size_bytes_min, give_room)
 
     async def get(self, path: str) -> Versioned | None:
         return self._values.get(path) or self._ephemeral.get(path)
@@ -154,6 +163,15 @@ class EmbeddedStore:
         data = change_file.encode(Record(sequence, entries))
         first, second = self._files
 
+        def write(done: Callable[[BaseException | None], None]) -> None:
+            self._worker.run(lambda: append_to_both(first, second, data), done)
+
+        def written_at_first(result: BaseException | None) -> None:
+            if isinstance(result, NoRoom) and self._give_room():
+                write(written)
+            else:
+                written(result)
+
         def written(result: BaseException | None) -> None:
             self._writing = False
             if isinstance(result, NoRoom):
@@ -171,7 +189,7 @@ class EmbeddedStore:
             self._proceed()
 
         self._writing = True
-        self._worker.run(lambda: append_to_both(first, second, data), written)
+        write(written_at_first)
 
     def _is_persistent(self, operation: Operation) -> bool:
         match operation:

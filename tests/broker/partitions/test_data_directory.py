@@ -173,12 +173,13 @@ def test_a_topic_for_which_there_is_no_room_is_refused_and_made_when_there_is(pa
     with Broker() as broker, RawClient(broker.port) as client:
         disk = broker.disk
         assert isinstance(disk, VirtualDisk)
-        disk.fail(DiskFault(Operation.WRITE, path, error=errno.ENOSPC, times=2))
+        disk.fail(DiskFault(Operation.WRITE, path, error=errno.ENOSPC, times=None))
         request = CreateTopicsRequest(topics=[CreatableTopic("orders", 1, 1)])
         for _ in range(2):
             (refused,) = client.call(ApiKey.CREATE_TOPICS, 7, request).topics
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert "nothing was changed" in refused.error_message
+        disk.repair()
         (created,) = client.call(ApiKey.CREATE_TOPICS, 7, request).topics
         assert created.error_code == ErrorCode.NONE
         client.produce("orders", batch(b"paid"))

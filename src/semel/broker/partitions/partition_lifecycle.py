@@ -18,6 +18,7 @@ from semel.broker.config.broker_config import BrokerConfig, Flush
 from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.log.config import LogConfig
+from semel.log.disk import NO_ROOM
 from semel.log.topic_logs import TopicLogs
 from semel.metadata.image import (
     BrokerConfigsAltered,
@@ -157,7 +158,9 @@ class PartitionLifecycle:
         try:
             log = node.logs.get(topic_partition) or node.logs.create(topic_partition, topic_logs(topic, node.config))
         except (OSError, StorageError) as error:
-            if topic_partition not in node.partitions.unavailable:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                node.logs.refusals.refused(topic_partition, error)
+            elif topic_partition not in node.partitions.unavailable:
                 logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
             node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
             return
@@ -195,7 +198,10 @@ class PartitionLifecycle:
             try:
                 node.logs.names_settled()
             except OSError as error:
-                logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
+                if error.errno in NO_ROOM:
+                    node.logs.refusals.refused("the checkpoint files", error)
+                else:
+                    logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
             self._deleting.discard(topic.id)
             node.deleting -= Counter([topic.name])
             return

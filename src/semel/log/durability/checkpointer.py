@@ -24,10 +24,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.clock import Clock
-from semel.log.disk import Disk
+from semel.log.disk import NO_ROOM, Disk
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpointing import (
     Checkpoint,
@@ -64,6 +64,7 @@ class Checkpointer:
         worker: Worker,
         logs: Mapping[TopicPartition, PartitionLog],
         interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        refused: Callable[[object, OSError], None],
     ) -> None:
         self.named: set[TopicPartition] = set()  # the partitions that the checkpoint files may have lines of
         # By file, the offsets of partitions that could not be opened. They stay in the files as evidence that records
@@ -79,6 +80,7 @@ class Checkpointer:
         self._worker = worker
         self._logs = logs
         self._interval_ms = interval_ms
+        self._refused = refused  # called in place of a log line if there was no room
         self._running: list[Checkpoint] | None = None
         self._covers_other_journal = False  # whether the running one was prepared after the journal had switched
         self._unprepared = 0
@@ -168,9 +170,15 @@ class Checkpointer:
         outcome = carry_out(self._disk, self._path, [job for job in jobs if self._is_here(job.log)])
         for job in outcome.moved:
             offsets.recovery_points[job.log] = job.offset
-        self._write(LOG_START_FILE, offsets.log_starts)
-        self._write(HIGH_WATERMARK_FILE, offsets.high_watermarks)
-        self._write(RECOVERY_POINT_FILE, offsets.recovery_points)
+        try:
+            self._write(LOG_START_FILE, offsets.log_starts)
+            self._write(HIGH_WATERMARK_FILE, offsets.high_watermarks)
+            self._write(RECOVERY_POINT_FILE, offsets.recovery_points)
+        except OSError as error:
+            # What is synced stays synced, and a sync that failed has failed: the outcome of each log is still true.
+            outcome.skipped += [(job, error) for job in outcome.moved]
+            outcome.moved.clear()
+            outcome.unwritten = error
         return outcome
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:
@@ -185,7 +193,11 @@ class Checkpointer:
         if not jobs:
             return Outcome()
         outcome = self._carry_out(jobs, self._offsets())
-        self._apply(outcome)
+        failure = self._apply(outcome)
+        for job, _ in outcome.skipped:
+            checkpoint_failed(job.log)
+        if failure is not None:
+            self._failed(failure)
         return outcome
 
     def _finished(self, outcome: Outcome | BaseException) -> None:
@@ -194,23 +206,20 @@ class Checkpointer:
         jobs, self._running = self._running or [], None
         try:
             if isinstance(outcome, BaseException):
-                failure = f"the files beside the logs could not be written: {outcome}"
-                if not isinstance(outcome, OSError):
-                    logger.error("a checkpoint met an unexpected error", exc_info=outcome)
+                failure: _Failure | None = _Failure("it met an unexpected error", outcome)
             else:
                 failure = self._apply(outcome)
         except Exception as error:
-            logger.exception("a checkpoint could not be applied")
-            failure = str(error)
+            failure = _Failure("it could not be applied", error)
         for job in jobs:
             if job.log.checkpoints.is_running:
                 checkpoint_failed(job.log)
-        if failure:
+        if failure is not None:
             self._failed(failure)
         else:
             self._failures = 0
             self._release_journal()
-        if self._wanted and (self._closing or not failure):
+        if self._wanted and (self._closing or failure is None):
             self.start()
             return
         self._wanted = False
@@ -218,8 +227,8 @@ class Checkpointer:
         for done in waiting:
             done()
 
-    def _apply(self, outcome: Outcome) -> str:
-        """Apply the outcome. Returns why some recovery points did not move, or an empty string."""
+    def _apply(self, outcome: Outcome) -> _Failure | None:
+        """Apply the outcome. Returns why some recovery points did not move, if there is a reason."""
         for job in outcome.moved:
             checkpointed(job)
             self.named.add(job.log.topic_partition)
@@ -229,17 +238,32 @@ class Checkpointer:
                 job.log.go_offline(f"sync failed: {error}")
         skipped = [(job.log, error) for job, error in outcome.skipped if self._is_here(job.log)]
         if self._unprepared:
-            return f"{self._unprepared} partitions could not be prepared"
+            return _Failure(f"{self._unprepared} partitions could not be prepared", None)
+        if outcome.unwritten is not None:
+            return _Failure("the files beside the logs could not be written", outcome.unwritten)
         if not skipped:
-            return ""
+            return None
         log, error = skipped[0]
-        return f"{len(skipped)} partitions keep their recovery points, the first is {log.topic_partition}: {error}"
+        return _Failure(
+            f"{len(skipped)} partitions keep their recovery points, the first is {log.topic_partition}", error
+        )
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, failure: _Failure) -> None:
         self._failures += 1
         wait_ms = min(RETRY_MS_MIN * 2 ** min(self._failures - 1, 16), RETRY_MS_MAX)
         self._retry_ms = self._clock.monotonic_ms() + wait_ms
-        logger.error("a checkpoint of %s failed and is tried again in %d s: %s", self._path, wait_ms // 1000, reason)
+        reason, error = failure
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            self._refused("the checkpoint files", error)
+            return
+        logger.error(
+            "a checkpoint of %s failed and is tried again in %d s: %s%s",
+            self._path,
+            wait_ms // 1000,
+            reason,
+            "" if error is None else f": {error}",
+            exc_info=None if error is None or isinstance(error, OSError) else error,
+        )
 
     def _release_journal(self) -> None:
         if self.journal is None or self.journal.can_switch or not self._covers_other_journal:
@@ -270,6 +294,13 @@ class Checkpointer:
 
     def _is_here(self, log: PartitionLog) -> bool:
         return self._logs.get(log.topic_partition) is log
+
+
+class _Failure(NamedTuple):
+    """Why a checkpoint left recovery points where they were."""
+
+    reason: str
+    error: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)

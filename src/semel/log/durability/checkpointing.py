@@ -79,6 +79,7 @@ class Outcome:
     moved: list[Checkpoint] = field(default_factory=list)
     skipped: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
     failed: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
+    unwritten: OSError | None = None  # why the files beside the logs could not be written; then none has moved
 
 
 # On the loop

@@ -274,7 +274,7 @@ class Committer:
             now_ms = self._monotonic_ms()
             if now_ms >= self._said_no_room_ms + NO_ROOM_LINE_INTERVAL_MS:
                 self._said_no_room_ms = now_ms
-                logger.error("the journal has no room (%s); meanwhile every partition's own file is synced", error)
+                logger.warning("the journal has no room (%s); meanwhile every partition's own file is synced", error)
             return
         logger.error("the journal failed (%s); from now on every partition's own file is synced", error)
         self._journal = None

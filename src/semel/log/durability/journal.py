@@ -8,7 +8,8 @@ A third file, ``journal.kept``, holds the entries of partitions that could not b
 only copy of acknowledged records, and the other two files are about to be overwritten. It is replaced as a whole.
 
 A file is filled with zeros before it is used: a sync then writes data only, no file system metadata, which halves its
-time.
+time. On a full disk these zeros are the reserve: ``give_room`` gives them back, so that the few bytes can be written
+that deleting something takes.
 
     entry = magic u32, crc32c u32, generation u64, kind u8, topic id 16 bytes, partition i32, base offset i64,
             length u32, payload                         (the CRC covers everything behind it)
@@ -75,6 +76,7 @@ class Journal:
         self._size_max = size_max
         self._other_is_free = True
         self._lock = threading.Lock()
+        self._reserve()
 
     @property
     def is_full(self) -> bool:
@@ -132,6 +134,23 @@ class Journal:
         with contextlib.suppress(OSError):
             self._files[1 - self._active].write(0, bytes(_CRC_END))
 
+    def give_room(self) -> bool:
+        """Give back what is allocated and not in use. Returns whether that was something.
+
+        The next append takes it again, or finds no room for itself.
+        """
+        with self._lock:
+            in_use = {self._active: self._position}
+            if self._other_is_free:
+                in_use[1 - self._active] = 0
+            given = 0
+            for number, end in in_use.items():
+                file = self._files[number]
+                given += file.size() - end
+                file.truncate(end)
+                self._zeroed_to[number] = end
+        return given > 0
+
     def forget(self) -> None:
         """Empty the journal: all of it is synced in the partitions' own files, so the next start need not read it."""
         for file in self._files:
@@ -141,6 +160,14 @@ class Journal:
     def close(self) -> None:
         for file in self._files:
             file.close()
+
+    def _reserve(self) -> None:
+        """Fill a new file with zeros, so that there is something to give back. On a full disk there may be nothing."""
+        missing = _ZEROED_AHEAD_MIN - self._zeroed_to[self._active]
+        if missing > 0:
+            with contextlib.suppress(OSError):
+                self._files[self._active].write(self._zeroed_to[self._active], bytes(missing))
+                self._zeroed_to[self._active] += missing
 
     def _zero_ahead(self, file: File, end: int) -> bool:
         """Fill the file with zeros ahead of the writes. Returns whether that was necessary."""

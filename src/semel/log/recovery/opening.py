@@ -21,7 +21,7 @@ from uuid import UUID
 
 from semel.errors import DecodeError, SemelError
 from semel.log.damage import REMEDY, LostRecords
-from semel.log.disk import Disk, replace_file, write_file
+from semel.log.disk import NO_ROOM, Disk, replace_file, write_file
 from semel.log.durability import checkpoints, partition_checkpoint
 from semel.log.durability.checkpoints import PARTITION_METADATA_FILE, LogStarts
 from semel.log.durability.journal_replay import JournalContent
@@ -201,9 +201,14 @@ class Opening:
         held = self.journal.end_after(topic.topic_id, topic_partition.partition, start)
         if recovery_point > max(start, held):
             raise LostRecords(f"{self.path}/{topic_partition}", held, recovery_point)
-        self.logs[topic_partition] = make_log(
-            self.disk, self.path, topic_partition, topic, self.now_ms, self.producer_id_expiration_ms
-        )
+        try:
+            self.logs[topic_partition] = make_log(
+                self.disk, self.path, topic_partition, topic, self.now_ms, self.producer_id_expiration_ms
+            )
+        except OSError as error:
+            if error.errno in NO_ROOM and held == 0:
+                return  # It holds nothing, so it is made like that of a new topic, when there is room.
+            raise
         self._starts[topic_partition] = start
 
     def _replay(self, topic_partition: TopicPartition) -> None:

@@ -316,16 +316,46 @@ def test_a_direct_sync_that_can_open_nothing_goes_through_the_journal() -> None:
 # Starting, making, deleting, rolling without room
 
 
-def test_a_start_without_room_is_refused_and_the_next_one_finds_everything() -> None:
+@pytest.mark.parametrize("path", ["*.snapshot.tmp", "*recovery-point-offset-checkpoint.tmp"])
+def test_a_start_without_room_for_a_checkpoint_makes_the_records_durable_before_the_journal_is_overwritten(
+    path: str,
+) -> None:
+    machine = Machine()
+    machine.produce("in the journal")
+    machine.directory.kill()
+    machine.disk.crash(Unsynced.LOST)
+    machine.disk.fail(DiskFault(Operation.WRITE, path, errno.ENOSPC, times=None))
+    machine.open()
+    assert machine.points() == [0, 0, 0]
+    machine.produce("over it")
+    machine.directory.kill()
+    machine.disk.crash(Unsynced.LOST)
+    machine.open()
+    assert [values(log) for log in machine.logs] == [[(0, b"in the journal"), (1, b"over it")]] * 3
+    machine.disk.repair()
+    machine.a_second_passes(30)
+    assert machine.points() == [2, 2, 2]
+
+
+def test_a_start_without_descriptors_for_its_records_is_refused_and_the_next_one_finds_everything() -> None:
     machine = Machine()
     machine.produce()
     machine.directory.kill()
     machine.disk.crash()
-    machine.disk.fail(DiskFault(Operation.WRITE, "*.snapshot.tmp", errno.ENOSPC, times=None))
+    machine.disk.fail(DiskFault(Operation.OPEN, "*/orders-1/partition.metadata", errno.EMFILE, times=None, skip=1))
     with pytest.raises(StorageError, match="make room and start again"):
         machine.open()
     machine.restart()
     assert machine.ends() == [1, 1, 1]
+
+
+def test_a_log_whose_sync_failed_is_offline_also_if_the_files_beside_the_logs_could_not_be_written() -> None:
+    machine = Machine()
+    machine.produce()
+    machine.disk.fail(DiskFault(Operation.SYNC, "*/orders-1/*.log", errno.EIO))
+    machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC, times=None))
+    machine.checkpoint()
+    assert [log.offline is not None for log in machine.logs] == [False, True, False]
 
 
 def test_the_recovery_point_of_a_deleted_topic_is_taken_back_even_if_the_first_attempt_fails() -> None:
