@@ -8,11 +8,13 @@ import asyncio
 import json
 import sys
 
+from sample_orders import create, make_orders
+
 from semel import Consumer, Producer
 
 
-async def run(servers: str, *, idle_ms: float = 3_000) -> int:
-    """Until no order came for a while; returns how many were copied."""
+async def run(servers: str) -> int:
+    """Until all orders are copied; returns how many that were."""
     copied = 0
     async with (
         Producer(bootstrap_servers=servers, transactional_id="review") as producer,
@@ -25,7 +27,9 @@ async def run(servers: str, *, idle_ms: float = 3_000) -> int:
         ) as consumer,
     ):
         consumer.subscribe(["orders"])
-        while records := await consumer.poll(idle_ms):
+        while not await has_read_all(consumer):
+            if not (records := await consumer.poll(1_000)):
+                continue
             # On an exception the transaction is aborted and the consumer goes back to where it was.
             async with producer.transaction(consumer=consumer):
                 for record in records:
@@ -37,5 +41,14 @@ async def run(servers: str, *, idle_ms: float = 3_000) -> int:
     return copied
 
 
+async def has_read_all(consumer: Consumer) -> bool:
+    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    assigned = consumer.assignment
+    return bool(assigned) and not any([await consumer.lag(partition) for partition in assigned])
+
+
 if __name__ == "__main__":
-    print(asyncio.run(run(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092")), "orders")
+    servers = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
+    make_orders(servers)
+    create(servers, "counted", "reviews")
+    print(asyncio.run(run(servers)), "orders")

@@ -3,11 +3,13 @@
 import json
 import sys
 
+from sample_orders import create, make_orders
+
 from semel.blocking import Consumer, Producer
 
 
-def run(servers: str, *, idle_ms: float = 3_000) -> int:
-    """Until no order came for a while; returns how many were copied."""
+def run(servers: str) -> int:
+    """Until all orders are copied; returns how many that were."""
     copied = 0
     with (
         Producer(bootstrap_servers=servers, transactional_id="review") as producer,
@@ -20,7 +22,9 @@ def run(servers: str, *, idle_ms: float = 3_000) -> int:
         ) as consumer,
     ):
         consumer.subscribe(["orders"])
-        while records := consumer.poll(idle_ms):
+        while not has_read_all(consumer):
+            if not (records := consumer.poll(1_000)):
+                continue
             with producer.transaction(consumer=consumer):
                 for record in records:
                     order = json.loads(record.value or b"{}")
@@ -31,5 +35,14 @@ def run(servers: str, *, idle_ms: float = 3_000) -> int:
     return copied
 
 
+def has_read_all(consumer: Consumer) -> bool:
+    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    assigned = consumer.assignment
+    return bool(assigned) and not any(consumer.lag(partition) for partition in assigned)
+
+
 if __name__ == "__main__":
-    print(run(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"), "orders")
+    servers = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
+    make_orders(servers)
+    create(servers, "counted", "reviews")
+    print(run(servers), "orders")

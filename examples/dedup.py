@@ -6,7 +6,18 @@ back, so what was passed on and what is known to have been passed on never diffe
 
 import sys
 
+from sample_orders import create
+
 from semel.blocking import Consumer, Producer
+
+
+def make_events(servers: str) -> None:
+    """Five events, each of them three times, as a source that tries again may deliver them."""
+    if create(servers, "events"):
+        with Producer(bootstrap_servers=servers) as producer:
+            for number in range(15):
+                producer.send("events", b"something happened", key=b"%d" % (number % 5))
+    create(servers, "unique", "seen")
 
 
 def seen_ids(servers: str) -> set[bytes]:
@@ -21,8 +32,8 @@ def seen_ids(servers: str) -> set[bytes]:
     return found
 
 
-def run(servers: str, *, idle_ms: float = 3_000) -> int:
-    """Until no event came for a while; returns how many were passed on. The key of an event is its id."""
+def run(servers: str) -> int:
+    """Until all events are read; returns how many were passed on. The key of an event is its id."""
     passed_on = 0
     with (
         Producer(bootstrap_servers=servers, transactional_id="dedup") as producer,
@@ -34,9 +45,11 @@ def run(servers: str, *, idle_ms: float = 3_000) -> int:
             auto_offset_reset="earliest",
         ) as consumer,
     ):
-        seen = seen_ids(servers)  # After the producer has fenced an older instance: nobody else adds to them.
+        seen = seen_ids(servers)  # After the producer has fenced an older instance: nothing else adds to them.
         consumer.subscribe(["events"])
-        while records := consumer.poll(idle_ms):
+        while not has_read_all(consumer):
+            if not (records := consumer.poll(1_000)):
+                continue
             new = {record.key: record for record in records if record.key not in seen}
             with producer.transaction(consumer=consumer):
                 for key, record in new.items():
@@ -47,5 +60,13 @@ def run(servers: str, *, idle_ms: float = 3_000) -> int:
     return passed_on
 
 
+def has_read_all(consumer: Consumer) -> bool:
+    """Whether the group has assigned partitions to this consumer, which takes seconds, and all are read."""
+    assigned = consumer.assignment
+    return bool(assigned) and not any(consumer.lag(partition) for partition in assigned)
+
+
 if __name__ == "__main__":
-    print(run(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"), "events passed on")
+    servers = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
+    make_events(servers)
+    print(run(servers), "events passed on")

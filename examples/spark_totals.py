@@ -1,8 +1,9 @@
 """A stateful Spark query, exactly once: what every customer spent in every hour, written when the hour is over.
 
-An order is JSON, with its customer as the key and the time of the order as the timestamp. Each micro-batch is one Kafka
-transaction, with the totals that it wrote and with how far it read. Kill this program whenever you like, and start it
-again with the same checkpoint: every total is written once, and every order is in one of them.
+An order is JSON, with its customer as the key and the time of the order as the timestamp; if there are none, some are
+made up. Each micro-batch is one Kafka transaction, with the totals that it wrote and with how far it read. Kill this
+program whenever you like, and start it again with the same checkpoint: every total is written once, and every order is
+in one of them. With --follow it goes on with the orders that come.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from sample_orders import create, make_orders
 
+from semel.blocking import Consumer
 from semel.spark import pipeline, register
 from semel.spark.java import use_java
 
@@ -53,12 +56,29 @@ def start(
     ).start()
 
 
-def run(servers: str, checkpoint: str, rows_per_batch: int) -> None:
-    """Until somebody ends it."""
+def written(servers: str) -> list[str]:
+    """What a reader of the totals finds: a line for each customer and hour that is over."""
+    with Consumer(
+        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        partitions = [("totals", index) for index in range(consumer.partitions_for("totals"))]
+        consumer.assign(partitions)
+        lines = []
+        while any(consumer.lag(partition) for partition in partitions):
+            records = consumer.poll(500)
+            lines += (f"{record.key.decode()} {record.value.decode()}" for record in records)
+    return sorted(lines)
+
+
+def run(servers: str, checkpoint: str, rows_per_batch: int, follow: bool) -> None:
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    make_orders(servers)
+    create(servers, "totals")
     spark = SparkSession.builder.appName("totals").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    start(spark, servers, checkpoint, rows_per_batch=rows_per_batch).awaitTermination()
+    trigger = {} if follow else {"availableNow": True}
+    start(spark, servers, checkpoint, rows_per_batch=rows_per_batch, **trigger).awaitTermination()
+    print(*written(servers), sep="\n")
 
 
 if __name__ == "__main__":
@@ -66,4 +86,5 @@ if __name__ == "__main__":
     parser.add_argument("servers", nargs="?", default="127.0.0.1:9092")
     parser.add_argument("--checkpoint", default="checkpoints/totals")
     parser.add_argument("--rows-per-batch", type=int, default=100_000)
+    parser.add_argument("--follow", action="store_true", help="go on with the orders that come, until it is ended")
     run(**vars(parser.parse_args()))

@@ -1,24 +1,36 @@
-"""The examples do what they say, and go on doing it after the broker was killed under them."""
+"""The examples do what they say, on a broker with default settings, also when they are started on an empty one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+import runpy
+import sys
+from collections.abc import Iterator
 
 import pytest
 
 from semel import blocking
 from semel.testing import Broker, exactly_once
 from tests.examples.loading import EXAMPLES, load_example
-from tools.patience import wait_until
 
 ORDERS = [json.dumps({"amount": amount}).encode() for amount in (5, 1500, 20, 3000, 999, 1000)]
+
+# What each prints on a broker that has nothing; tests/spark/test_example.py runs the ones that use Spark.
+PRINTED = {
+    "compacted_table": ["ann {'city': 'Arles'}", "cid {'city': 'Cork'}"],
+    "copy_asyncio": ["72 orders"],
+    "copy_blocking": ["72 orders"],
+    "dedup": ["5 events passed on"],
+    "payments": ["sum 0"],
+    "sample_orders": ["72 orders written"],
+}
+USE_SPARK = {"spark_totals.py", "totals.toml"}
 
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as running:
+    with Broker() as running:
         yield running
 
 
@@ -28,42 +40,30 @@ def _fill(broker: Broker, topic: str, records: list[tuple[bytes, bytes]]) -> Non
             producer.send(topic, value, key=key)
 
 
-def _until_all_is_read(run: Callable[[], int], servers: str, group: str, records: int) -> int:
-    """Run an example until its group has read so many records; the sum of what the runs returned.
-
-    It ends when nothing came for a while. On a busy machine that may be before the first record came.
-    """
-    returned = 0
-
-    def has_read_all() -> bool:
-        nonlocal returned
-        returned += run()
-        with blocking.Admin(bootstrap_servers=servers) as admin:
-            return (
-                sum(reached.offset for reached in admin.groups.list_offsets(group, require_stable=True).values())
-                == records
-            )
-
-    wait_until(has_read_all)
-    return returned
-
-
-def test_every_example_is_listed_and_every_one_listed_is_there() -> None:
+def test_every_example_is_listed_and_run_and_every_one_listed_is_there() -> None:
     listed = {
         line.split("`")[1] for line in (EXAMPLES / "README.md").read_text().splitlines() if line.startswith("| `")
     }
-    assert listed == {path.name for path in EXAMPLES.glob("*.py")}
+    assert listed == {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")}
+    assert listed == {f"{name}.py" for name in PRINTED} | USE_SPARK
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_shows_something_on_an_empty_broker(
+    broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", broker.bootstrap_servers])
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in PRINTED[name] if not any(said.endswith(line) for said in printed)] == []
 
 
 @pytest.mark.parametrize("name", ["copy_asyncio", "copy_blocking"])
 def test_orders_are_counted_and_large_ones_reviewed(broker: Broker, name: str) -> None:
     _fill(broker, "orders", [(b"ann", order) for order in ORDERS])
     run, servers = load_example(name).run, broker.bootstrap_servers
-
-    def copy() -> int:
-        return int(asyncio.run(run(servers, idle_ms=500)) if name == "copy_asyncio" else run(servers, idle_ms=500))
-
-    assert _until_all_is_read(copy, servers, "review", len(ORDERS)) == len(ORDERS)
+    assert (asyncio.run(run(servers)) if name == "copy_asyncio" else run(servers)) == len(ORDERS)
     assert len(broker.committed("counted")) == len(ORDERS)
     assert sorted(json.loads(record.value or b"")["amount"] for record in broker.committed("reviews")) == [
         1000,
@@ -73,12 +73,9 @@ def test_orders_are_counted_and_large_ones_reviewed(broker: Broker, name: str) -
 
 
 def test_the_copy_is_exactly_once_when_the_answer_to_its_commit_is_lost() -> None:
-    def copy_all(servers: str) -> None:
-        run = load_example("copy_blocking").run
-        _until_all_is_read(lambda: int(run(servers, idle_ms=500)), servers, "review", len(ORDERS))
-
+    copy = load_example("copy_blocking").run
     outcomes = exactly_once.prove(
-        copy_all,
+        copy,
         given={"orders": ORDERS},
         expect={"counted": ORDERS},
         scenarios=[scenario for scenario in exactly_once.SCENARIOS if "EndTxn" in scenario.name],
@@ -100,13 +97,9 @@ def test_repeated_events_are_passed_on_once_also_over_two_lives(broker: Broker) 
     events = [(str(number % 5).encode(), b"event") for number in range(15)]
     _fill(broker, "events", events)
     run, servers = load_example("dedup").run, broker.bootstrap_servers
-
-    def pass_on() -> int:
-        return int(run(servers, idle_ms=500))
-
-    assert _until_all_is_read(pass_on, servers, "dedup", 15) == 5
+    assert run(servers) == 5
     _fill(broker, "events", [*events, (b"new", b"event")])
-    assert _until_all_is_read(pass_on, servers, "dedup", 31) == 1
+    assert run(servers) == 1
     assert sorted(record.key or b"" for record in broker.committed("unique")) == [b"0", b"1", b"2", b"3", b"4", b"new"]
 
 

@@ -1,4 +1,5 @@
-"""``examples/spark_totals.py`` as somebody would run it: twice, with orders coming in between."""
+"""``examples/spark_totals.py`` and ``totals.toml`` as a reader runs them: on an empty broker, and twice, with orders
+coming in between."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semel.blocking import Producer
+from semel.spark.job import PipelineJob
 from semel.testing import Broker
-from tests.examples.loading import load_example
+from tests.examples.loading import EXAMPLES, load_example
 from tests.spark.topics import committed, create
 
 HOUR_MS = 3_600_000
@@ -55,3 +57,36 @@ def test_every_total_of_every_hour_is_written_once_over_two_runs(
         (b"bob", "1970-01-01T00", 1, 5),
         (b"bob", "1970-01-01T01", 2, 105),
     ]
+
+
+def test_on_an_empty_broker_it_shows_the_totals_of_the_hours_that_are_over(
+    spark: SparkSession, spark_totals: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Broker() as broker:
+        for _ in range(2):  # The second time there is nothing new, and what was written stays.
+            spark_totals.run(broker.bootstrap_servers, str(tmp_path), 100_000, follow=False)
+            check_totals(capsys.readouterr().out.splitlines())
+
+
+def test_the_file_shows_the_same_totals(spark: SparkSession, spark_totals: ModuleType, tmp_path: Path) -> None:
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        load_example("sample_orders").make_orders(servers)
+        create(broker, "totals")
+        (tmp_path / "totals.toml").write_text(
+            (EXAMPLES / "totals.toml")
+            .read_text()
+            .replace("127.0.0.1:9092", servers)
+            .replace("checkpoints/totals", str(tmp_path / "checkpoint"))
+        )
+        job = PipelineJob.read(tmp_path / "totals.toml").available_now().pipeline(spark)
+        job.check()
+        job.start().awaitTermination()
+        check_totals(spark_totals.written(servers))
+
+
+def check_totals(lines: list[str]) -> None:
+    """Of four customers in six hours, of which two and the present one are not over."""
+    assert 8 <= len(lines) <= 20
+    assert {line.split()[0] for line in lines} == {"ann", "bob", "cid", "dan"}
+    assert all(json.loads(line.partition(" ")[2])["spent"] > 0 for line in lines)
