@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
+from semel.client.admin.configs import ConfigResource
 from semel.client.admin.partitions import OffsetSpec
 from semel.client.config.admin import ADMIN_SETTINGS
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
@@ -63,6 +64,12 @@ class Cluster:
     def cluster_id(self) -> str:
         return self._thread.run(self._admin.cluster.describe()).cluster_id
 
+    def broker_setting(self, name: str) -> str | None:
+        """A setting as one of the brokers has it; ``None`` if it has no such setting."""
+        broker, *_ = self._thread.run(self._admin.cluster.describe()).brokers
+        entries = self._thread.run(self._admin.configs.describe(ConfigResource.broker(broker.broker_id)))
+        return entries[name].value if name in entries else None
+
     # Topics
 
     def topics(self, names: Iterable[str] | None = None) -> Topics:
@@ -92,9 +99,12 @@ class Cluster:
         listed = self._thread.run(self._admin.partitions.list_offsets(timestamps, isolation_level=level))
         return {topic_partition: at.offset for topic_partition, at in listed.all().items()}
 
-    def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the group has read, once no transaction can change that; nothing for what it never committed."""
-        return self._thread.run(self._admin.groups.list_offsets(group_id, partitions, require_stable=True))
+    def committed(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the group has read; nothing for what it never committed. ``stable``: once no transaction that is open
+        can change that."""
+        return self._thread.run(self._admin.groups.list_offsets(group_id, partitions, require_stable=stable))
 
     def member_count(self, group_id: str) -> int:
         """How many members the group has now, by whichever protocol."""

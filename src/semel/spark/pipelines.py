@@ -12,14 +12,16 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from semel.client.config.producer import ProducerConfig
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.spark.batch import MicroBatches
-from semel.spark.checkpoint import JavaCheckpoint
+from semel.spark.checkpoint import Checkpoint, JavaCheckpoint, RemoteCheckpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.plan import QueryPlan
 from semel.spark.progress import PartitionProgress, progress_of
-from semel.spark.refusals import check_plan, check_session, check_version
+from semel.spark.refusals import asked_of_spark, check_output_mode, check_plan, check_session, check_version
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
 from semel.spark.sink.fused import Transform, check_fused
 from semel.spark.sink.sink import Reached, Sink, nothing_reached, sink_columns
@@ -90,7 +92,7 @@ class Pipeline:
         start = self._check_query()
         if is_remote(self.df):
             return self._query(RemoteBatches(start))
-        batches = start.begin(JavaCheckpoint(self.df.sparkSession, self.checkpoint))
+        batches = start.begin(self._opened_checkpoint())
         try:
             query = self._query(batches)
         except BaseException:
@@ -100,10 +102,10 @@ class Pipeline:
         return query
 
     def check(self) -> QueryPlan:
-        """What would run. Raises ``Refused`` as ``start`` would, as far as that can be seen without taking over."""
+        """What would run. Raises what ``start`` would, which begins with the same checks. Nothing is changed."""
         start = self._check_query()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
-            start.check(cluster)
+            start.check(cluster, self._opened_checkpoint())
         return start.plan
 
     def progress(self) -> list[PartitionProgress]:
@@ -118,17 +120,32 @@ class Pipeline:
         sink_columns(self.df.columns, self.sink)
         if self.arrow is not None:
             check_fused(self.df, self.sink)
+        ProducerConfig.load(self.sink.settings)
+        self._writer()
+        if not is_remote(self.df):
+            check_output_mode(self.df, self.output_mode)
         slots = check_session(self.df.sparkSession, self.writers)
         return Start(
             plan, self.sink, self.checkpoint, self.df.columns, slots, self.writers, self.attempts, arrow=self.arrow
         )
 
     def _query(self, batches: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        writer = self.df.writeStream.foreachBatch(batches).option("checkpointLocation", self.checkpoint)
-        writer = writer.outputMode(self.output_mode)
+        return self._writer().foreachBatch(batches).start()
+
+    def _writer(self) -> DataStreamWriter:
+        """Raises ``Refused`` for settings of the query that Spark does not take."""
+        writer = self.df.writeStream.option("checkpointLocation", self.checkpoint)
+        asked_of_spark(f"output_mode={self.output_mode!r}", lambda: writer.outputMode(self.output_mode))
         if self.trigger:
-            writer = writer.trigger(**self.trigger)
-        return (writer if self.query_name is None else writer.queryName(self.query_name)).start()
+            asked_of_spark(f"trigger={dict(self.trigger)}", lambda: writer.trigger(**self.trigger))
+        if self.query_name is not None:
+            name = self.query_name
+            asked_of_spark(f"query_name={name!r}", lambda: writer.queryName(name))
+        return writer
+
+    def _opened_checkpoint(self) -> Checkpoint:
+        checkpoint = RemoteCheckpoint if is_remote(self.df) else JavaCheckpoint
+        return checkpoint(self.df.sparkSession, self.checkpoint)
 
 
 def _close_after(query: StreamingQuery, batches: MicroBatches) -> None:

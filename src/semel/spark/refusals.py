@@ -5,10 +5,12 @@ Each of these cases would break exactly-once, or block, later and with a less cl
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from semel.errors import SemelError
@@ -18,6 +20,7 @@ from semel.spark.source.options import SourceOptions
 
 _VERSION_MIN = (4, 2)
 _MORE_THAN_SLOTS = 100_000
+_LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
 
 
 class Refused(ValueError):
@@ -78,6 +81,42 @@ def _slots(spark: SparkSession) -> int:
         return spark.sparkContext.defaultParallelism
     # A client of Spark Connect is not told; but a range has as many parts.
     return spark.range(_MORE_THAN_SLOTS).select(sf.spark_partition_id()).distinct().count()
+
+
+def asked_of_spark(what: str, ask: Callable[[], object]) -> None:
+    """Raises ``Refused`` with Spark's first sentence if Spark refuses ``what``."""
+    try:
+        ask()
+    except (PySparkException, TypeError, ValueError) as error:
+        sentence = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise Refused(f"{what}: {sentence}") from error
+
+
+def check_output_mode(df: DataFrame, output_mode: str) -> None:
+    """Raises ``Refused`` if Spark does not run this query in this mode. It needs the driver's JVM."""
+    spark = df.sparkSession
+    if (spark.conf.get("spark.sql.streaming.unsupportedOperationCheck", "true") or "").lower() != "true":
+        return
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    plan = df._jdf.queryExecution().analyzed()
+    asked_of_spark(f"output_mode={output_mode!r}", lambda: checker.checkForStreaming(plan, mode))
+
+
+def check_transaction_timeout(timeout_ms: int, cluster: Cluster) -> None:
+    try:
+        longest = cluster.broker_setting(_LONGEST_TRANSACTION)
+    except SemelError:
+        return  # A broker that does not tell refuses when its transactional id is taken over.
+    if longest is not None and timeout_ms > int(longest):
+        raise transaction_too_long(timeout_ms, f"{_LONGEST_TRANSACTION}={longest}")
+
+
+def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -> Refused:
+    return Refused(
+        f"transaction_timeout_ms={timeout_ms} is more than the broker's {longest}: lower the one, or raise the other"
+    )
 
 
 def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:

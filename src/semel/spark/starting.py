@@ -1,4 +1,7 @@
-"""The start of a pipeline: check the cluster, take over the transactional id, read the group's offsets, in this order.
+"""The start of a pipeline: check, take over the transactional id, read the group's offsets, in this order.
+
+``check`` raises whatever can be refused without a change, so ``Pipeline.check`` finds what ``start`` would refuse.
+After the take-over the offsets are read again, and refused by the same rules.
 
 After the take-over an older driver is fenced, so it cannot change the offsets that are read. A ``Start`` is a value
 that can be sent: with Spark Connect it is executed in the process that runs the batches, not in the one that calls
@@ -19,7 +22,13 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.decision import Note, Place
 from semel.spark.plan import QueryPlan
-from semel.spark.refusals import Refused, check_clusters, check_group_is_free
+from semel.spark.refusals import (
+    Refused,
+    check_clusters,
+    check_group_is_free,
+    check_transaction_timeout,
+    transaction_too_long,
+)
 from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
 from semel.spark.source.source import starting_offsets
@@ -44,15 +53,18 @@ class Start:
         cluster = Cluster(**client_settings(self.sink.settings))
         owner: Producer | None = None
         try:
-            self.check(cluster)
+            self.check(cluster, checkpoint)
             owner = self._take_over()
+            offsets = self._offsets(cluster, checkpoint)
+            if offsets.adopted:
+                _commit_offsets(owner, offsets.adopted)
             return MicroBatches(
                 plan=self.plan,
                 sink=self.sink,
                 owner=owner,
                 cluster=cluster,
                 checkpoint=checkpoint,
-                committed=self._committed(cluster, checkpoint, owner),
+                committed={**offsets.committed, **offsets.adopted},
                 columns=self.columns,
                 slots=self.slots,
                 writers=self.writers,
@@ -65,8 +77,8 @@ class Start:
             cluster.close()
             raise
 
-    def check(self, cluster: Cluster) -> None:
-        """Raises ``Refused`` for what can be seen without taking over."""
+    def check(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
+        """Raises ``Refused``, with what to set. Nothing is changed."""
         check_clusters(self.plan.sources, cluster)
         wanted = [name for name in (self.sink.topic, self.sink.dead_letter_topic) if name is not None]
         missing = cluster.topics(wanted).missing if wanted else ()
@@ -74,6 +86,9 @@ class Start:
             raise Refused(f"there is no topic {', '.join(map(repr, missing))} to write to: create it first")
         for group_id in {source.group_id for source in self.plan.sources if source.group_id is not None}:
             check_group_is_free(group_id, cluster)
+        check_transaction_timeout(self.sink.settings["transaction_timeout_ms"], cluster)
+        # A dead driver may have left its transaction open: what it would commit is not waited for, but aborted later.
+        self._offsets(cluster, checkpoint, stable=False)
 
     def _take_over(self) -> Producer:
         owner = Producer(**self.sink.settings)
@@ -82,31 +97,31 @@ class Start:
         except KafkaError as error:
             owner.close(timeout_ms=0)
             if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-                raise Refused(
-                    f"transaction_timeout_ms={self.sink.settings['transaction_timeout_ms']} is more than the broker's "
-                    "transaction.max.timeout.ms: lower the one, or raise the other"
-                ) from error
+                raise transaction_too_long(self.sink.settings["transaction_timeout_ms"]) from error
             raise
         except BaseException:
             owner.close(timeout_ms=0)
             raise
         return owner
 
-    def _committed(self, cluster: Cluster, checkpoint: Checkpoint, owner: Producer) -> dict[Place, OffsetAndMetadata]:
-        """C; and if no batch was planned yet, with where batch 0 begins noted for all partitions that are there."""
+    def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
+        """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""
         last_batch_id = checkpoint.last_batch_id()
         committed: dict[Place, OffsetAndMetadata] = {}
         adopted: dict[Place, OffsetAndMetadata] = {}
         for source in self.plan.sources:
             group_id = source.group_id
             assert group_id is not None, "check_plan has seen to it"
-            partitions = source.subscription.partitions(cluster)
-            found = cluster.committed(group_id, partitions)
+            try:
+                partitions = source.subscription.partitions(cluster)
+            except LookupError as error:
+                raise Refused(f"{error}: create it first") from None
+            found = cluster.committed(group_id, partitions, stable=stable)
             committed.update({Place(group_id, partition): at for partition, at in found.items()})
             notes = [Note.parse(at.metadata) for at in found.values()]
             if last_batch_id is None:
                 self._check_state_is_there(group_id, notes)
-                starts = starting_offsets(source, partitions, cluster)
+                starts = starting_offsets(source, partitions, found, cluster)
                 for partition, offset in starts.items():
                     note = Note("", _FIRST_BATCH, begin=offset)
                     adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
@@ -116,9 +131,7 @@ class Start:
                     "expired or were deleted, and nothing says whether that batch was written. Begin with a new "
                     "checkpoint and with startingOffsets, knowing what may be doubled or missing"
                 )
-        if adopted:
-            _commit_offsets(owner, adopted)
-        return {**committed, **adopted}
+        return _Offsets(committed, adopted)
 
     def _check_state_is_there(self, group_id: str, notes: list[Note | None]) -> None:
         if self.plan.is_stateful and any(note is not None and note.batch_id > _FIRST_BATCH for note in notes):
@@ -126,6 +139,14 @@ class Start:
                 f"group {group_id!r} has offsets of an earlier run, and {self.location} has no state: what was "
                 "counted up to there would be missing. Restore the checkpoint, or begin with a new group and a new sink"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    committed: dict[Place, OffsetAndMetadata]
+    """C of docs/design/spark.md."""
+    adopted: dict[Place, OffsetAndMetadata]
+    """If no batch was planned yet: where batch 0 begins, noted for all partitions that are there."""
 
 
 def _commit_offsets(owner: Producer, offsets: Mapping[Place, OffsetAndMetadata]) -> None:

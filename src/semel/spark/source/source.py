@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from semel.client.config.consumer import IsolationLevel
+from semel.client.values import OffsetAndMetadata
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
 from semel.spark.refusals import check_version
@@ -153,19 +154,22 @@ def initial_offsets(options: SourceOptions, partitions: Sequence[TopicPartition]
     A pipeline has noted that beside the group's offsets. What it has not noted has appeared since: that is new, and is
     read from its beginning.
     """
+    committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
     if options.group_id is not None:
         committed = cluster.committed(options.group_id, partitions)
         noted = begins({Place(options.group_id, partition): at for partition, at in committed.items()})
         if noted:
             return {place.topic_partition: offset for place, offset in noted.items()}
-    return starting_offsets(options, partitions, cluster)
+    return starting_offsets(options, partitions, committed, cluster)
 
 
-def starting_offsets(options: SourceOptions, partitions: Sequence[TopicPartition], cluster: Cluster) -> Offsets:
+def starting_offsets(
+    options: SourceOptions,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    cluster: Cluster,
+) -> Offsets:
     """Where a query begins that has no checkpoint: at what its group has committed, else where it was told to."""
-    committed: Mapping[TopicPartition, Any] = {}
-    if options.group_id is not None:
-        committed = cluster.committed(options.group_id, partitions)
     if len(committed) == len(partitions):
         return {tp: at.offset for tp, at in committed.items()}
     told = resolve(options.starting, partitions, cluster, option="startingOffsets")

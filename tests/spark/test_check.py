@@ -1,0 +1,135 @@
+"""``Pipeline.check`` refuses what ``start`` would, in the same words, and changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from semel.blocking import Admin, Consumer
+from semel.settings import SettingError
+from semel.spark import Pipeline, Refused, pipeline
+from semel.testing import Broker
+from tests.spark.jobs import copied, run, source
+from tests.spark.topics import create, fill
+from tools.patience import PATIENCE_MS
+
+
+def counted(df: DataFrame) -> DataFrame:
+    return df.groupBy("key").count().selectExpr("key", "CAST(count AS STRING) AS value")
+
+
+def sorted_by_key(df: DataFrame) -> DataFrame:
+    return copied(df).orderBy("key")
+
+
+@pytest.fixture(autouse=True)
+def topics(broker: Broker) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(5))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def made(df: DataFrame, broker: Broker, checkpoint: Path, **changes: Any) -> Pipeline:
+    chosen = {
+        "topic": "out",
+        "transactional_id": "jobs",
+        "servers": broker.bootstrap_servers,
+        "checkpoint": str(checkpoint),
+        "trigger": {"availableNow": True},
+        **changes,
+    }
+    return pipeline(df, **chosen)
+
+
+def refusals(job: Pipeline, kind: type[Exception] = Refused) -> str:
+    """What both say."""
+    with pytest.raises(kind) as by_check:
+        job.check()
+    with pytest.raises(kind) as by_start:
+        job.start()
+    assert str(by_check.value) == str(by_start.value)
+    return str(by_check.value)
+
+
+def is_known(broker: Broker, transactional_id: str) -> bool:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return transactional_id in {listed.transactional_id for listed in admin.transactions.list()}
+
+
+@pytest.mark.parametrize(
+    ("transform", "options", "changes", "said"),
+    [
+        pytest.param(copied, {}, {"topic": "nowhere"}, "there is no topic 'nowhere' to write to", id="sink topic"),
+        pytest.param(
+            copied, {"subscribe": "nowhere"}, {}, "there is no topic 'nowhere' to read from", id="source topic"
+        ),
+        pytest.param(
+            copied,
+            {},
+            {"transaction_timeout_ms": 10**9},
+            "transaction_timeout_ms=1000000000 is more than the broker's transaction.max.timeout.ms=900000",
+            id="transaction timeout",
+        ),
+        pytest.param(counted, {}, {"output_mode": "append"}, "output_mode='append'", id="mode of the plan"),
+        pytest.param(sorted_by_key, {}, {}, "output_mode='append'", id="operation of the plan"),
+        pytest.param(copied, {}, {"output_mode": "sideways"}, "output_mode='sideways'", id="mode"),
+        pytest.param(
+            copied, {}, {"trigger": {"processingTime": "now and then"}}, "trigger={'processingTime'", id="trigger"
+        ),
+        pytest.param(copied, {}, {"trigger": {"sometimes": True}}, "trigger={'sometimes'", id="name of a trigger"),
+        pytest.param(copied, {}, {"query_name": ""}, "query_name=''", id="name of the query"),
+        pytest.param(copied, {}, {"writers": 99}, "writers=99, and there are 2 task slots", id="writers"),
+    ],
+)
+def test_check_and_start_refuse_alike_and_take_over_nothing(
+    spark: SparkSession,
+    broker: Broker,
+    checkpoint: Path,
+    transform: Callable[[DataFrame], DataFrame],
+    options: dict[str, str],
+    changes: dict[str, Any],
+    said: str,
+) -> None:
+    assert said in refusals(made(transform(source(spark, broker, **options)), broker, checkpoint, **changes))
+    assert not checkpoint.exists()
+    assert not is_known(broker, "jobs")
+
+
+def test_a_setting_of_the_producer_that_is_wrong_is_found_by_both(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    rows = copied(source(spark, broker))
+    assert "compression" in refusals(made(rows, broker, checkpoint, compression_type="zip"), SettingError)
+    assert "linger" in refusals(made(rows, broker, checkpoint, lingr_ms=5), SettingError)
+    assert not is_known(broker, "jobs")
+
+
+def test_a_group_that_consumes_is_found_by_both(spark: SparkSession, broker: Broker, checkpoint: Path) -> None:
+    servers = broker.bootstrap_servers
+    with Consumer(bootstrap_servers=servers, group_id="jobs", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["in"])
+        assert consumer.poll(PATIENCE_MS)
+        assert "has 1 members" in refusals(made(copied(source(spark, broker)), broker, checkpoint))
+
+
+def test_a_checkpoint_and_a_group_that_do_not_belong_together_are_found_by_both(
+    spark: SparkSession, broker: Broker, checkpoint: Path
+) -> None:
+    rows = source(spark, broker)
+    run(counted(rows), broker, checkpoint, output_mode="update")
+    made(counted(rows), broker, checkpoint, output_mode="update").check()
+    elsewhere = source(spark, broker, kafka__group__id="other")
+    job = made(counted(elsewhere), broker, checkpoint, output_mode="update", transactional_id="other")
+    assert "group 'other' has no offsets" in refusals(job)
+    assert not is_known(broker, "other")
+    shutil.rmtree(checkpoint)
+    assert "has no state" in refusals(made(counted(rows), broker, checkpoint, output_mode="update"))
