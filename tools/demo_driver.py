@@ -24,7 +24,14 @@ _RESTARTS_MAX = 2
 class Driver:
     def __init__(self, folder: Path, servers: str, rows_per_batch: int) -> None:
         self._folder = folder
-        self._arguments = [servers, "--checkpoint", str(folder / "checkpoint"), "--rows-per-batch", str(rows_per_batch), "--follow"]
+        self._arguments = [
+            servers,
+            "--checkpoint",
+            str(folder / "checkpoint"),
+            "--rows-per-batch",
+            str(rows_per_batch),
+            "--follow",
+        ]
         self._process: subprocess.Popen[bytes] | None = None
         self._restarts = 0
 

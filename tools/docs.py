@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import first_minutes, sequence_diagram
+from tools import first_minutes, sequence_diagram, state_picture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,6 +30,7 @@ def main() -> int:
         document.write_text(written)
         print(f"  {path}: {'as it was' if written == before else 'written'}")
     sequence_diagram.main()
+    state_picture.main()
     return first_minutes.main() or _build_site()
 
 

@@ -1,6 +1,6 @@
 """What the site has from outside ``docs/``: README.md is its front page. mkdocs calls this (``hooks`` in mkdocs.yml).
 
-The law: a page is written once, for whoever reads it in the repository. Here only its links are turned around, and what
+The law: a page is written once, to be read in the repository. Here only its links are turned around, and what
 points at a file that is no page becomes plain text.
 """
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 PICTURES: Final = {"pictures/bench.svg": "benchmarks/results/bench.svg"}
+STYLES: Final = {"site.css": "tools/site.css"}
 
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
 _PICTURE: Final = re.compile(r"(!\[[^\]]*\])\(docs/([^)]+)\)")
@@ -28,8 +29,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
     for page, source in PAGES.items():
         files.append(File.generated(config, page, content=site_text((ROOT / source).read_text())))
-    for picture, source in PICTURES.items():
-        files.append(File.generated(config, picture, abs_src_path=str(ROOT / source)))
+    for path, source in {**PICTURES, **STYLES}.items():
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / source)))
     return files
 
 

@@ -18,8 +18,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 RUN: Final = frozenset({"console", "python"})
-SHOWN: Final = frozenset({"", "mermaid", "properties", "text", "toml"})
-"""What is only looked at: pictures, files."""
+SHOWN: Final = frozenset({"", "properties", "text", "toml"})
+"""What is only looked at: files, and what a terminal shows."""
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 _COMMENTS: Final = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+\Z", re.DOTALL)

@@ -1,7 +1,7 @@
-"""``docs/design/transaction-states.md``, drawn from the table of ``states``.
+"""``docs/design/transaction-states.md``, written from the table of ``states``, as its picture is drawn from it.
 
-Draw it again with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a test
-fails while it is stale.
+Write it again with ``python -m semel.coordinator.transaction.state_diagram > docs/design/transaction-states.md``; a
+test fails while it is stale.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ _OPENING: Final = """\
 
 One record per transactional id and move, in `__transaction_state`. PREPARE is the decision: once its record is
 committed the outcome is final, and the only way on is the COMPLETE of the same outcome.
+
+![The states of a transaction, and every move between them](../pictures/transaction-states.svg)
 """
 
 _WHY: Final[Mapping[tuple[TxnState, TxnState], str]] = {
@@ -81,16 +83,7 @@ of RE2 without flags, word boundaries and named classes.
 
 
 def render() -> str:
-    return _OPENING + _diagram() + _table() + _CLOSING
-
-
-def _diagram() -> str:
-    lines = [
-        f"    {source.kafka_name} --> {target.kafka_name}\n"
-        for target, sources in LEGAL_SOURCES.items()
-        for source in sorted(sources)
-    ]
-    return "\n```mermaid\nstateDiagram-v2\n    [*] --> Empty\n" + "".join(lines) + "```\n"
+    return _OPENING + _table() + _CLOSING
 
 
 def _table() -> str:
