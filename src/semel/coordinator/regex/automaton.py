@@ -21,7 +21,7 @@ from semel.coordinator.regex.syntax import Accepts
 PATTERN_LENGTH_MAX: Final = 4096
 STEPS_MAX: Final = 2000
 """How large a pattern may be once its repetitions are written out."""
-WAYS_MAX: Final = 20_000
+WAYS_MAX: Final = 5_000
 """How many ways there may be from a position of the pattern to the next, over all positions."""
 SETS_REMEMBERED_MAX: Final = 1000
 MOVES_REMEMBERED_MAX: Final = 10_000

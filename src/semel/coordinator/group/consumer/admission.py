@@ -17,7 +17,7 @@ from semel.coordinator.group.consumer.requests import (
     Heartbeat,
     refused,
 )
-from semel.coordinator.group.consumer.subscription import error_in_regex
+from semel.coordinator.group.consumer.subscription import GROUP_PATTERNS_MAX, error_in_regex, patterns_of
 from semel.coordinator.group.settings import ConsumerSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.errors import ErrorCode
@@ -43,6 +43,12 @@ def refusal_of_request(
 def admit(draft: Draft, beat: Heartbeat, settings: ConsumerSettings) -> ConsumerHeartbeatResult | None:
     """Refuse, or let the member go on. A static member that comes back takes the place of the one that left."""
     group, member_id, joins = draft.group, beat.member_id, beat.member_epoch == JOINING
+    if beat.topic_regex and len(others := patterns_of(group) - {beat.topic_regex}) >= GROUP_PATTERNS_MAX:
+        return refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"the members of {group.group_id} have {len(others)} other regular expressions; the limit is "
+            f"{GROUP_PATTERNS_MAX} for a group",
+        )
     if beat.instance_id is None:
         known = member_id in group.members
     else:

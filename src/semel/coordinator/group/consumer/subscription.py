@@ -4,7 +4,7 @@ A regular expression must match the whole name, as Kafka's do, and never means a
 whenever the topics of the cluster change; what it means is recorded, so a restart changes no subscription.
 
 All clients wait while it is resolved. So one that would take longer than ``WORK_MAX`` over the topics that there are is
-refused, and from then on only topics that are new to it are looked at.
+refused, and from then on only topics that are new to it are looked at. And a group has few of them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ WORK_MAX: Final = 100_000
 """Positions of a pattern that are looked at while it is resolved over all topics: some twenty milliseconds."""
 PATTERNS_MAX: Final = 64
 """How many are kept compiled, over all groups."""
+GROUP_PATTERNS_MAX: Final = 10
+"""How many different ones the members of a group may have: when a topic comes or goes, all are resolved in one turn."""
 
 
 def error_in_regex(regex: str, topics: TopicsView) -> str | None:
@@ -54,12 +56,19 @@ def subscribed_topics(group: ConsumerGroup, topics: TopicsView) -> list[TopicVie
     return [topic for topic in found if topic is not None]
 
 
+def patterns_of(group: ConsumerGroup) -> set[str]:
+    return {member.topic_regex for member in group.members.values() if member.topic_regex}
+
+
 def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int) -> None:
     group = draft.group
-    used = {member.topic_regex for member in group.members.values() if member.topic_regex}
+    used = patterns_of(group)
+    is_known = group.topics_version == topics.version
     for regex in sorted(used):
-        matching = _matching(regex, topics)
         known = group.regexes.get(regex)
+        if known is not None and is_known:
+            continue  # The topics are those that it was resolved over.
+        matching = _matching(regex, topics)
         if known is None or known.topics != matching:
             draft.write(ResolvedRegex(group.group_id, regex, matching, topics.version, now_ms))
     for regex in [known for known in group.regexes if known not in used]:

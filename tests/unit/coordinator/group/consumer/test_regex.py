@@ -135,3 +135,33 @@ def test_the_offsets_of_its_topics_are_those_of_subscribed_topics(coordinator: C
 
     assert coordinator.group.is_subscribed("orders_eu")
     assert not coordinator.group.is_subscribed("payments")
+
+
+def test_a_group_has_few_of_them(coordinator: Coordinator) -> None:
+    members = [with_regex(coordinator, f"member-{n}", f"orders.*{n}?") for n in range(subscription.GROUP_PATTERNS_MAX)]
+    settle(*members)
+
+    answer = with_regex(coordinator, "another", "pay.*").beat()
+    assert answer.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "the limit is 10 for a group" in (answer.message or "")
+    same = with_regex(coordinator, "same", "orders.*1?")
+    settle(*members, same)
+    assert same.epoch > 0, "one that the group has already"
+
+
+def test_none_is_resolved_again_while_the_topics_stay_the_same(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(with_regex(coordinator, "first", "orders.*"))
+    resolved: list[str] = []
+    matching = subscription._matching
+    monkeypatch.setattr(
+        subscription, "_matching", lambda regex, topics: resolved.append(regex) or matching(regex, topics)
+    )
+
+    second = with_regex(coordinator, "second", "pay.*")
+    second.beat()
+    assert resolved == ["pay.*"]
+    coordinator.topics.create("payments_us", 1)
+    second.beat()
+    assert resolved == ["pay.*", "orders.*", "pay.*"]
