@@ -4,6 +4,7 @@
     <!-- given: lines = [b"one"] -->         what must be there first; in the language of the block
     <!-- until: printed("one") -->           for a block that never ends: when this is true it is ended
     <!-- raises: TOPIC_ALREADY_EXISTS -->    for a block that shows an error
+    <!-- alone: it is the first -->          for a block that is a whole program: it gets no names from elsewhere
 
 The law: a block whose language is in ``RUN`` is run or says why not, and no block hides behind another language.
 """
@@ -23,7 +24,7 @@ SHOWN: Final = frozenset({"", "properties", "text", "toml"})
 
 _FENCE: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 _COMMENTS: Final = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
-_COMMENT: Final = re.compile(r"<!--\s*(not run|given|until|raises):\s*(.*?)\s*-->", re.DOTALL)
+_COMMENT: Final = re.compile(r"<!--\s*(not run|given|until|raises|alone):\s*(.*?)\s*-->", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Block:
     given: str = ""
     until: str | None = None
     raises: str | None = None
+    alone: str | None = None
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
@@ -64,6 +66,7 @@ def blocks_of(document: str, text: str | None = None) -> list[Block]:
                 notes.get("given", ""),
                 notes.get("until"),
                 notes.get("raises"),
+                notes.get("alone"),
             )
         )
     return found

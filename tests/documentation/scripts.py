@@ -39,12 +39,13 @@ class Scripts:
         if "\ndef test_" in text:
             self._run_tests(text, block)
             return
+        names = self.names if block.alone is None else {"__name__": "__main__"}
         code = compile(text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         with redirect_stdout(self._output), _raising(block):
             if code.co_flags & inspect.CO_COROUTINE:
                 asyncio.run(self._run_coroutine(code, block))
             else:
-                exec(code, self.names)
+                exec(code, names)
                 if block.until is not None:
                     _wait(self._condition(block.until), block)
 

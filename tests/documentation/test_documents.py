@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,7 +105,10 @@ def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
         for block in runnable(document):
             if USES_SPARK in block.text:
                 scripts.names["spark"] = spark = request.getfixturevalue("spark")
-                stack.enter_context(a_spark_job(spark, addresses["127.0.0.1:9092"]))
+                stack.callback(stop_queries, spark)
+                if block.alone is None:
+                    make_topics(addresses["127.0.0.1:9092"], "orders", "totals")
+                    send_an_order(addresses["127.0.0.1:9092"])
             console.run(block) if block.language == "console" else scripts.run(block)
 
 
@@ -124,16 +127,9 @@ def test_a_topic_and_its_group_move_to_apache_kafka_and_back(old: str, broker: B
     assert offset.offset == 2, "the group has read two records"
 
 
-@contextmanager
-def a_spark_job(spark: SparkSession, servers: str) -> Iterator[None]:
-    """What such a block needs, and the end of the query that it starts."""
-    make_topics(servers, "orders", "totals")
-    send_an_order(servers)
-    try:
-        yield
-    finally:
-        for query in spark.streams.active:
-            query.stop()
+def stop_queries(spark: SparkSession) -> None:
+    for query in spark.streams.active:
+        query.stop()
 
 
 @pytest.mark.parametrize(
