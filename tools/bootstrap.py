@@ -3,6 +3,9 @@
 Every ``make`` target calls this first, with whatever Python the machine has, so it uses the standard library only and
 keeps to syntax that an old interpreter can parse: that one must still be able to say that it is too old. A stamp in the
 environment holds the hash of what it was built from; while that matches, no network is needed.
+
+    python3 tools/bootstrap.py           with everything that development needs
+    python3 tools/bootstrap.py spark     with this extra only, for `make demo`; an environment with everything will do
 """
 
 import fcntl
@@ -18,31 +21,35 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".semel-stamp"
 CACHE = ROOT / ".cache"
-EXTRAS = "dev"
+DEVELOPMENT = "dev"  # It has all the other extras in it.
 
 
 def main() -> int:
+    extra = sys.argv[1] if len(sys.argv) > 1 else DEVELOPMENT
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "bootstrap.lock").open("w") as lock:
         # Two make commands at once must not install into the same folder at once.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if up_to_date():
+        if up_to_date(extra):
             return 0
-        return build()
+        return build(extra)
 
 
-def wanted_stamp() -> str:
+def stamp_of(extra: str) -> str:
     pyproject = (ROOT / "pyproject.toml").read_bytes()
-    return hashlib.sha256(pyproject + EXTRAS.encode()).hexdigest()
+    return hashlib.sha256(pyproject + extra.encode()).hexdigest()
 
 
-def up_to_date() -> bool:
+def up_to_date(extra: str) -> bool:
     # The interpreter is followed too: a .venv whose Python was uninstalled is a folder full of dead links.
-    return STAMP.exists() and STAMP.read_text() == wanted_stamp() and (VENV / "bin" / "python").exists()
+    if not STAMP.exists() or not (VENV / "bin" / "python").exists():
+        return False
+    return STAMP.read_text() in (stamp_of(extra), stamp_of(DEVELOPMENT))
 
 
-def build() -> int:
+def build(extra: str) -> int:
     python = VENV / "bin" / "python"
+    is_new = not STAMP.exists()
     if not python.exists():
         chosen = new_enough_python()
         if chosen is None:
@@ -56,18 +63,22 @@ def build() -> int:
         if run([chosen, "-m", "venv", str(VENV)]) != 0:
             shutil.rmtree(VENV, ignore_errors=True)
             return refuse(f"{chosen} -m venv failed. On Debian and Ubuntu: apt-get install python3-venv")
-    say(f"installing semel[{EXTRAS}] into .venv (only when pyproject.toml changed)")
+    why = SIZES.get(extra, "") if is_new else "because pyproject.toml changed, or more is needed than there was"
+    say(f"installing semel[{extra}] into .venv, {why}")
     # Without build isolation pip asks the network for nothing that is already installed.
     if run([python, "-m", "pip", "install", *QUIET, "setuptools>=68"]) != 0:
         return refuse("pip could not install setuptools; the lines above say why (no network?)")
-    target = f"{ROOT}[{EXTRAS}]"
-    if run([python, "-m", "pip", "install", *QUIET, "--no-build-isolation", "--editable", target]) != 0:
-        return refuse("pip could not install the development packages; the lines above say why (no network?)")
-    STAMP.write_text(wanted_stamp())
+    target = f"{ROOT}[{extra}]"
+    # The first time takes minutes: pip shows what it downloads, with a bar where there is a terminal.
+    options = QUIET[1:] if is_new else QUIET
+    if run([python, "-m", "pip", "install", *options, "--no-build-isolation", "--editable", target]) != 0:
+        return refuse(f"pip could not install the packages of semel[{extra}]; the lines above say why (no network?)")
+    STAMP.write_text(stamp_of(extra))
     return 0
 
 
 QUIET = ["--quiet", "--disable-pip-version-check", "--no-input"]
+SIZES = {"spark": "0.9 GB, most of it Spark", "dev": "1.2 GB, most of it Spark"}
 
 
 def new_enough_python() -> "str | None":

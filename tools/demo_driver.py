@@ -1,4 +1,4 @@
-"""The driver of the demo's Spark job, as a process of its own that can be killed and started again."""
+"""The driver of one of the demo's Spark jobs, as a process of its own that can be killed and started again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-JOB = Path(__file__).resolve().parent.parent / "examples" / "spark_totals.py"
+_ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = _ROOT / "examples"
 
-# Quick to start rather than quick for long: the demo starts two of them, and neither lives for more than a minute.
+EXACTLY_ONCE = (str(EXAMPLES / "spark_totals.py"), "--follow")
+PLAIN = (str(_ROOT / "tools" / "plain_totals.py"),)
+
+# Quick to start rather than quick for long: the demo starts four of them, and none lives for more than a minute.
 _SPARK = (
     "--master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
     "--conf spark.sql.session.timeZone=UTC --conf spark.sql.codegen.wholeStage=false "
@@ -22,16 +27,12 @@ _RESTARTS_MAX = 2
 
 
 class Driver:
-    def __init__(self, folder: Path, servers: str, rows_per_batch: int) -> None:
+    def __init__(self, job: Sequence[str], folder: Path, servers: str, rows_per_batch: int) -> None:
         self._folder = folder
-        self._arguments = [
-            servers,
-            "--checkpoint",
-            str(folder / "checkpoint"),
-            "--rows-per-batch",
-            str(rows_per_batch),
-            "--follow",
-        ]
+        self._folder.mkdir()
+        self._checkpoint = folder / "checkpoint"
+        checkpoint = ("--checkpoint", str(self._checkpoint))
+        self._arguments = [*job, servers, *checkpoint, "--rows-per-batch", str(rows_per_batch)]
         self._process: subprocess.Popen[bytes] | None = None
         self._restarts = 0
 
@@ -43,14 +44,15 @@ class Driver:
 
     def start(self) -> None:
         assert self._process is None, "the driver runs already"
+        path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(JOB), *self._arguments],
+                [sys.executable, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SPARK},
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SPARK, "PYTHONPATH": path},
                 start_new_session=True,
             )
 
@@ -71,6 +73,13 @@ class Driver:
         self._process = None
         self.start()
         return False
+
+    def has_unfinished_batch(self) -> bool:
+        """Whether the last batch that Spark has planned is not noted as done: it runs again after a restart."""
+        planned, done = (
+            {int(file.name) for file in (self._checkpoint / folder).glob("[0-9]*")} for folder in ("offsets", "commits")
+        )
+        return max(planned, default=-1) not in done
 
     def printed(self) -> str:
         return self._output.read_text(errors="replace")[-3000:]

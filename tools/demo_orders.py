@@ -71,11 +71,11 @@ class Orders:
 class Reader:
     """What is committed: orders consumed, and totals written."""
 
-    def __init__(self, servers: str, partitions: int) -> None:
+    def __init__(self, servers: str, partitions: int, topic: str) -> None:
         self._stable = Cluster(bootstrap_servers=servers)
         self._all = Cluster(bootstrap_servers=servers, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         self._orders = [TopicPartition("orders", index) for index in range(partitions)]
-        self._totals = [TopicPartition("totals", index) for index in range(partitions)]
+        self._totals = [TopicPartition(topic, index) for index in range(partitions)]
 
     def __enter__(self) -> Reader:
         return self
@@ -94,6 +94,12 @@ class Reader:
             for rows in read_split(Split(place, 0, end), self._stable, include_headers=False, fail_on_data_loss=True)
             for row in rows.to_pylist()
         ]
+
+    def wait_until_written(self, *, timeout_s: float) -> None:
+        """Wait until a batch has written totals, whether or not they are committed."""
+        before, deadline = self._all.end_offsets(self._totals), time.monotonic() + timeout_s
+        while self._all.end_offsets(self._totals) == before and time.monotonic() < deadline:
+            pass
 
     def wait_until_open(self, *, timeout_s: float) -> bool:
         """Whether a transaction has written totals and is not decided yet; waits for one."""
