@@ -33,6 +33,10 @@ SHORTENED = {
     "--records 1000 --records 1000000": "--records 1000",
     # bash runs the commands; what zsh makes of its script is tested beside the command.
     "source <(semel completion zsh)": "semel completion zsh",
+    # A proof of few scenarios: tests/clients/own runs one of all.
+    "--expect out.jsonl -- python": "--expect out.jsonl --scenario again -- python",
+    "--scenario EndTxn": "--scenario 'killed before EndTxn 1'",
+    "--bootstrap-server localhost:9092 -- python app.py": "--help",
     # Spark takes longer than all the others; tests/spark runs such files.
     "totals.toml": "--help",
 }
@@ -71,6 +75,11 @@ FILES = {
     "pairs.txt": "ann:three apples\nbob:a pear\n",
     "orders.csv": "customer,amount\nann,3\nbob,1\n",
     "orders.jsonl": '{"customer": "ann", "amount": 3}\n{"customer": "bob", "amount": 1}\n',
+    "in.jsonl": '{"topic": "orders", "value": "1"}\n{"topic": "orders", "value": "2"}\n',
+    "out.jsonl": '{"topic": "doubled", "value": "2"}\n{"topic": "doubled", "value": "4"}\n',
+    "app.py": (ROOT / "tests" / "clients" / "own" / "planted_applications.py")
+    .read_text()
+    .replace("sys.argv[1]", "'transactional_copy'"),
     ".config/fish/completions/README": "the shell has made this folder\n",
 }
 

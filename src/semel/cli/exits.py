@@ -16,11 +16,12 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     """No broker answered in time."""
     FOUND = 5
-    """A search found what should not be there: hanging transactions, damaged files."""
+    """A search found what should not be there: hanging transactions, damaged files, lost or doubled records."""
 
 
 DESCRIPTION = (
-    "exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no broker answered, 5 found what hangs or is damaged"
+    "exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no broker answered, "
+    "5 found what hangs, is damaged, lost or doubled"
 )
 
 

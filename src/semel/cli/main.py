@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "cluster",
     "log",
     "pipeline",
+    "prove",
     "bench",
     "completion",
 )

@@ -28,7 +28,7 @@ _MEANINGS = {
     Exit.USAGE: "wrong usage; nothing was done",
     Exit.NOT_FOUND: "the topic, group, transactional id or setting that was named is not there",
     Exit.UNREACHABLE: "no broker answered in time",
-    Exit.FOUND: "`semel txn find-hanging` or `semel log verify` has found something",
+    Exit.FOUND: "`semel txn find-hanging`, `semel log verify` or `semel prove` has found something",
 }
 
 # The same for every command: said once, above.

@@ -142,6 +142,18 @@ def commits_after_it_sends(servers: str) -> None:
             consumer.commit()
 
 
+def sends_without_acknowledgement(servers: str) -> None:
+    """acks=0: there is no answer that could be waited for."""
+    with (
+        Producer(bootstrap_servers=servers, acks=0, enable_idempotence=False) as producer,
+        _consumer(servers) as consumer,
+    ):
+        for records in _batches(consumer):
+            _send(producer, records)
+            producer.flush()
+            consumer.commit()
+
+
 def commits_without_a_flush(servers: str) -> None:
     with Producer(bootstrap_servers=servers, linger_ms=50) as producer, _consumer(servers) as consumer:
         for records in _batches(consumer):

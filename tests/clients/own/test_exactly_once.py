@@ -41,6 +41,7 @@ PRODUCE_REFUSED = disturbed("a Produce is refused for good")
 PLANTED: list[tuple[Function, Scenario, str]] = [
     (planted.commits_before_it_sends, killed(PRODUCE, BEFORE), "Missing: b'"),
     (planted.commits_after_it_sends, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
+    (planted.sends_without_acknowledgement, disturbed("a Produce is lost"), "Missing: b'"),
     (planted.commits_without_a_flush, killed(PRODUCE, BEFORE), "Missing: b'"),
     (planted.commits_by_itself, killed(OFFSET_COMMIT, BEFORE), "Too many: b'"),
     (planted.commits_nothing, STARTED_AGAIN, "Too many: b'"),

@@ -105,6 +105,15 @@ def scenarios_for(requests: Counter[ApiKey], *, seed: int = 0) -> Iterator[Scena
 
     Those that find most come first: the first request of each kind, then faults, then later requests and random ones.
     """
+    listed = list(_listed(requests))
+    yield from listed
+    names = {scenario.name for scenario in listed}
+    others = [scenario for scenario in _kills_anywhere(requests) if scenario.name not in names]
+    for scenario in Random(seed).sample(others, min(RANDOM_KILLS, len(others))):
+        yield replace(scenario, name=f"at random: {scenario.name}")
+
+
+def _listed(requests: Counter[ApiKey]) -> Iterator[Scenario]:
     yield STARTED_AGAIN
     yield ABORTED_INPUT
     for api in COMMIT_POINTS:
@@ -119,7 +128,6 @@ def scenarios_for(requests: Counter[ApiKey], *, seed: int = 0) -> Iterator[Scena
             yield from _killed_at(api, phase, {last // 2, last} - {0, 1}, last)
         if last > 1:
             yield stopped(api, last)
-    yield from _killed_at_random(requests, Random(seed))
 
 
 def _killed_at(api: ApiKey, phase: Phase, occurrences: set[int], last: int) -> Iterator[Scenario]:
@@ -129,18 +137,11 @@ def _killed_at(api: ApiKey, phase: Phase, occurrences: set[int], last: int) -> I
             yield killed(api, phase, occurrence)
 
 
-def _killed_at_random(requests: Counter[ApiKey], random: Random) -> Iterator[Scenario]:
-    """At different requests of any kind."""
-    moments = [
-        (api, phase, occurrence)
-        for api in sorted(requests)
-        if api in APIS
-        for occurrence in range(1, requests[api] + 1)
-        for phase in (Phase.BEFORE, Phase.CARRIED_OUT)
-    ]
-    for moment in random.sample(moments, min(RANDOM_KILLS, len(moments))):
-        scenario = killed(*moment)
-        yield replace(scenario, name=f"at random: {scenario.name}")
+def _kills_anywhere(requests: Counter[ApiKey]) -> Iterator[Scenario]:
+    for api in sorted(requests):
+        for occurrence in range(1, requests[api] + 1) if api in APIS else ():
+            for phase in (Phase.BEFORE, Phase.CARRIED_OUT):
+                yield killed(api, phase, occurrence)
 
 
 def _fault(what: str, api: ApiKey, arm: Callable[[Faults, str], Fault]) -> Scenario:

@@ -1,0 +1,122 @@
+"""Any Kafka cluster for one trial, through a proxy: the topics of the proof are made before it and deleted after it.
+
+What a fresh broker in memory does not have is cleaned up: topics, and the groups that have committed offsets in them.
+Time passes as it does: a group waits for a member that was killed until its session timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from semel.blocking import Admin, Consumer
+from semel.client.config.common import addresses
+from semel.client.values import ConsumerRecord
+from semel.errors import KafkaError
+from semel.testing.faults import Faults
+from semel.testing.prover.input import write_input
+from semel.testing.prover.proxy import Proxy
+from semel.testing.prover.records import Records
+from semel.types import TopicPartition
+
+# A transaction that was left open ends after transaction.timeout.ms, a minute by default.
+_SETTLE_SECONDS_MAX: Final = 120.0
+_PAUSE_SECONDS: Final = 0.1
+
+
+class TopicExists(Exception):
+    """A topic of the proof is there already; it is not the prover's to delete."""
+
+
+class ProxiedBroker:
+    can_restart = False
+
+    def __init__(self, servers: str, proxy: Proxy, topics: Iterable[str], partitions: int) -> None:
+        self._servers = servers
+        self._proxy = proxy
+        self._topics = sorted(topics)
+        self._partitions = partitions
+
+    @property
+    def faults(self) -> Faults:
+        return self._proxy.faults
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._proxy.bootstrap_servers
+
+    def make_topics(self) -> None:
+        with Admin(bootstrap_servers=self._servers) as admin:
+            there = set(admin.topics.list()) & set(self._topics)
+            if there:
+                raise TopicExists(
+                    f"{', '.join(sorted(there))}: there already at {self._servers}. The topics of a proof are made for "
+                    "it and deleted after it"
+                )
+            for topic in self._topics:
+                admin.topics.create(topic, partitions=self._partitions)
+
+    def delete_topics(self) -> None:
+        with Admin(bootstrap_servers=self._servers) as admin:
+            for group in admin.groups.list():
+                offsets = admin.groups.list_offsets(group.group_id)
+                if any(partition.topic in self._topics for partition in offsets):
+                    # Until its last member is gone it cannot be deleted.
+                    _until(lambda group_id=group.group_id: _succeeds(lambda: admin.groups.delete(group_id)))  # type: ignore[misc]
+            admin.topics.delete_many(self._topics)
+            _until(lambda: not set(admin.topics.list()) & set(self._topics))
+
+    def fill(self, given: Records, *, aborts: bool) -> None:
+        write_input(self._servers, given, self._partitions, aborts=aborts)
+
+    def expire_members(self) -> None:
+        pass
+
+    def settle(self, topic: str) -> None:
+        with self._consumer("read_committed") as stable, self._consumer("read_uncommitted") as all_there_is:
+            partitions = [TopicPartition(topic, index) for index in range(self._partitions)]
+            _until(lambda: stable.end_offsets(partitions) == all_there_is.end_offsets(partitions))
+
+    def committed(self, topic: str) -> list[ConsumerRecord]:
+        partitions = [TopicPartition(topic, index) for index in range(self._partitions)]
+        with self._consumer("read_committed") as consumer:
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            records: list[ConsumerRecord] = []
+            while any(consumer.position(partition) < end for partition, end in ends.items()):
+                records += consumer.poll(1000)
+            return records
+
+    def restart(self, *, kill: bool) -> None:
+        raise NotImplementedError("the broker belongs to another process")
+
+    def _consumer(self, isolation_level: str) -> Consumer:
+        return Consumer(bootstrap_servers=self._servers, auto_offset_reset="earliest", isolation_level=isolation_level)
+
+
+@contextlib.contextmanager
+def proxied_broker(servers: str, topics: Iterable[str], partitions: int) -> Iterator[ProxiedBroker]:
+    """Raises ``TopicExists``."""
+    with Proxy(addresses(servers.split(","))) as proxy:
+        broker = ProxiedBroker(servers, proxy, topics, partitions)
+        broker.make_topics()
+        try:
+            yield broker
+        finally:
+            broker.delete_topics()
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + _SETTLE_SECONDS_MAX
+    while not is_so() and time.monotonic() < until:
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _succeeds(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except KafkaError:
+        return False
+    return True

@@ -1,0 +1,201 @@
+"""A proxy in front of any Kafka cluster, so that faults can happen on the wire between it and an application.
+
+It listens once for each broker. To the client it is that broker: in the answers that name brokers, addresses are
+replaced by those of the proxy. Where an answer could name a broker that the proxy cannot read, because its version is
+newer than Semel, the version is taken out of the answer to ApiVersions. Faults, and the counting of requests, are those
+of ``FaultyConnection``. Plain connections only: what is encrypted cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from semel.client.config.common import Address
+from semel.testing.faults import Faults
+from semel.testing.faulty_connection import FaultyConnection
+from semel.testing.virtual.frames import FrameSplitter
+from semel.wire.apis import APIS, Api, ApiKey
+from semel.wire.codec import decoder
+from semel.wire.framing import SIZE_PREFIX_BYTES, decode_response_header, encode_response
+
+HOST: Final = "127.0.0.1"
+
+_NAME_BROKERS: Final = frozenset(
+    {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER, ApiKey.PRODUCE, ApiKey.API_VERSIONS}
+)
+# From version 16 on a Fetch can name the new leader's address. Its records need not be decoded for that.
+_VERSIONS_MAX: Final = {**{key: APIS[key].max_version for key in _NAME_BROKERS}, ApiKey.FETCH: 15}
+_SECONDS_MAX: Final = 30.0
+
+
+class Proxy:
+    """``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``."""
+
+    def __init__(self, brokers: tuple[Address, ...]) -> None:
+        self.faults = Faults(_no_coordinator)
+        self._bootstrap = brokers
+        self._ports: dict[Address, int] = {}
+        self._servers: set[asyncio.Task[asyncio.Server]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="semel-proxy", daemon=True)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{self._ports[address]}" for address in self._bootstrap)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_SECONDS_MAX)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_SECONDS_MAX)
+
+    def port_for(self, address: Address) -> int:
+        """The port that stands for this broker. Called on the proxy's thread."""
+        if address not in self._ports:
+            listening = socket.create_server((HOST, 0))
+            self._ports[address] = listening.getsockname()[1]
+            self._servers.add(
+                self._loop.create_task(
+                    self._loop.create_server(
+                        lambda: FaultyConnection(lambda: _Relay(address, self.port_for), self.faults), sock=listening
+                    )
+                )
+            )
+        return self._ports[address]
+
+    async def _listen(self) -> None:
+        for address in self._bootstrap:
+            self.port_for(address)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            for server in self._servers:
+                if server.done() and not server.cancelled() and server.exception() is None:
+                    server.result().close()
+            self._loop.run_until_complete(asyncio.sleep(0))
+        finally:
+            self._loop.close()
+
+
+class _Relay(asyncio.BufferedProtocol):
+    """What a faulty connection takes for the broker: it passes requests on to the real one, and answers back."""
+
+    def __init__(self, address: Address, port_for: Callable[[Address], int]) -> None:
+        self._address = address
+        self._port_for = port_for
+        self._client: asyncio.Transport | None = None
+        self._broker: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._buffer = bytearray()
+        self._unsent = bytearray()
+        """What came before the broker was connected."""
+        self._requests = FrameSplitter()
+        self._asked: dict[int, tuple[int, int]] = {}
+        """API key and version of the requests that are not answered, by correlation id."""
+
+    # The client.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._client = cast(asyncio.Transport, transport)
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self._buffer = bytearray(max(sizehint, 1))
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for frame in self._requests.feed(bytes(self._buffer[:nbytes])):
+            if len(frame) >= 12:
+                key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
+                self._asked[int.from_bytes(frame[8:12], "big", signed=True)] = key, version
+            if self._broker is None:
+                self._unsent += frame
+            else:
+                self._broker.write(frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._broker is not None:
+            self._broker.close()
+
+    def eof_received(self) -> bool | None:
+        return None
+
+    # The broker.
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            broker, _ = await loop.create_connection(lambda: _Answers(self), self._address.host, self._address.port)
+        except OSError:
+            self.broker_lost()
+            return
+        self._broker = broker
+        self._broker.write(bytes(self._unsent))
+
+    def answered(self, frame: bytes) -> None:
+        key, version = self._asked.pop(int.from_bytes(frame[4:8], "big", signed=True), (-1, -1))
+        if self._client is not None:
+            self._client.write(self._readdressed(frame, key, version) if key in _NAME_BROKERS else frame)
+
+    def broker_lost(self) -> None:
+        if self._client is not None:
+            self._client.abort()
+
+    def _readdressed(self, frame: bytes, key: int, version: int) -> bytes:
+        api = APIS[key]
+        if not api.min_version <= version <= api.max_version:
+            return frame  # The broker refuses it, and names no other.
+        body = memoryview(frame)[SIZE_PREFIX_BYTES:]
+        correlation_id, position = decode_response_header(body, api, version)
+        if key == ApiKey.API_VERSIONS and int.from_bytes(body[position : position + 2], "big"):
+            return frame  # An error, in the form of version 0.
+        return self._changed(api, version, correlation_id, decoder(api.response_class, version)(body, position))
+
+    def _changed(self, api: Api, version: int, correlation_id: int, response: Any) -> bytes:
+        match api.key:
+            case ApiKey.API_VERSIONS:
+                for one in response.api_keys:
+                    one.max_version = min(one.max_version, _VERSIONS_MAX.get(one.api_key, one.max_version))
+            case ApiKey.PRODUCE:
+                self._readdress(response.node_endpoints)
+            case ApiKey.FIND_COORDINATOR:
+                self._readdress([response, *response.coordinators])
+            case _:
+                self._readdress(response.brokers)
+        return bytes(encode_response(correlation_id, api, version, response))
+
+    def _readdress(self, brokers: list[Any]) -> None:
+        for broker in brokers:
+            if broker.host and broker.port is not None and broker.port > 0:
+                broker.port, broker.host = self._port_for(Address(broker.host, broker.port)), HOST
+
+
+class _Answers(asyncio.Protocol):
+    def __init__(self, relay: _Relay) -> None:
+        self._relay = relay
+        self._frames = FrameSplitter()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._relay.answered(frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._relay.broker_lost()
+
+
+def _no_coordinator(name: str, away_seconds: float) -> None:
+    raise NotImplementedError(f"the coordinator of {name} belongs to another broker, which is not asked to move it")
