@@ -17,7 +17,9 @@ from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.testing import Broker
 from tests.clients.own import planted_applications as planted
+from tools.brokers import apache_kafka
 from tools.patience import PATIENCE_S, wait_until
+from tools.server import running
 
 GIVEN = [{"topic": "orders", "value": value.decode()} for value in planted.GIVEN["orders"]]
 EXPECT = [{"topic": "doubled", "value": int(value)} for value in planted.EXPECT["doubled"]]
@@ -82,7 +84,7 @@ def test_a_scenario_that_struck_nothing_is_a_failure(prove: Prove) -> None:
     """acks=0 has no answers after which it could be killed."""
     options = ("--scenario", "killed after Produce 1 is carried out")
     printed = prove("sends_without_acknowledgement", *options, exit_code=Exit.FAILED)
-    assert "never made a Produce request that could be struck" in prove.said
+    assert "the application made no Produce request that could be struck" in prove.said
     assert "Not proven: 1 scenarios" in printed
 
 
@@ -103,6 +105,18 @@ def test_through_a_proxy_another_broker_is_used_and_left_as_it_was(prove: Prove)
             prove("commits_after_it_sends", *there, "--scenario", "killed before OffsetCommit", exit_code=Exit.FOUND)
             assert "Too many: b'" in prove.said
             assert (admin.topics.list(), admin.groups.list()) == ({}, ())
+
+
+@pytest.mark.kafka
+@pytest.mark.needs("kafka")
+def test_through_a_proxy_a_program_is_proven_on_apache_kafka(prove: Prove, tmp_path: Path) -> None:
+    with running(apache_kafka(tmp_path / "kafka")) as server:
+        there = ("--bootstrap-server", f"127.0.0.1:{server.launch.port}")
+        scenarios = ("killed after EndTxn 1 is", "killed before TxnOffsetCommit 1", "stopped before TxnOffsetCommit 1")
+        prove("transactional_copy", *there, *(word for text in scenarios for word in ("--scenario", text)))
+        assert prove.said.count(": right") == 4
+        prove("commits_after_it_sends", *there, "--scenario", "killed before OffsetCommit", exit_code=Exit.FOUND)
+        assert "Too many: b'" in prove.said
 
 
 def test_a_topic_that_is_there_already_is_not_touched(prove: Prove) -> None:

@@ -38,6 +38,7 @@ class Fault:
     _struck: threading.Event = field(default_factory=threading.Event)
     _released: bool = False
     _holders: list[Callable[[], object]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __repr__(self) -> str:
         what = f" {self.code.name}" if self.code is not ErrorCode.NONE else ""
@@ -50,14 +51,18 @@ class Fault:
 
     def release(self) -> None:
         """Let the requests go on that ``hold`` has held; from now on it holds none."""
-        self._released = True
-        while self._holders:
-            self._holders.pop()()
+        with self._lock:
+            self._released = True
+            holders, self._holders = self._holders, []
+        for go_on in holders:
+            go_on()
 
     def held(self, go_on: Callable[[], object]) -> None:
         """A connection holds a request; ``go_on`` is called, from any thread, when it is released."""
-        self._holders.append(go_on)
-        if self._released:
+        with self._lock:
+            self._holders.append(go_on)
+            is_released = self._released
+        if is_released:
             self.release()
 
     def _strike(self) -> bool:

@@ -466,5 +466,10 @@ def keeps_records_across_a_rebalance(servers: str) -> None:
 RIGHT = (transactional_copy, transactional_member, carries_on_after_an_abort)
 
 
+def expected_of(application: object) -> dict[str, list[bytes]]:
+    is_audited = application is sends_the_second_topic_outside_of_the_transaction
+    return {**EXPECT, "audit": EXPECT["doubled"]} if is_audited else EXPECT
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](os.environ["SEMEL_BOOTSTRAP_SERVERS"])

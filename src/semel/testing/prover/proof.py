@@ -112,5 +112,5 @@ class Proof:
         if scenario.earlier is not None and scenario.occurrence > 1:
             # How many records go into one request is a matter of time: it made fewer than before.
             return self._run(scenario.earlier(scenario.occurrence // 2))
-        what = f"the application never made a {fault.api.name} request that could be struck"
+        what = f"the application made no {fault.api.name} request that could be struck"
         return ScenarioResult(scenario.name, Outcome.STRUCK_NOTHING, struck, trial.lives, what)
