@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from semel.broker.requests.handlers import describe_configs
 from semel.errors import ErrorCode
 from semel.testing import Broker
 from semel.wire.apis import APIS, ApiKey
@@ -204,3 +205,19 @@ def test_a_read_only_broker_setting_cannot_be_altered(client: RawClient) -> None
 
     assert code == ErrorCode.INVALID_REQUEST
     assert "node.id" in (text or "")
+
+
+def test_a_topic_that_is_named_again_and_again_is_described_until_the_answer_is_full(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = describe(client, TOPIC, topic, docs=True)
+    monkeypatch.setattr(describe_configs, "ANSWER_BYTES_MAX", 20_000)
+    for times in (20, 1200):  # The second is cut into pieces.
+        resources = [DescribeConfigsResource(TOPIC, topic, None)] * times
+        request = DescribeConfigsRequest(resources, include_documentation=True)
+        results = client.call(ApiKey.DESCRIBE_CONFIGS, 4, request).results
+        told = [result for result in results if not result.error_code]
+        assert 1 < len(told) < 10
+        assert all(result == alone for result in told)
+        assert {result.error_code for result in results[len(told) :]} == {ErrorCode.INVALID_REQUEST}
+        assert "ask for fewer resources at once" in results[-1].error_message

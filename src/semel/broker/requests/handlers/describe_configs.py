@@ -1,6 +1,13 @@
-"""DescribeConfigs (versions 1-4): the settings of topics and of this broker, and where each value comes from."""
+"""DescribeConfigs (versions 1-4): the settings of topics and of this broker, and where each value comes from.
+
+A short request may ask for the same topic a hundred thousand times, so the answer has a limit; resources beyond it are
+answered INVALID_REQUEST.
+"""
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
 
 from semel.broker.config.config_entries import ConfigEntry, all_brokers_entries, broker_entries, topic_entries
 from semel.broker.network.request import Request
@@ -17,28 +24,40 @@ from semel.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+_FIXED_BYTES: Final = 16  # Of the fields of a setting that are no texts.
+ANSWER_BYTES_MAX: Final = 32 * 2**20
+"""Enough for the settings of 10,000 topics."""
+
 
 def describe_configs(node: Node, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
-            _described(node, resource, message.include_synonyms, message.include_documentation)
+            _described(node, request, resource, message.include_synonyms, message.include_documentation)
             for resource in message.resources
         ]
     )
 
 
 def _described(
-    node: Node, resource: DescribeConfigsResource, synonyms: bool, documentation: bool
+    node: Node, request: Request, resource: DescribeConfigsResource, synonyms: bool, documentation: bool
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
+        if request.elements_told >= ANSWER_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the answer has {request.elements_told} bytes already; ask for fewer resources at once",
+            )
         entries = _entries(node, resource)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
-    else:
-        result.configs = [_config(entry, synonyms, documentation) for entry in entries]
+        return result
+    for entry in entries:
+        config, size_bytes = _config(entry, synonyms, documentation)
+        result.configs.append(config)
+        request.elements_told += size_bytes
     return result
 
 
@@ -68,16 +87,20 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]
             )
 
 
-def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
+@lru_cache(maxsize=2048)
+def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> tuple[DescribeConfigsResourceResult, int]:
+    """How a setting is described, and about how many bytes that takes. Topics share what they have by default."""
+    told = entry.synonyms if synonyms else ()
+    text = entry.documentation if documentation else None
+    result = DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
-        synonyms=[DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
-        if synonyms
-        else [],
+        synonyms=[DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in told],
         config_type=entry.type,
-        documentation=entry.documentation if documentation else None,
+        documentation=text,
     )
+    texts = [entry.name, entry.value, text, *(part for synonym in told for part in (synonym.name, synonym.value))]
+    return result, _FIXED_BYTES + sum(len(part) + 2 for part in texts if part is not None)
