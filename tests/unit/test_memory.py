@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 
 import pytest
 
+from semel.broker.requests.large_requests import _no_collection
 from semel.memory import FrozenSurvivors
 
 SECONDS_MAX = 0.02
@@ -52,3 +54,20 @@ def test_what_survives_a_long_collection_is_frozen(collections: Collections) -> 
 def test_short_collections_and_partial_ones_freeze_nothing(collections: Collections) -> None:
     assert collections.run(takes_s=SECONDS_MAX / 2) == 0
     assert collections.run(takes_s=2 * SECONDS_MAX, generation=1) == 0
+
+
+@pytest.mark.parametrize(("count", "is_frozen"), [(100_000, True), (100, False)])
+def test_the_objects_of_a_large_request_are_not_walked_through_when_it_was_served(count: int, is_frozen: bool) -> None:
+    async def serve() -> int:
+        gc.collect()
+        before = gc.get_freeze_count()
+        async with _no_collection():
+            answer = [[number] for number in range(count)]
+        frozen = gc.get_freeze_count() - before
+        assert gc.isenabled()
+        return frozen if answer else 0
+
+    try:
+        assert (asyncio.run(serve()) > count) is is_frozen
+    finally:
+        gc.unfreeze()

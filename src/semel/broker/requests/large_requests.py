@@ -43,6 +43,10 @@ AT_ONCE_BYTES_OF: Final = {
 }
 ELEMENTS_MAX: Final = 100_000
 """Of any request. The largest clients that are known have some ten thousand partitions."""
+ELEMENTS_MAX_OF: Final = {
+    # With more than 10,000 partitions it is refused as a whole, and that refusal names every topic.
+    ApiKey.CREATE_TOPICS: 20_000,
+}
 COPIES_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of the large requests that wait or are being served, together."""
 
@@ -113,6 +117,9 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Split(20, Lists(("group_ids",), ("groups",))),
 }
 
+# Objects that the next collection would walk through, in some ten milliseconds.
+_YOUNG_MAX: Final = 20_000
+
 WHOLE_MAX: Final = 1000
 """How many elements a request may have that is served as a whole, unless its API is listed below."""
 IN_OWN_SLICES: Final = frozenset({ApiKey.FETCH, ApiKey.METADATA})
@@ -133,14 +140,21 @@ WHOLE_MAX_OF: Final = {
 @asynccontextmanager
 async def _no_collection() -> AsyncIterator[None]:
     """Python's garbage collector stays away while hundreds of thousands of objects come that are no garbage: to walk
-    through all of them takes longer than a turn may, and it would do so again and again."""
+    through all of them takes longer than a turn may, and it would do so again and again. Those that live on, until
+    the answer has left, it never looks at: they have no cycles, and go when nothing refers to them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if gc.get_count()[0] > _YOUNG_MAX:
+                gc.freeze()
             gc.enable()
+
+
+def elements_max(key: ApiKey) -> int:
+    return ELEMENTS_MAX_OF.get(key, ELEMENTS_MAX)
 
 
 def at_once_bytes(key: ApiKey) -> int:
@@ -168,7 +182,7 @@ class LargeRequests:
 
         Raises DecodeError, also for more elements than any request may have.
         """
-        steps = sliced_decoder(request_class, request.version)(frame, position, ELEMENTS_MAX)
+        steps = sliced_decoder(request_class, request.version)(frame, position, elements_max(request.api.key))
         try:
             next(steps)
         except StopIteration as end:
@@ -209,7 +223,8 @@ class LargeRequests:
                 if request.is_abandoned:
                     return None
                 decode = sliced_decoder(request_class, request.version)
-                message, elements = await self._turns.run(decode(body, 0, ELEMENTS_MAX), elements=SLICE_ELEMENTS)
+                steps = decode(body, 0, elements_max(request.api.key))
+                message, elements = await self._turns.run(steps, elements=SLICE_ELEMENTS)
                 del body  # Only the records of a Produce point into it.
                 split = SPLIT.get(request.api.key)
                 if split is None or split.refused_whole(message):
