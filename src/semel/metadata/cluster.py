@@ -3,15 +3,18 @@
 ``change`` is the one way to alter the cluster: decide on the image, commit what was decided, then replace the image.
 One change runs at a time, so each is decided on what the last one left; if another process was faster, the store says
 so (``VersionConflict``), the image is read again, and the decision is taken again. A caller that goes away in the
-middle makes no difference: what the store has, the image gets.
+middle makes no difference: what the store has, the image gets. Where other processes change the store too, ``follow``
+brings their changes into the image, path by path.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar, assert_never
 
+from semel.errors import DecodeError, StorageError
 from semel.metadata import paths
 from semel.metadata.controller import Decision
 from semel.metadata.image import (
@@ -29,6 +32,8 @@ from semel.metadata.image import (
 )
 from semel.metadata.store import Delete, MetadataStore, Operation, Put, VersionConflict
 
+logger = logging.getLogger("semel.metadata")
+
 Result = TypeVar("Result")
 Changed: TypeAlias = Callable[[ClusterImage, ClusterImage, Sequence[Change]], None]
 
@@ -44,6 +49,9 @@ class ClusterMetadata:
         self._turn = asyncio.Lock()
         self._running: dict[asyncio.Task[object], None] = {}
         self._watches: dict[object, Changed] = {}
+        self._stale: set[str] = set()  # Paths that changed in the store, by other processes or by this one.
+        self._following: asyncio.Task[None] | None = None
+        self._stop_following: Callable[[], None] = _nothing
 
     @classmethod
     async def load(cls, store: MetadataStore, *, new_cluster_id: Callable[[], str]) -> ClusterMetadata:
@@ -80,9 +88,15 @@ class ClusterMetadata:
 
         return stop
 
+    def follow(self) -> None:
+        """From now on, what other processes change is in the image soon after it is in the store."""
+        self._stop_following = self._store.watch("/", self._changed_in_store)
+
     async def close(self) -> None:
         """Wait for the changes that are under way. The store belongs to the code that opened it."""
-        await asyncio.gather(*self._running, return_exceptions=True)
+        self._stop_following()
+        following = [] if self._following is None else [self._following]
+        await asyncio.gather(*self._running, *following, return_exceptions=True)
 
     async def _change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
         async with self._turn:
@@ -107,6 +121,36 @@ class ClusterMetadata:
                 return decision
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    def _changed_in_store(self, path: str) -> None:
+        self._stale.add(path)
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._read_stale())
+
+    async def _read_stale(self) -> None:
+        try:
+            await self._bring_up_to_date()
+        except (DecodeError, StorageError) as error:
+            logger.error("the image of the cluster is as of an earlier change: %s", error)
+        finally:
+            self._following = None
+
+    async def _bring_up_to_date(self) -> None:
+        while self._stale:
+            async with self._turn:
+                stale, self._stale = self._stale, set()
+                changes: list[Change] = []
+                for path in sorted(stale):
+                    known = await self._store.get(path)
+                    if (None if known is None else known.version) == self._versions.get(path):
+                        continue  # A change of this process, or one that was read again meanwhile.
+                    if known is None:
+                        self._versions.pop(path, None)
+                    else:
+                        self._versions[path] = known.version
+                    changes += _changes_at(self._image, path, None if known is None else known.value)
+                if changes:
+                    self._replace(self._image.apply(changes), changes)
+
     async def _reread(self) -> None:
         image, self._versions = await _read(self._store, self._image.cluster_id)
         changes = changes_between(self._image, image)
@@ -122,6 +166,32 @@ class ClusterMetadata:
         del self._running[task]
         if not task.cancelled():
             task.exception()  # Its caller may be gone, and no other code needs the error.
+
+
+def _changes_at(image: ClusterImage, path: str, value: bytes | None) -> list[Change]:
+    """What it means for the cluster that a path has this value now, or none."""
+    folder, _, name = path.rpartition("/")
+    match folder:
+        case paths.TOPICS:
+            before, after = image.topics.get(name), None if value is None else paths.decode_topic(name, value)
+            if before is not None and after is not None and before.id == after.id:
+                return [] if before == after else [TopicAltered(after)]
+            gone: list[Change] = [] if before is None else [TopicDeleted(before)]
+            return gone if after is None else [*gone, TopicCreated(after)]
+        case paths.BROKERS:
+            node_id = int(name)
+            if value is not None:
+                return [BrokerRegistered(paths.decode_broker(node_id, value))]
+            return [BrokerUnregistered(node_id)] if node_id in image.brokers else []
+        case paths.BROKER_CONFIGS:
+            configs = {} if value is None else paths.decode_configs(path, value)
+            return [BrokerConfigsAltered(None if name == "default" else int(name), configs)]
+        case _:
+            return []  # Nothing of the image.
+
+
+def _nothing() -> None:
+    """Used until the store is followed."""
 
 
 def _operation(change: Change, versions: dict[str, int]) -> Operation:
