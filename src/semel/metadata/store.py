@@ -1,7 +1,7 @@
 """Where the cluster's metadata lives: a tree of small values, each changed by compare-and-set.
 
-One store keeps this contract: ``embedded``, one node and a file. The contract is the part of ZooKeeper's that such a
-file can promise too, so a cluster's store can take its place:
+Two stores keep this contract: ``embedded``, one node and two files; and ``zookeeper``, for several nodes, which no
+broker uses yet. ``tests/metadata/test_store_contract.py`` is the contract as tests, and runs on both:
 
 - A path looks like ``/topics/orders``. A value is bytes. A version names one value at one path; it changes with every
   write, and only the store knows how it counts.
