@@ -119,6 +119,11 @@ def test_through_a_proxy_a_program_is_proven_on_apache_kafka(prove: Prove, tmp_p
         assert "Too many: b'" in prove.said
 
 
+def test_no_broker_behind_the_proxy_is_said(prove: Prove) -> None:
+    prove("transactional_copy", "--bootstrap-server", "127.0.0.1:1", exit_code=Exit.UNREACHABLE)
+    assert "no broker answers at 127.0.0.1:1" in prove.said
+
+
 def test_a_topic_that_is_there_already_is_not_touched(prove: Prove) -> None:
     with Broker(num_partitions=1) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -92,8 +92,8 @@ class Program:
 class ProcessFunction:
     """A function that is called in a process of its own.
 
-    The processes are forks of a server that has no threads. It has imported the function's module once, so that a life
-    begins within milliseconds.
+    The processes are forks of a server that has no threads. It has imported the client once, so that a life begins
+    within milliseconds.
     """
 
     can_be_killed = True
@@ -101,8 +101,7 @@ class ProcessFunction:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._context = multiprocessing.get_context("forkserver")
-        module = getattr(function, "__module__", None)
-        self._context.set_forkserver_preload(["semel.blocking", *([module] if module else [])])
+        self._context.set_forkserver_preload(["semel.blocking", __name__])
 
     def start(self, servers: str, output: Path, ended: Ended) -> Life:
         process = self._context.Process(target=_live, args=(self._function, servers, output), daemon=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from semel.blocking import Admin, Consumer
 from semel.client.config.common import addresses
 from semel.client.values import ConsumerRecord
-from semel.errors import KafkaError
+from semel.errors import ErrorCode, KafkaError
 from semel.testing.faults import Faults
 from semel.testing.prover.input import write_input
 from semel.testing.prover.proxy import Proxy
@@ -58,13 +59,14 @@ class ProxiedBroker:
             for topic in self._topics:
                 admin.topics.create(topic, partitions=self._partitions)
 
-    def delete_topics(self) -> None:
+    def delete_topics(self, *, is_interrupted: bool = False) -> None:
+        """A group cannot be deleted until it has given up a member that was killed: wait for that, or leave it."""
+        patience_s = 0.0 if is_interrupted else _SETTLE_SECONDS_MAX
         with Admin(bootstrap_servers=self._servers) as admin:
             for group in admin.groups.list():
                 offsets = admin.groups.list_offsets(group.group_id)
                 if any(partition.topic in self._topics for partition in offsets):
-                    # Until its last member is gone it cannot be deleted.
-                    _until(lambda group_id=group.group_id: _succeeds(lambda: admin.groups.delete(group_id)))  # type: ignore[misc]
+                    _until(partial(_is_deleted, admin, group.group_id), patience_s)
             admin.topics.delete_many(self._topics)
             _until(lambda: not set(admin.topics.list()) & set(self._topics))
 
@@ -104,19 +106,21 @@ def proxied_broker(servers: str, topics: Iterable[str], partitions: int) -> Iter
         broker.make_topics()
         try:
             yield broker
-        finally:
-            broker.delete_topics()
+        except BaseException:
+            broker.delete_topics(is_interrupted=True)
+            raise
+        broker.delete_topics()
 
 
-def _until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + _SETTLE_SECONDS_MAX
+def _until(is_so: Callable[[], bool], patience_s: float = _SETTLE_SECONDS_MAX) -> None:
+    until = time.monotonic() + patience_s
     while not is_so() and time.monotonic() < until:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _succeeds(action: Callable[[], object]) -> bool:
+def _is_deleted(admin: Admin, group_id: str) -> bool:
     try:
-        action()
-    except KafkaError:
-        return False
+        admin.groups.delete(group_id)
+    except KafkaError as error:
+        return error.code is ErrorCode.GROUP_ID_NOT_FOUND
     return True

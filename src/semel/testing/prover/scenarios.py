@@ -21,6 +21,7 @@ COMMIT_POINTS: Final = (ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_
 """The requests that change what a broker holds of an application."""
 
 RANDOM_KILLS: Final = 8
+_EVERY_ONE_MAX: Final = 5
 
 Arm = Callable[[Trial], Fault | None]
 
@@ -125,9 +126,14 @@ def _listed(requests: Counter[ApiKey]) -> Iterator[Scenario]:
     for api in COMMIT_POINTS:
         last = requests[api]
         for phase in Phase:
-            yield from _killed_at(api, phase, {last // 2, last} - {0, 1}, last)
+            yield from _killed_at(api, phase, _later(last), last)
         if last > 1:
             yield stopped(api, last)
+
+
+def _later(count: int) -> set[int]:
+    """All but the first, if there are few; else one in the middle and the last."""
+    return set(range(2, count + 1)) if count <= _EVERY_ONE_MAX else {count // 2, count}
 
 
 def _killed_at(api: ApiKey, phase: Phase, occurrences: set[int], last: int) -> Iterator[Scenario]:
