@@ -344,7 +344,8 @@ class PartitionLog:
             segment.append(batch, header, config.index_interval_bytes)
         except OSError as error:
             self._undo_write(segment, size_before, error)
-            self.on_refused(self.topic_partition, error)
+            if self.offline is None:  # Else that is in the log already, with this error.
+                self.on_refused(self.topic_partition, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
         self.appended_bytes += len(batch)
         self._replay(batch, header, now_ms, marker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +23,8 @@ from semel.wire.messages.incremental_alter_configs import (
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.raw_client import RawClient, batch, values
-from tools.patience import BEYOND_PATIENCE_MS
+from tests.broker.transactional_client import Transactional
+from tools.patience import BEYOND_PATIENCE_MS, wait_until
 
 
 @pytest.fixture
@@ -63,6 +65,33 @@ def test_a_full_disk_refuses_a_write_and_takes_it_when_there_is_room_again(
     assert client.produce(topic, batch(b"no room")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert client.produce(topic, batch(b"room")).base_offset == 0
     assert values(client.fetch(topic, 0)) == [(0, b"room")]
+
+
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_a_write_that_fails_is_one_line_of_the_log(
+    broker: Broker, client: RawClient, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail(broker, Operation.WRITE, f"*/{topic}-0/*.log", error=errno.EIO)
+    for _ in range(3):
+        assert client.produce(topic, batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (line,) = errors_in(caplog)
+    assert line.startswith(f"{topic}-0 is offline: write failed: [Errno 5] Input/output error")
+
+
+def test_a_decision_for_which_there_is_no_room_is_one_line_of_the_log(
+    broker: Broker, client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Transactional(client, "shop")
+    producer.find()
+    wait_until(lambda: producer.init().error_code == ErrorCode.NONE)
+    fail(broker, Operation.WRITE, "*/__transaction_state-*/*.log", error=errno.ENOSPC, times=None)
+    for _ in range(3):
+        assert producer.init().error_code != ErrorCode.NONE
+    (line,) = errors_in(caplog)
+    assert "a write to __transaction_state-" in line
 
 
 def test_a_topic_that_the_store_could_not_keep_is_refused_and_so_is_every_change_after_it(

@@ -298,8 +298,9 @@ class ShardRuntime(Generic[AnyShard]):
         batch = self._batch(records, producer, now_ms)
         try:
             appended = self.partition.append_placed(batch, now_ms=now_ms, awaited=awaited)
-        except (KafkaError, StorageError) as error:
-            logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:  # What the disk refuses, the partition's log tells.
+                logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
             raise
         for offset, record in enumerate(records, appended.base_offset):
             self.shard.replay(record, offset, producer)
