@@ -302,8 +302,10 @@ class LogDirectory:
         self._has_unsettled_names = False
 
     def tidy(self) -> None:
-        """Called periodically: check that the directory exists, and retry renames that failed."""
+        """Called periodically: check that the directory exists, retry renames that failed, keep the reserve."""
         self._look_for_own_folder()
+        if self._journal is not None and not self._is_gone:
+            self._journal.reserve()
         for folder in list(self._to_delete):
             with contextlib.suppress(OSError):
                 self._clear_away(folder)

@@ -41,6 +41,7 @@ _UP_TO_CRC: Final = struct.Struct(">II")
 _AFTER_CRC: Final = struct.Struct(">QB16siqI")
 _CRC_END: Final = 8
 _KEPT_GENERATION: Final = 1
+_RESERVED_BYTES: Final = 32 * 1024  # the small files that a deletion writes, in blocks of the file system
 _ZEROED_AHEAD_MIN: Final = 256 * 1024
 _ZEROED_AHEAD_MAX: Final = 8 * 1024 * 1024
 
@@ -76,7 +77,6 @@ class Journal:
         self._size_max = size_max
         self._other_is_free = True
         self._lock = threading.Lock()
-        self._reserve()
 
     @property
     def is_full(self) -> bool:
@@ -134,6 +134,21 @@ class Journal:
         with contextlib.suppress(OSError):
             self._files[1 - self._active].write(0, bytes(_CRC_END))
 
+    def reserve(self) -> None:
+        """Called periodically: have zeros ahead that ``give_room`` can give back. On a full disk there may be none."""
+        if not self._lock.acquire(blocking=False):
+            return  # An append is at work, which writes zeros itself.
+        try:
+            zeroed_to = self._zeroed_to[self._active]
+            missing = _RESERVED_BYTES - (zeroed_to - self._position)
+            if missing > 0:
+                self._files[self._active].write(zeroed_to, bytes(missing))
+                self._zeroed_to[self._active] = zeroed_to + missing
+        except OSError:
+            pass
+        finally:
+            self._lock.release()
+
     def give_room(self) -> bool:
         """Give back what is allocated and not in use. Returns whether that was something.
 
@@ -160,14 +175,6 @@ class Journal:
     def close(self) -> None:
         for file in self._files:
             file.close()
-
-    def _reserve(self) -> None:
-        """Fill a new file with zeros, so that there is something to give back. On a full disk there may be nothing."""
-        missing = _ZEROED_AHEAD_MIN - self._zeroed_to[self._active]
-        if missing > 0:
-            with contextlib.suppress(OSError):
-                self._files[self._active].write(self._zeroed_to[self._active], bytes(missing))
-                self._zeroed_to[self._active] += missing
 
     def _zero_ahead(self, file: File, end: int) -> bool:
         """Fill the file with zeros ahead of the writes. Returns whether that was necessary."""

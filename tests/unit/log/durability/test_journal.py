@@ -99,3 +99,35 @@ def test_syncs_do_not_grow_with_the_entries(disk: VirtualDisk) -> None:
     before = disk.statistics.syncs
     journal.append([data(number) for number in range(1_000)])
     assert disk.statistics.syncs == before + 1
+
+
+def test_room_that_is_given_back_takes_no_entry_with_it(disk: VirtualDisk) -> None:
+    journal = Journal(disk, "/data", generation=1)
+    journal.append([data(0)])
+    journal.switch()
+    journal.append([data(1)])
+    used = disk.used_bytes()
+    assert journal.give_room()
+    assert disk.used_bytes() < used
+    assert not journal.give_room()
+    journal.append([data(2)])
+    disk.crash()
+    assert offsets(disk) == [0, 1, 2], "the file that was switched from is in use until it is released"
+
+
+def test_a_reserve_is_made_where_there_is_room_and_is_given_back(disk: VirtualDisk) -> None:
+    journal = Journal(disk, "/data", generation=1)
+    assert not journal.give_room()
+    journal.reserve()
+    reserved = disk.used_bytes()
+    journal.reserve()
+    assert disk.used_bytes() == reserved > 0
+    assert journal.give_room()
+    assert disk.used_bytes() == 0
+    disk.capacity_bytes = 100
+    journal.reserve()
+    assert journal.give_room(), "what a write that found no room has left behind"
+    disk.capacity_bytes = None
+    journal.append([data(0, b"")])
+    disk.crash()
+    assert offsets(disk) == [0]
