@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from pathlib import Path
@@ -17,7 +16,7 @@ from semel.client.values import ConsumerRecord
 from semel.testing.faults import BACKGROUND, Fault, Faults
 from semel.testing.prover.lives import Application, Life
 from semel.testing.prover.records import Difference, Records, Value
-from semel.wire.apis import ApiKey
+from semel.wire.apis import APIS, ApiKey
 
 LIVES_MAX: Final = 10
 LIFE_SECONDS_MAX: Final = 180.0
@@ -143,17 +142,16 @@ class Trial:
 
     def run(self, arm: Callable[[Trial], Fault | None], *, again: bool = False) -> Fault | None:
         """Run the application until a life of it ends by itself; ``again``: and one more. Raises ``NotEnded``."""
-        fault = self._held = arm(self)
         self.faults.watcher = self._saw
-        with TemporaryDirectory(prefix="semel-prove-") as folder, ExitStack() as stack:
-            stack.callback(self._kill_all)
-            self._live_on(Path(folder))
-            if again:
+        fault = self._held = arm(self)
+        # A process that was killed just now may still write there.
+        with TemporaryDirectory(prefix="semel-prove-", ignore_cleanup_errors=True) as folder:
+            try:
                 self._live_on(Path(folder))
-        self.faults.watcher = None
-        self.faults.clear()
-        for thread in self._restarts:
-            thread.join()
+                if again:
+                    self._live_on(Path(folder))
+            finally:
+                self._end_all()
         return fault
 
     def compare(self) -> str:
@@ -244,16 +242,20 @@ class Trial:
         self._events.put((life, _Event.ENDED))
 
     def _saw(self, key: int) -> None:
-        if key in BACKGROUND:
+        if key in BACKGROUND or key not in APIS:
             return
         self.requests.append(ApiKey(key))
         # Clients commit offsets as time passes, also those that were committed already.
         if key != ApiKey.OFFSET_COMMIT:
             self._active_at = time.monotonic()
 
-    def _kill_all(self) -> None:
+    def _end_all(self) -> None:
+        self.faults.watcher = None
+        self.faults.clear()
         for life in self._running:
             life.kill()
+        for thread in self._restarts:
+            thread.join()
 
 
 class NotEnded(Exception):
