@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from semel.errors import ErrorCode
 from semel.testing import Broker
 from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.wire.apis import ApiKey
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -98,14 +100,12 @@ def test_a_broker_starts_on_a_full_disk_serves_reads_and_writes_when_there_is_ro
 def test_a_log_that_could_not_be_made_before_a_start_on_a_full_disk_is_made_when_there_is_room(
     broker: Broker, client: RawClient
 ) -> None:
-    disk = disk_of(broker)
-    # Room for the topic in the metadata, and none for its files.
-    disk.capacity_bytes = disk.used_bytes() + 400
+    disk_of(broker).fail(DiskFault(Operation.CREATE, "*/late-0/*", errno.ENOSPC, times=None))
     client.create_topic("late")
-    assert client.produce("late", batch(b"x" * 500)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    fill(broker)
     broker.restart(kill=True)
-    disk_of(broker).capacity_bytes = None
+    with RawClient(broker.port) as again:
+        assert again.produce("late", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk_of(broker).repair()
     with RawClient(broker.port) as again:
         for _ in range(10):
             broker.clock.advance(seconds=1.1)

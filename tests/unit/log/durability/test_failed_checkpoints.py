@@ -322,19 +322,20 @@ def test_a_start_without_room_for_a_checkpoint_makes_the_records_durable_before_
 ) -> None:
     machine = Machine()
     machine.produce("in the journal")
-    machine.directory.kill()
-    machine.disk.crash(Unsynced.LOST)
     machine.disk.fail(DiskFault(Operation.WRITE, path, errno.ENOSPC, times=None))
-    machine.open()
-    assert machine.points() == [0, 0, 0]
-    machine.produce("over it")
+    for text in ("into its other file", "over it"):
+        machine.directory.kill()
+        machine.disk.crash(Unsynced.LOST)
+        machine.open()
+        machine.produce(text)
     machine.directory.kill()
     machine.disk.crash(Unsynced.LOST)
     machine.open()
-    assert [values(log) for log in machine.logs] == [[(0, b"in the journal"), (1, b"over it")]] * 3
+    written = [(0, b"in the journal"), (1, b"into its other file"), (2, b"over it")]
+    assert [values(log) for log in machine.logs] == [written] * 3
     machine.disk.repair()
     machine.a_second_passes(30)
-    assert machine.points() == [2, 2, 2]
+    assert machine.points() == [3, 3, 3]
 
 
 def test_a_start_without_descriptors_for_its_records_is_refused_and_the_next_one_finds_everything() -> None:
@@ -356,6 +357,17 @@ def test_a_log_whose_sync_failed_is_offline_also_if_the_files_beside_the_logs_co
     machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC, times=None))
     machine.checkpoint()
     assert [log.offline is not None for log in machine.logs] == [False, True, False]
+
+
+def test_a_checkpoint_that_moves_no_log_and_has_no_room_for_its_files_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    machine.produce()
+    machine.checkpoint()
+    machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC, times=None))
+    machine.checkpoint()
+    assert [record.getMessage().split(": [")[0] for record in caplog.records] == [
+        "/data: a write to the checkpoint files was refused"
+    ]
 
 
 def test_the_recovery_point_of_a_deleted_topic_is_taken_back_even_if_the_first_attempt_fails() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from semel.log.durability.journal import FILE_NAMES, Entry, Journal, Kind, read_entries
 from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.virtual.page_cache import Unsynced
 
 ID = UUID(int=5)
 
@@ -111,7 +112,7 @@ def test_room_that_is_given_back_takes_no_entry_with_it(disk: VirtualDisk) -> No
     assert disk.used_bytes() < used
     assert not journal.give_room()
     journal.append([data(2)])
-    disk.crash()
+    disk.crash(Unsynced.KEPT)
     assert offsets(disk) == [0, 1, 2], "the file that was switched from is in use until it is released"
 
 
