@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from semel.blocking import Admin
 from semel.cli.exits import Exit
 from semel.cli.main import main
 from semel.spark.job import JobError, PipelineJob
 from semel.testing import Broker
 from tests.spark.topics import create, fill, values
+from tools.patience import wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "totals.toml"
 
@@ -126,6 +131,32 @@ def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
     assert "rows 10" in capsys.readouterr().out
     assert values(broker, "out") == list(range(0, 30, 2))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_ends_after_its_batch_without_a_traceback(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(20))
+
+    def interrupt() -> None:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            wait_until(
+                lambda: sum(at.offset for at in admin.groups.list_offsets("jobs").values()) == 20,
+                "everything that was there is committed",
+            )
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code = main(["pipeline", "run", job_file(tmp_path, broker)])
+    thread.join()
+
+    assert code == 128 + number
+    assert capsys.readouterr().err == ""
+    assert spark.streams.active == []
+    assert values(broker, "out") == list(range(0, 20, 2))
 
 
 def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_sentence(
