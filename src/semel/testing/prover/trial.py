@@ -80,6 +80,9 @@ class _Event(Enum):
     ENDED = auto()
     STOPPED = auto()
     IDLE = auto()
+    """It has nothing more to do."""
+    STUCK = auto()
+    """It does nothing, and something is missing."""
 
 
 class Trial:
@@ -93,8 +96,10 @@ class Trial:
         *,
         as_compared: Callable[[Value], Value] = lambda value: value,
         idle_seconds: float | None = None,
+        stuck_seconds: float | None = None,
         life_seconds_max: float = LIFE_SECONDS_MAX,
     ) -> None:
+        """``idle_seconds`` without anything to do end a life, ``stuck_seconds`` do while something is missing."""
         self.broker = broker
         self.faults = broker.faults
         self.requests: list[ApiKey] = []
@@ -107,6 +112,10 @@ class Trial:
         self._expect = expect
         self._as_compared = as_compared
         self._idle_seconds = idle_seconds
+        # A machine can be slow.
+        self._stuck_seconds = (
+            max(10 * (idle_seconds or 0.0), _PATIENCE_SECONDS) if stuck_seconds is None else stuck_seconds
+        )
         self._life_seconds_max = life_seconds_max
         self._current: Life | None = None
         self._running: list[Life] = []
@@ -115,6 +124,7 @@ class Trial:
         self._events: SimpleQueue[tuple[Life, _Event]] = SimpleQueue()
         self._held: Fault | None = None
         self._active_at = 0.0
+        self._was_stuck = False
 
     def restart(self, *, kill: bool = False) -> None:
         """End the broker and start it again, on the same data."""
@@ -181,9 +191,15 @@ class Trial:
                 self._held.release()
                 self._active_at = time.monotonic()
                 event = self._next_event(life)
-            if event is _Event.IDLE:
+            if event is _Event.IDLE or (event is _Event.STUCK and self._was_stuck):
                 self._terminate(life)
                 return
+            if event is _Event.STUCK:
+                # It may hang. If the next life does nothing either, what is missing is lost.
+                self._was_stuck = True
+                life.kill()
+                self._active_at = 0.0
+                self._next_event(life)
             self._running.remove(life)
             died_of = life.died_of
             if died_of is None:
@@ -212,8 +228,11 @@ class Trial:
             if left_s <= 0:
                 raise NotEnded(f"life {self.lives} of the application did not end within {self._life_seconds_max:g} s")
             if self._idle_seconds is not None:
-                if self._active_at and self._is_done(now - self._active_at, self._idle_seconds):
+                idle_s = now - self._active_at if self._active_at else 0.0
+                if idle_s >= self._idle_seconds and not any(one.missing for one in self._differences()):
                     return _Event.IDLE
+                if idle_s >= self._stuck_seconds:
+                    return _Event.STUCK
                 left_s = min(left_s, _LOOK_SECONDS)
             try:
                 about, event = self._events.get(timeout=left_s)
@@ -221,13 +240,6 @@ class Trial:
                 continue
             if about is life:
                 return event
-
-    def _is_done(self, idle_s: float, enough_s: float) -> bool:
-        """Idle for long enough: for ten times as long if something is missing, since a machine can be slow."""
-        if idle_s < enough_s:
-            return False
-        is_patience_over = idle_s >= max(10 * enough_s, _PATIENCE_SECONDS)
-        return is_patience_over or not any(difference.missing for difference in self._differences())
 
     def _terminate(self, life: Life) -> None:
         life.terminate()
