@@ -29,7 +29,7 @@ from semel.testing.prover.scenarios import (
     stopped,
 )
 from semel.testing.prover.scenarios import FAULTS as SCENARIOS
-from semel.testing.prover.trial import LIFE_SECONDS_MAX, LIVES_MAX, Outcome, ScenarioResult, Trial
+from semel.testing.prover.trial import LIFE_SECONDS_MAX, LIVES_MAX, ScenarioOutcome, ScenarioResult, Trial
 
 __all__ = [
     "ABORTED_INPUT",
@@ -38,9 +38,9 @@ __all__ = [
     "STARTED_AGAIN",
     "WITHOUT_FAULTS",
     "Function",
-    "Outcome",
     "Phase",
     "Scenario",
+    "ScenarioOutcome",
     "ScenarioResult",
     "Trial",
     "killed",
@@ -83,7 +83,7 @@ def prove(
     results = []
     for result in proof.run() if scenarios is None else proof.run_scenarios(scenarios):
         results.append(result)
-        if result.outcome not in (Outcome.RIGHT, Outcome.NOT_APPLICABLE):
+        if result.outcome not in (ScenarioOutcome.RIGHT, ScenarioOutcome.NOT_APPLICABLE):
             remark = "" if scenarios is not None or proof.is_transactional else ". The application is not transactional"
             raise AssertionError(f"{result.scenario}: {result.what}{remark}")
     return results

@@ -14,9 +14,9 @@ from semel.testing.exactly_once import (
     STARTED_AGAIN,
     WITHOUT_FAULTS,
     Function,
-    Outcome,
     Phase,
     Scenario,
+    ScenarioOutcome,
     killed,
     stopped,
 )
@@ -81,14 +81,14 @@ def _prove(
 
 def test_a_transactional_copy_is_proven_under_every_scenario_that_fits_it() -> None:
     results = _prove(planted.transactional_copy)
-    assert {result.outcome for result in results} == {Outcome.RIGHT, Outcome.NOT_APPLICABLE}
-    assert all(result.struck for result in results[1:] if result.outcome is Outcome.RIGHT)
-    not_applicable = [result for result in results if result.outcome is Outcome.NOT_APPLICABLE]
+    assert {result.outcome for result in results} == {ScenarioOutcome.RIGHT, ScenarioOutcome.NOT_APPLICABLE}
+    assert all(result.struck for result in results[1:] if result.outcome is ScenarioOutcome.RIGHT)
+    not_applicable = [result for result in results if result.outcome is ScenarioOutcome.NOT_APPLICABLE]
     assert {result.what for result in not_applicable} == {
         "the application makes no OffsetCommit request",
         "the application makes no AddPartitionsToTxn request",  # V2 has none.
     }
-    kinds = Counter(result.scenario.split()[0] for result in results if result.outcome is Outcome.RIGHT)
+    kinds = Counter(result.scenario.split()[0] for result in results if result.outcome is ScenarioOutcome.RIGHT)
     assert kinds["killed"] >= 20
     assert kinds["stopped"] == 6
     assert kinds["at"] >= 4  # At random.
@@ -123,7 +123,7 @@ def test_what_is_exactly_once_passes(application: Function) -> None:
         MEMBER_REFUSED,
     ]
     results = _prove(application, scenarios)
-    assert [(result.outcome, result.struck) for result in results] == [(Outcome.RIGHT, 1)] * len(scenarios)
+    assert [(result.outcome, result.struck) for result in results] == [(ScenarioOutcome.RIGHT, 1)] * len(scenarios)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_cannot_be_killed_is_disturbed_only_and_that_is_no_proof() -> None:
         planted.transactional_copy(servers)
 
     lost = disturbed("the answer to EndTxn is lost")
-    assert [(result.outcome, result.struck) for result in _prove(inner, [lost])] == [(Outcome.RIGHT, 1)]
+    assert [(result.outcome, result.struck) for result in _prove(inner, [lost])] == [(ScenarioOutcome.RIGHT, 1)]
     with pytest.raises(AssertionError, match=r"killed before EndTxn 1 .*: the application was not killed"):
         _prove(inner, [killed(END_TXN, BEFORE)])
 
@@ -203,4 +203,7 @@ def test_an_application_that_does_not_end_is_told_to_once_it_is_idle() -> None:
         scenarios=[STARTED_AGAIN, killed(END_TXN, CARRIED_OUT)],
         idle_seconds=1.0,
     )
-    assert [(result.outcome, result.lives) for result in results] == [(Outcome.RIGHT, 2), (Outcome.RIGHT, 2)]
+    assert [(result.outcome, result.lives) for result in results] == [
+        (ScenarioOutcome.RIGHT, 2),
+        (ScenarioOutcome.RIGHT, 2),
+    ]

@@ -24,9 +24,9 @@ from semel.testing.prover.own_broker import own_broker
 from semel.testing.prover.proof import Proof
 from semel.testing.prover.proxied_broker import TopicExists, proxied_broker
 from semel.testing.prover.records import Record, Value
-from semel.testing.prover.trial import Outcome, ProofBroker, ScenarioResult
+from semel.testing.prover.trial import ProofBroker, ScenarioOutcome, ScenarioResult
 
-_FAILED: Final = (Outcome.WRONG, Outcome.NOT_ENDED, Outcome.STRUCK_NOTHING)
+_FAILED: Final = (ScenarioOutcome.WRONG, ScenarioOutcome.NOT_ENDED, ScenarioOutcome.STRUCK_NOTHING)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _results(proof: Proof, options: argparse.Namespace) -> Iterator[ScenarioResult]:
     for number, result in enumerate(proof.run(only=options.scenario), 1):
-        if result.outcome is not Outcome.NOT_APPLICABLE:
+        if result.outcome is not ScenarioOutcome.NOT_APPLICABLE:
             say(f"{number:3} {result.scenario}: {result.outcome}{f': {result.what}' if result.what else ''}")
         yield result
         if options.first and result.outcome in _FAILED:
@@ -160,10 +160,10 @@ def _print_table(results: list[ScenarioResult]) -> None:
     rows = [
         [result.scenario, str(result.outcome), result.struck, result.lives]
         for result in results
-        if result.outcome is not Outcome.NOT_APPLICABLE
+        if result.outcome is not ScenarioOutcome.NOT_APPLICABLE
     ]
     print(table(rows, columns, colour=is_colourful(sys.stdout)))
-    reasons = Counter(result.what for result in results if result.outcome is Outcome.NOT_APPLICABLE)
+    reasons = Counter(result.what for result in results if result.outcome is ScenarioOutcome.NOT_APPLICABLE)
     for reason, count in reasons.items():
         print(f"{count} scenarios do not apply: {reason}")
 
@@ -173,17 +173,17 @@ def _verdict(proof: Proof, results: list[ScenarioResult]) -> str:
     said = []
     if not proof.is_transactional:
         said.append("The program is not transactional: it makes no EndTxn request.")
-    if counts[Outcome.WRONG]:
-        said.append(f"Not exactly-once: records were lost or doubled in {counts[Outcome.WRONG]} scenarios.")
-    if unproven := counts[Outcome.STRUCK_NOTHING] + counts[Outcome.NOT_ENDED]:
+    if counts[ScenarioOutcome.WRONG]:
+        said.append(f"Not exactly-once: records were lost or doubled in {counts[ScenarioOutcome.WRONG]} scenarios.")
+    if unproven := counts[ScenarioOutcome.STRUCK_NOTHING] + counts[ScenarioOutcome.NOT_ENDED]:
         said.append(f"Not proven: {unproven} scenarios struck nothing, or the program never ended.")
     if not any(counts[outcome] for outcome in _FAILED):
-        said.append(f"Nothing lost and nothing doubled in {counts[Outcome.RIGHT]} scenarios.")
+        said.append(f"Nothing lost and nothing doubled in {counts[ScenarioOutcome.RIGHT]} scenarios.")
     return "\n".join(said)
 
 
 def _exit_code(results: list[ScenarioResult]) -> Exit:
     outcomes = {result.outcome for result in results}
-    if Outcome.WRONG in outcomes:
+    if ScenarioOutcome.WRONG in outcomes:
         return Exit.FOUND
     return Exit.FAILED if outcomes & set(_FAILED) else Exit.OK

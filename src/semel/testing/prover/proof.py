@@ -18,8 +18,8 @@ from semel.testing.prover.scenarios import WITHOUT_FAULTS, Scenario, scenarios_f
 from semel.testing.prover.trial import (
     LIFE_SECONDS_MAX,
     NotEnded,
-    Outcome,
     ProofBroker,
+    ScenarioOutcome,
     ScenarioResult,
     Trial,
 )
@@ -54,7 +54,7 @@ class Proof:
         """
         without_faults = self._run(WITHOUT_FAULTS)
         yield without_faults
-        if without_faults.outcome is Outcome.RIGHT:
+        if without_faults.outcome is ScenarioOutcome.RIGHT:
             for scenario in scenarios_for(self.requests, seed=self.seed):
                 if only and not any(text in scenario.name for text in only):
                     continue
@@ -62,7 +62,7 @@ class Proof:
                 if reason is None:
                     yield self._run(scenario)
                 else:
-                    yield ScenarioResult(scenario.name, Outcome.NOT_APPLICABLE, what=reason)
+                    yield ScenarioResult(scenario.name, ScenarioOutcome.NOT_APPLICABLE, what=reason)
 
     def run_scenarios(self, scenarios: Iterable[Scenario]) -> Iterator[ScenarioResult]:
         """These, whether they fit the application or not."""
@@ -83,7 +83,7 @@ class Proof:
 
     def _run(self, scenario: Scenario) -> ScenarioResult:
         if scenario.kills and not self.application.can_be_killed:
-            return ScenarioResult(scenario.name, Outcome.STRUCK_NOTHING, what=_NOT_KILLABLE)
+            return ScenarioResult(scenario.name, ScenarioOutcome.STRUCK_NOTHING, what=_NOT_KILLABLE)
         with self.new_broker() as broker:
             broker.fill(self.given, aborts=scenario.aborts)
             trial = Trial(
@@ -97,7 +97,7 @@ class Proof:
             try:
                 fault = trial.run(scenario.arm, again=scenario.again)
             except NotEnded as error:
-                return ScenarioResult(scenario.name, Outcome.NOT_ENDED, trial.kills, trial.lives, str(error))
+                return ScenarioResult(scenario.name, ScenarioOutcome.NOT_ENDED, trial.kills, trial.lives, str(error))
             wrong = trial.compare()
         if scenario is WITHOUT_FAULTS:
             self.requests = Counter(trial.requests)
@@ -106,11 +106,11 @@ class Proof:
         )
         if wrong:
             wrong = f"{wrong}. {_READ_COMMITTED}" if scenario.aborts else wrong
-            return ScenarioResult(scenario.name, Outcome.WRONG, struck, trial.lives, wrong)
+            return ScenarioResult(scenario.name, ScenarioOutcome.WRONG, struck, trial.lives, wrong)
         if struck or fault is None:
-            return ScenarioResult(scenario.name, Outcome.RIGHT, struck, trial.lives)
+            return ScenarioResult(scenario.name, ScenarioOutcome.RIGHT, struck, trial.lives)
         if scenario.earlier is not None and scenario.occurrence > 1:
             # How many records go into one request is a matter of time: it made fewer than before.
             return self._run(scenario.earlier(scenario.occurrence // 2))
         what = f"the application made no {fault.api.name} request that could be struck"
-        return ScenarioResult(scenario.name, Outcome.STRUCK_NOTHING, struck, trial.lives, what)
+        return ScenarioResult(scenario.name, ScenarioOutcome.STRUCK_NOTHING, struck, trial.lives, what)

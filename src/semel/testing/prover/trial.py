@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 30.0
 
 
-class Outcome(StrEnum):
+class ScenarioOutcome(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     """Something is missing, or there too often."""
@@ -41,7 +41,7 @@ class ScenarioResult:
     """How the application lived through one scenario."""
 
     scenario: str
-    outcome: Outcome
+    outcome: ScenarioOutcome
     struck: int = 0
     """How often it was killed, stopped or disturbed."""
     lives: int = 0
