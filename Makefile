@@ -23,7 +23,7 @@ help:
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
 	@echo "                    campaign-damage, campaign-disk, campaign-disk-simulation, campaign-groups, campaign-groups-simulation,"
-	@echo "                    campaign-hostile, campaign-kill,"
+	@echo "                    campaign-hostile, campaign-kill, campaign-prover,"
 	@echo "                    campaign-simulation, campaign-transactions, campaign-zookeeper"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
 	@echo "make docs           write the generated documents and pictures, and build the site into .cache/site"
