@@ -62,6 +62,7 @@ class ProducerBatch:
         "flushes",
         "in_doubt",
         "is_bulk",
+        "last_answer",
         "numbers",
         "on_wire",
         "outcome",
@@ -83,6 +84,7 @@ class ProducerBatch:
         self.records: bytes | None = None
         self.numbers: Numbers | None = None
         self.attempts = 0
+        self.last_answer: str | None = None  # What the last attempt ended with, for the error if its time is over.
         self.retry_ms = 0.0
         self.on_wire = False
         self.in_doubt = False

@@ -235,6 +235,7 @@ class Sender:
             case Verdict.RETRY:
                 concurrent = answer.code == ErrorCode.CONCURRENT_TRANSACTIONS
                 backoff = self._markers_backoff if concurrent else self._backoff
+                batch.last_answer = _told(answer)
                 batch.retry_ms = now_ms + backoff.delay_ms(batch.attempts)
             case Verdict.WAIT_FOR_PREDECESSOR:
                 batch.retry_ms = now_ms
@@ -295,13 +296,12 @@ class Sender:
 
     def _refusal(self, batch: ProducerBatch, answer: BatchAnswer) -> Exception:
         code = named(answer.code)
-        reason = f" ({answer.message})" if answer.message and answer.message != code.name else ""
         known = "may have been written" if batch.in_doubt else "not written"
         what = f"{batch.count} records to {batch.topic_partition} {known}"
         family = family_of(code)
         if family is Family.FATAL and code not in BATCH_FATAL:
             family = Family.ABORTABLE
-        return client_error(code, f"{what}: the broker answered {code.name}{reason}", family)
+        return client_error(code, f"{what}: the broker answered {_told(answer)}", family)
 
     def _expire(self, now_ms: float) -> None:
         limit_ms = self._config.delivery_timeout_ms
@@ -309,12 +309,19 @@ class Sender:
             while not queue.is_empty and now_ms >= queue.oldest.created_ms + limit_ms:
                 batch = queue.oldest
                 known = "may have been written" if batch.on_wire or batch.in_doubt else "not written"
+                last = "" if batch.last_answer is None else f"; the last one ended with {batch.last_answer}"
                 self._fail(
                     queue,
                     batch,
                     TimedOut(
                         ErrorCode.REQUEST_TIMED_OUT,
                         f"{batch.count} records to {batch.topic_partition} {known}: not acknowledged within "
-                        f"delivery.timeout.ms ({limit_ms} ms) and {batch.attempts} attempts",
+                        f"delivery.timeout.ms ({limit_ms} ms) and {batch.attempts} attempts{last}",
                     ),
                 )
+
+
+def _told(answer: BatchAnswer) -> str:
+    """What a broker answered, in its own words if it has any."""
+    code = named(answer.code)
+    return f"{code.name} ({answer.message})" if answer.message and answer.message != code.name else code.name

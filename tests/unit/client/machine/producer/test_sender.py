@@ -242,6 +242,16 @@ def test_a_record_that_is_not_acknowledged_in_time_fails_and_says_that_it_may_ha
     assert "delivery.timeout.ms (5000 ms)" in str(producer.errors[b"a"])
 
 
+def test_a_record_that_was_refused_until_its_time_was_over_says_with_what() -> None:
+    producer = warmed_up(delivery_timeout_ms=5_000, request_timeout_ms=4_000)
+    producer.cluster.log("orders").refuse_with = [ErrorCode.KAFKA_STORAGE_ERROR] * 1000
+    producer.bench.release()
+    producer.send(b"a")
+    producer.advance(5_000)
+    assert isinstance(producer.errors[b"a"], TimedOut)
+    assert "attempts; the last one ended with KAFKA_STORAGE_ERROR" in str(producer.errors[b"a"])
+
+
 def test_a_record_that_never_left_fails_as_not_written() -> None:
     producer = warmed_up(delivery_timeout_ms=5_000, request_timeout_ms=4_000)
     producer.bench.refusing = {1}
