@@ -47,7 +47,7 @@ BUGS: list[tuple[bugs.Plant, str]] = [
     (bugs.takes_the_high_watermark_for_the_last_stable_offset, "aborted-read"),
     (bugs.tells_readers_of_no_aborted_transaction, "aborted-read"),
     (bugs.appends_what_is_there_already, "duplicate"),
-    (bugs.acknowledges_before_the_sync, "lost-write|inconsistent-offsets|nonmonotonic-send"),
+    (bugs.acknowledges_before_the_sync, "lost-write|inconsistent-offsets|nonmonotonic-send|OUT_OF_ORDER_SEQUENCE"),
     (bugs.writes_without_asking_the_coordinator, "did not finish"),
     (bugs.lets_no_transaction_time_out, "stays open"),
     (bugs.commits_offsets_of_aborted_transactions, "copied once"),

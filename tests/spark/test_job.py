@@ -183,7 +183,8 @@ def test_the_example_is_analysed_by_spark_as_a_query_with_state(
 ) -> None:
     create(broker, "orders", "totals")
     file = tmp_path / "totals.toml"
-    file.write_text(EXAMPLE.read_text().replace("127.0.0.1:9092", broker.bootstrap_servers))
+    job = EXAMPLE.read_text().replace("127.0.0.1:9092", broker.bootstrap_servers)
+    file.write_text(job.replace("checkpoints/totals", str(tmp_path / "checkpoint")))
     assert main(["pipeline", "check", str(file), "--json"]) == Exit.OK
     said = json.loads(capsys.readouterr().out)
     assert (said["columns"], said["is_stateful"]) == (["key", "value"], True)

@@ -62,7 +62,9 @@ def test_a_length_that_promises_gigabytes_allocates_nothing(message_class: type[
     version = versions(message_class)[-1]
     decoder(message_class, version)
     for promising in _with_huge_lengths(bytes(encode(with_one_of_each(message_class), version))):
-        assert peak_bytes(partial(_decode, message_class, promising, version)) < 32_768
+        decode = partial(_decode, message_class, promising, version)
+        decode()  # The first one compiles the decoder.
+        assert peak_bytes(decode) < 32_768
 
 
 def _decode(message_class: type[Any], encoded: bytes, version: int) -> None:

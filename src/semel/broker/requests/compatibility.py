@@ -85,14 +85,16 @@ All clients share one event loop, so no request may keep it ([the design](design
 
 | what | limit | beyond it |
 |---|---|---|
-| elements of a request: partitions, names, ids, all together | 100,000 | the connection is closed |
+| elements of a request: partitions, names, ids, all together | 100,000; CreateTopics 20,000 | the connection closes |
+| the answer to DescribeConfigs | 32 MiB, the settings of some 10,000 topics | INVALID_REQUEST for the rest |
 | protocols in JoinGroup | 1,000 | INVALID_REQUEST |
 | assignments in SyncGroup; names in ConsumerGroupHeartbeat or DescribeTopicPartitions | 10,000 | INVALID_REQUEST |
 | metadata that a member offers, names that it subscribes to, an assignment | 1 MiB | INVALID_REQUEST |
 | metadata or names of all members of a group | 8 MiB | GROUP_MAX_SIZE_REACHED to the one that joins |
 | assignments of a group | 8 MiB | INVALID_REQUEST to its leader (Kafka: 1 MB, UNKNOWN_SERVER_ERROR) |
 | a fetch session | 10,000 partitions, 100,000 in all sessions | there is no session: every fetch is a full one |
-| a regular expression | 4,096 characters, 2,000 steps with repetitions written out | INVALID_REGULAR_EXPRESSION |
+| a regular expression | 4,096 characters, 2,000 steps and 5,000 ways between them | INVALID_REGULAR_EXPRESSION |
+| regular expressions of a group's members | ten different ones | INVALID_REGULAR_EXPRESSION |
 | a coordinator epoch in WriteTxnMarkers | the highest leader epoch of `__transaction_state` | INVALID_REQUEST |
 
 A request of many partitions is served in pieces, with other clients between them: OffsetCommit of 10,000 partitions is
