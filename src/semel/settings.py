@@ -124,7 +124,7 @@ class Setting:
     @property
     def attribute(self) -> str:
         """The attribute that holds it: its name, with underscores."""
-        return self.name.replace(".", "_")
+        return self.name.replace(".", "_").replace("-", "_")
 
     @property
     def is_sensitive(self) -> bool:
@@ -193,8 +193,8 @@ class Settings(Mapping[str, Setting]):
 
     def attributes(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The same as keyword arguments of the dataclass that declares these settings."""
-        values = self.parse(texts)
-        return {self[name].attribute: self[name].attribute_value(value) for name, value in values.items()}
+        settings = [self.lookup(name) for name in texts]
+        return {setting.attribute: setting.attribute_value(setting.parse(texts[setting.name])) for setting in settings}
 
     def _hint(self, name: str) -> str:
         for absent, reason in self.absent.items():
@@ -203,6 +203,8 @@ class Settings(Mapping[str, Setting]):
         for setting in self._settings.values():
             if any(synonym.name == name for synonym in setting.synonyms):
                 return f"; the {self.kind}'s name for it is {setting.name}"
+        if len(name) > _HINTED_LENGTH_MAX:
+            return ""  # What is nearest to 32,767 characters would take the event loop 16 ms.
         import difflib  # Only a mistake needs it, and a start should not pay for its import.
 
         public = [setting.name for setting in self._settings.values() if not setting.internal]
@@ -234,7 +236,12 @@ def declare(
         read=read,
         internal=internal,
     )
-    return field(default=setting.attribute_value(default), kw_only=True, metadata={"setting": setting})
+    return field(
+        default=setting.attribute_value(default),
+        kw_only=True,
+        repr=not setting.is_sensitive,
+        metadata={"setting": setting},
+    )
 
 
 def declared_in(dataclass_type: Any) -> list[Setting]:
@@ -251,6 +258,8 @@ def parse_properties(text: str) -> dict[str, str]:
         entries[_unescape(match["key"])] = _unescape(match["value"])
     return entries
 
+
+_HINTED_LENGTH_MAX = 100
 
 # What Java's String.trim removes.
 _JAVA_WHITESPACE = "".join(map(chr, range(0x21)))

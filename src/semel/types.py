@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from random import Random
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -31,6 +32,10 @@ class ProducerIdentity(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+def random_uuid(random: Random) -> UUID:
+    return UUID(int=random.getrandbits(128), version=4)
 
 
 def kafka_uuid(value: UUID) -> str:

@@ -35,6 +35,42 @@ class AclOperation(Code):
     TWO_PHASE_COMMIT = 15
 
 
+class AclResourceType(Code):
+    """What it can be allowed or denied with."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(Code):
+    """How a name is meant. MATCH is for filters: whatever rule would hold for this name."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(Code):
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ScramMechanism(Code):
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
 class ConfigSource(Code):
     """Where a value comes from."""
 

@@ -88,6 +88,8 @@ RECORDS: Final = Records()
 
 
 # In every version, whatever the width of the length before it: Kafka's own clients refuse more.
+OWN_TAGS_SINCE: Final = 10_000
+"""Tagged fields from here on are Semel's own, and are sent between its brokers only."""
 STRING_SIZE_BYTES_MAX: Final = 32767
 
 

@@ -49,6 +49,21 @@ def legal_in(message: Any, version: int) -> Any:
     return _replaced(message, version, lambda field, value: value)
 
 
+def as_kafka_knows(message: Any) -> Any:
+    """The same message without the tagged fields that are our own."""
+    changes: dict[str, Any] = {}
+    for field in schema.fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.tag is not None and field.tag >= schema.OWN_TAGS_SINCE:
+            value = field.default
+        elif isinstance(field.type, schema.Struct) and value is not None:
+            value = as_kafka_knows(value)
+        elif isinstance(field.type, schema.Array) and isinstance(field.type.element, schema.Struct) and value:
+            value = [as_kafka_knows(element) for element in value]
+        changes[field.name] = value
+    return dataclasses.replace(message, **changes)
+
+
 def as_of(message: Any, version: int) -> Any:
     """What is left of the message after a trip through one version: defaults in every field that it does not carry."""
     return _replaced(message, version, lambda field, value: field.default)

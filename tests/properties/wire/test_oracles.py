@@ -12,7 +12,14 @@ from semel.wire.apis import APIS
 from semel.wire.codec import encode
 from tests.properties.wire.kafka_python_oracle import encode_with_kafka_python
 from tests.properties.wire.kio_oracle import encode_with_kio
-from tests.properties.wire.message_strategies import as_of, message_classes, messages, versions, with_one_of_each
+from tests.properties.wire.message_strategies import (
+    as_kafka_knows,
+    as_of,
+    message_classes,
+    messages,
+    versions,
+    with_one_of_each,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*", "ignore:open_text is deprecated")
 
@@ -26,7 +33,7 @@ few_examples = settings(max_examples=12, derandomize=True, database=None, suppre
 @few_examples
 @given(data=st.data())
 def test_kio_writes_the_same_bytes(message_class: type[Any], data: st.DataObject) -> None:
-    message = data.draw(messages(message_class))
+    message = as_kafka_knows(data.draw(messages(message_class)))
     for version in versions(message_class):
         expected = as_of(message, version)
         assert encode(expected, version) == encode_with_kio(expected, version), f"version {version}"
@@ -43,7 +50,7 @@ def test_kio_has_the_same_defaults(message_class: type[Any]) -> None:
 @few_examples
 @given(data=st.data())
 def test_kafka_python_writes_the_same_bytes(message_class: type[Any], data: st.DataObject) -> None:
-    message = data.draw(messages(message_class))
+    message = as_kafka_knows(data.draw(messages(message_class)))
     for version in versions(message_class):
         expected = as_of(message, version)
         foreign = encode_with_kafka_python(expected, version)

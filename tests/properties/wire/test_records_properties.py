@@ -29,6 +29,7 @@ from semel.wire.records import (
 )
 from semel.wire.records.varint import VARINT_BITS, VARLONG_BITS, decode_unsigned, encode_varint
 from tests.properties.wire.validated_records import validate_records
+from tools.fuzz.targets.record_batches import check_batch
 
 SIZE_MAX = 2**20
 
@@ -166,21 +167,8 @@ def read_everything(data: bytes) -> None:
     for read in (validate_records, parse_marker):
         with contextlib.suppress(DecodeError):
             read(data)
-    try:
-        header = parse_header(data)
-        records = list(iterate_records(data, size_max=SIZE_MAX))
-    except DecodeError:
-        return
-    # What was read can be written again: compaction must not stumble over a record that a consumer can read.
-    rebuilt = build_batch(
-        records,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        timestamp_type=header.timestamp_type,
-        delete_horizon_ms=header.delete_horizon_ms,
-        max_timestamp=header.max_timestamp,
-    )
-    assert list(iterate_records(rebuilt)) == records
+    with contextlib.suppress(DecodeError):
+        check_batch(data)
 
 
 @deterministic

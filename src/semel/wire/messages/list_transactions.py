@@ -1,8 +1,12 @@
-"""ListTransactions: the transactions of one coordinator, filtered. A duration of -1 filters nothing."""
+"""ListTransactions: the transactions of one coordinator, filtered. A duration of -1 filters nothing.
+
+Between brokers a transaction has three fields more, in tags of our own: its record, as in the log, and the epoch
+of its coordinator.
+"""
 
 from __future__ import annotations
 
-from semel.wire.schema import INT16, INT32, INT64, STRING, array, field, message, struct
+from semel.wire.schema import BYTES, INT16, INT32, INT64, OWN_TAGS_SINCE, STRING, array, field, message, struct
 
 
 @message(versions=(0, 2), flexible_since=0)
@@ -18,6 +22,9 @@ class TransactionState:
     transactional_id: str = field(STRING)
     producer_id: int = field(INT64)
     transaction_state: str = field(STRING)
+    record_key: bytes | None = field(BYTES, tag=OWN_TAGS_SINCE, nullable=0, default=None)
+    record_value: bytes | None = field(BYTES, tag=OWN_TAGS_SINCE + 1, nullable=0, default=None)
+    coordinator_epoch: int = field(INT32, tag=OWN_TAGS_SINCE + 2)
 
 
 @message(versions=(0, 2), flexible_since=0)

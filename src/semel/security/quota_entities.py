@@ -1,0 +1,42 @@
+"""What a client quota is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Quoted(Enum):
+    """Names that are none."""
+
+    DEFAULT = "the default"
+    """All users, or client ids, that have no quota of their own."""
+    ANY = "any"
+    """In a filter: all that have a quota of their own, and the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """What a quota is for: a user, a client id, both together, or an address; ``Quoted.DEFAULT`` for all the others.
+
+    QuotaEntity(user="alice"), QuotaEntity(user="alice", client_id=Quoted.DEFAULT)
+    """
+
+    user: str | Quoted | None = None
+    client_id: str | Quoted | None = None
+    ip: str | Quoted | None = None
+
+    def __post_init__(self) -> None:
+        if self.ip is not None and (self.user, self.client_id) != (None, None):
+            raise ValueError(f"{self}: a quota is for an address, or for users and clients, not for both")
+
+    def __str__(self) -> str:
+        parts = (f"{kind} {repr(name) if isinstance(name, str) else name.value}" for kind, name in self.parts())
+        return ", ".join(parts) or "everybody"
+
+    def parts(self) -> Iterator[tuple[str, str | Quoted]]:
+        """The kinds, under Kafka's names, and the names."""
+        for kind, name in (("user", self.user), ("client-id", self.client_id), ("ip", self.ip)):
+            if name is not None:
+                yield kind, name
