@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tools.brokers import apache_kafka, semel
 from tools.kafka_jars import KAFKA_4, Unavailable, jars_of, java
@@ -19,7 +18,8 @@ KAFKA = "Apache Kafka"
 class Contestant:
     name: str
     describe: str
-    make: Callable[[Path], Server]
+    make: Callable[..., Server]
+    """``make(folder)``, or ``make(folder, secured=("SSL",))`` for one with a listener with TLS besides."""
 
 
 def contestants() -> tuple[list[Contestant], str | None]:
@@ -28,12 +28,12 @@ def contestants() -> tuple[list[Contestant], str | None]:
         Contestant(
             SEMEL_OS,
             "flush=os: acknowledged once the system has it, as Kafka does",
-            lambda folder: semel(folder, settings={"flush": "os"}),
+            lambda folder, **more: semel(folder, settings={"flush": "os"}, **more),
         ),
         Contestant(
             SEMEL_COMMIT,
             "flush=commit, the default: acknowledged once it is synced to disk",
-            lambda folder: semel(folder, settings={"flush": "commit"}),
+            lambda folder, **more: semel(folder, settings={"flush": "commit"}, **more),
         ),
     ]
     try:
@@ -46,6 +46,6 @@ def contestants() -> tuple[list[Contestant], str | None]:
     kafka = Contestant(
         KAFKA,
         f"{KAFKA_4}, one node, 1 GB heap, default settings",
-        lambda folder: apache_kafka(folder, settings=settings),
+        lambda folder, **more: apache_kafka(folder, settings=settings, **more),
     )
     return [*ours, kafka], None

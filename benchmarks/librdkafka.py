@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import repeat
 from operator import length_hint
+from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.measuring import Effort, Measured, Row, Workload
+from benchmarks.contestants import Contestant
+from benchmarks.measuring import Effort, LifecycleWorkload, Measured, Row, Workload
 from benchmarks.processors import Watch
 from benchmarks.topics import QUIET, end_offsets, fresh_topic
-from tools.server import Server
+from semel.testing import certificate
+from tools.server import HOST, Server, running
 
 PARTITIONS = 4
 _SENT_AT_ONCE = 500
@@ -34,6 +38,27 @@ def produce_workload(record_bytes: int, batch_bytes: int, row: Row) -> Workload:
         return Measured({row.key: figure}, usage)
 
     return Workload(row.title, (row,), measure)
+
+
+def tls_workload(record_bytes: int, batch_bytes: int, row: Row) -> LifecycleWorkload:
+    """The same over TLS, on a broker of its own."""
+
+    def measure(contestant: Contestant, folder: Path, effort: Effort) -> Measured:
+        with running(contestant.make(folder, secured=("SSL",))) as server, fresh_topic(server, PARTITIONS) as topic:
+            authority = folder / "authority.pem"
+            authority.write_text(certificate.AUTHORITY)
+            security = {
+                "bootstrap.servers": f"{HOST}:{server.launch.secured_ports['SSL']}",
+                "security.protocol": "ssl",
+                "ssl.ca.location": str(authority),
+            }
+            watch = Watch(server)
+            records, elapsed_s = produce_for(
+                server, topic, record_bytes, batch_bytes, seconds=effort.seconds, security=security
+            )
+            return Measured({row.key: records * record_bytes / elapsed_s / 1e6}, watch.usage())
+
+    return LifecycleWorkload(row.title, (row,), measure)
 
 
 def consume_workload(row: Row, *, record_bytes: int, batch_bytes: int) -> Workload:
@@ -57,8 +82,12 @@ def produce_for(
     *,
     seconds: float = float("inf"),
     total_bytes: int | None = None,
+    security: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, float]:
-    """Send until the time or the amount is reached and all is acknowledged; records sent, and seconds taken."""
+    """Send until the time or the amount is reached and all is acknowledged; records sent, and seconds taken.
+
+    ``security``: settings of librdkafka, over the others.
+    """
     producer = Producer(
         {
             "bootstrap.servers": server.bootstrap_servers,
@@ -71,6 +100,7 @@ def produce_for(
             "queue.buffering.max.kbytes": 32 * 1024,
             "delivery.report.only.error": True,
             **QUIET,
+            **security,
         }
     )
     produce, value = producer.produce, bytes(record_bytes)

@@ -7,7 +7,7 @@ from benchmarks.fixture import fixture_workload
 from benchmarks.groups import heartbeats_workload, rebalance_workload
 from benchmarks.known_ids import ids_cost_workload, ids_start_workload
 from benchmarks.latency import latency_workload
-from benchmarks.librdkafka import consume_workload, produce_workload
+from benchmarks.librdkafka import consume_workload, produce_workload, tls_workload
 from benchmarks.lifecycle import recovery_workload, start_workload
 from benchmarks.measuring import LifecycleWorkload, Row, Workload
 from benchmarks.raw_load import fetch_workload, one_record_workload
@@ -81,6 +81,8 @@ THROUGHPUT: tuple[Workload, ...] = (
 MEMORY_AFTER_LOAD = Row("memory-loaded", "resident memory after all this", "MB", higher_is_better=False, aim=10.0)
 
 LIFECYCLE: tuple[LifecycleWorkload, ...] = (
+    tls_workload(1000, _MB, Row("produce-tls-1mb", "produce 1 KB records over TLS, 1 MB batches", "MB/s", aim=1.0)),
+    tls_workload(1000, _KB16, Row("produce-tls-16kb", "produce 1 KB records over TLS, 16 KB batches", "MB/s", aim=1.0)),
     start_workload(
         Row("start", "start to ready", "s", higher_is_better=False, aim=10.0),
         Row("memory-idle", "resident memory, idle", "MB", higher_is_better=False, aim=10.0),

@@ -1,8 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl")`` skips a test on a machine
-that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with. Every skip is listed at
-the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
+``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl" | "postgres" | "pyjwt")`` skips
+a test on a machine that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with.
+Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
 No test fails because the machine is busy: ``tools.patience`` says how long tests wait, a test is ended only after that
@@ -12,6 +12,7 @@ time and more, and Hypothesis has neither a deadline nor a health check that is 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.memory import GARBAGE_THRESHOLD
 from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac
 from tools.patience import TEST_S_MAX
+from tools.spark_home import use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,22 +57,40 @@ def _on_path(command: str) -> None:
         raise Unavailable(f"there is no {command} on PATH: apt-get install {command}, or brew install {command}")
 
 
+def _postgres() -> None:
+    if importlib.util.find_spec("psycopg") is None:
+        raise Unavailable("there is no psycopg: pip install 'psycopg[binary]'")
+    from tools.postgres import binaries
+
+    if binaries() is None:
+        raise Unavailable("there is no initdb: apt-get install postgresql")
+
+
+def _pyjwt() -> None:
+    if importlib.util.find_spec("jwt") is None:
+        raise Unavailable("there is no PyJWT: pip install pyjwt cryptography")
+
+
 # Each raises Unavailable, with a sentence that says how to get the tool.
 _TOOLS: dict[str, Callable[[], None]] = {
     "java": _java,
     "javac": _javac,
     "kafka": partial(_kafka, KAFKA_4),
+    "postgres": _postgres,
+    "pyjwt": _pyjwt,
     **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},
-    **{command: partial(_on_path, command) for command in ("kcat", "jq", "curl")},
+    **{command: partial(_on_path, command) for command in ("kcat", "jq", "curl", "openssl")},
 }
 
 
 # A document shows them in passing; what it says of Semel is tested elsewhere.
-_ONLY_IN_DOCUMENTS = frozenset({"curl", "jq"})
+_ONLY_IN_DOCUMENTS = frozenset({"curl", "jq", "openssl"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: a property that does not fit into `make unit`; `make test` runs it")
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    use_installed_pyspark()
 
 
 @pytest.hookimpl(tryfirst=True)  # Before xdist looks at the groups.

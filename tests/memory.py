@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+GARBAGE_THRESHOLD: Final = 50_000
+"""So many objects are made before cycles of them are looked for. At Python's 700 the simulations spend a tenth of their
+time on that."""
+
 _NEVER_S: Final = 1e6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from typing import Any
@@ -16,8 +17,17 @@ from tools.patience import PATIENCE_S
 
 
 def ask(bootstrap_servers: str, key: ApiKey, version: int, message: object, *, timeout_s: float = PATIENCE_S) -> Any:
-    """The answer to one request. Raises OSError when the broker is not there, or not in time."""
-    host, _, port = bootstrap_servers.rpartition(":")
+    """The answer of the first of the brokers that is there. Raises OSError when none is, or not in time."""
+    first, *others = bootstrap_servers.split(",")
+    for server in others:
+        with contextlib.suppress(OSError):
+            return _ask(first, key, version, message, timeout_s)
+        first = server
+    return _ask(first, key, version, message, timeout_s)
+
+
+def _ask(server: str, key: ApiKey, version: int, message: object, timeout_s: float) -> Any:
+    host, _, port = server.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
         connection.sendall(encode_request(1, APIS[key], version, message, client_id="semel-tools"))
         frame = receive_frame(connection)
@@ -34,8 +44,8 @@ def committed_offsets(
     while True:
         try:
             # Whoever asks for the coordinator first has its topic made.
-            ask(bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0))
-            answer = ask(bootstrap_servers, ApiKey.OFFSET_FETCH, 7, request)
+            found_at = ask(bootstrap_servers, ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group, key_type=0))
+            answer = ask(f"{found_at.host}:{found_at.port}", ApiKey.OFFSET_FETCH, 7, request)
             found = answer.topics[0].partitions if answer.error_code == 0 else ()
             if found and all(partition.error_code == 0 for partition in found):
                 offsets = {partition.partition_index: partition.committed_offset for partition in found}

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from semel.testing import certificate
 from tools.kafka_jars import KAFKA_4, jars_of, java
 from tools.server import HOST, Launch, Server, free_port
 
@@ -27,38 +28,61 @@ def semel(
     settings: Mapping[str, str] | None = None,
     advertise: str | None = None,
     checkout: Path | None = None,
+    secured: Sequence[str] = (),
 ) -> Server:
     """A Semel broker with its data under ``folder``. Not started yet.
 
     ``checkout``: the root of another version of this repository, whose source is run instead of the installed one.
+    ``secured``: the security protocols of further listeners, on ports of their own. With TLS they have the certificate
+    of ``semel.testing``, unless the settings say another.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port, metrics_port = free_port(), free_port()
     command = [str(Path(sys.executable).with_name("semel")), "serve"]
-    command += ["--data-dir", str(folder / "data"), "--listen", f"{HOST}:{port}", "--metrics", f"{HOST}:{metrics_port}"]
+    command += ["--data-dir", str(folder / "data"), "--metrics", f"{HOST}:{metrics_port}"]
+    ports = {protocol: free_port() for protocol in secured}
+    if secured:
+        listeners = [f"{protocol}://{HOST}:{at}" for protocol, at in {"PLAINTEXT": port, **ports}.items()]
+        settings = {"listeners": ",".join(listeners), **_certificate(folder, secured), **(settings or {})}
+    else:
+        command += ["--listen", f"{HOST}:{port}"]
     if advertise is not None:
         command += ["--advertise", advertise]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
     environment = {} if checkout is None else {"PYTHONPATH": str(checkout.resolve() / "src")}
-    return Server(Launch("Semel", command, port, folder / "data", folder / "output.txt", metrics_port, environment))
+    data_dir, output = folder / "data", folder / "output.txt"
+    return Server(Launch("Semel", command, port, data_dir, output, metrics_port, environment, ports))
 
 
 def apache_kafka(
-    folder: Path, *, version: str = KAFKA_4, settings: Mapping[str, str] | None = None, heap: str = "1g"
+    folder: Path,
+    *,
+    version: str = KAFKA_4,
+    settings: Mapping[str, str] | None = None,
+    heap: str = "1g",
+    secured: Sequence[str] = (),
 ) -> Server:
-    """An Apache Kafka broker, its own controller, with its data formatted under ``folder``. Not started yet."""
+    """An Apache Kafka broker, its own controller, with its data formatted under ``folder``. Not started yet.
+
+    ``secured``: as for Semel.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
+    ports = {protocol: free_port() for protocol in secured}
+    listeners = ",".join(f"{protocol}://{HOST}:{at}" for protocol, at in {"PLAINTEXT": port, **ports}.items())
     data_dir, properties = folder / "data", folder / "server.properties"
     lines = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"{listeners},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": ",".join(
+            ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{protocol}:{protocol}" for protocol in secured))
+        ),
+        **_certificate(folder, secured),
         "log.dirs": str(data_dir),
         **_ONE_NODE,
         **(settings or {}),
@@ -67,7 +91,17 @@ def apache_kafka(
     cluster_id = "c2VtZWwtcGVlci1rYWZrYQ"
     run_java("kafka.tools.StorageTool", ["format", "-t", cluster_id, "-c", str(properties)], version=version)
     command = [java(), f"-Xmx{heap}", f"-Xms{heap}", *_java_options(version), "kafka.Kafka", str(properties)]
-    return Server(Launch(f"Apache Kafka {version}", command, port, data_dir, folder / "output.txt"))
+    launch = Launch(f"Apache Kafka {version}", command, port, data_dir, folder / "output.txt", secured_ports=ports)
+    return Server(launch)
+
+
+def _certificate(folder: Path, secured: Sequence[str]) -> dict[str, str]:
+    """The settings of both brokers for a certificate of localhost, where one is needed."""
+    if not any(protocol.endswith("SSL") for protocol in secured):
+        return {}
+    file = folder / "broker.pem"
+    file.write_text(certificate.PRIVATE_KEY + certificate.CERTIFICATE)
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(file)}
 
 
 def run_java(main_class: str, arguments: Sequence[str], *, version: str = KAFKA_4) -> str:

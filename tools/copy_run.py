@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -25,14 +25,38 @@ from tools.copiers.task import Task
 from tools.frames import now_ms
 from tools.load import create_topic
 from tools.patience import PATIENCE_S, wait_until
-from tools.server import Server
 from tools.transaction_ages import TransactionAges, undecided_ages_ms
 
 PARTITIONS: Final = 4
+GROUP: Final = "copiers"
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 SWEEP_MS_MAX: Final = 15_000
 # So much of the source is held back until the last kill: none of them comes when all is copied already.
 _HELD_BACK: Final = 0.05
+
+
+class Killable(Protocol):
+    """A broker that is killed, or one of a cluster."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def kill(self) -> None: ...
+
+    def launch_process(self) -> None:
+        """Begin to start it again."""
+
+    def start(self) -> object:
+        """Start it again; it is ready when this returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The brokers that lead the partitions of the two topics, and the group whose coordinator is wanted."""
+
+    source: Sequence[int]
+    target: Sequence[int]
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +78,7 @@ class CopyRun:
 
 
 def copy_under_kills(
-    server: Server,
+    server: Killable,
     copier: Copier,
     folder: Path,
     *,
@@ -64,18 +88,24 @@ def copy_under_kills(
     hang_s_max: float = 45.0,
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     sweep_ms_max: int = SWEEP_MS_MAX,
+    placement: Placement | None = None,
+    replicas: int = 1,
 ) -> CopyRun:
     """The verdict on one copy by one client while the server, which runs, is killed. It runs again afterwards."""
     started = time.monotonic()
     chosen = random.Random(seed)
-    source, target = "source", f"copy-by-{copier.name}"
+    source, target = "source", target_of(copier)
     for topic in (source, target):
-        create_topic(server.bootstrap_servers, topic, partitions=PARTITIONS)
+        leaders = None if placement is None else placement.source if topic == source else placement.target
+        create_topic(server.bootstrap_servers, topic, partitions=PARTITIONS, leaders=leaders, replicas=replicas)
     values = values_of(records)
     ends = tuple(map(len, values))
     held_back = int(records * (1 - _HELD_BACK))
     fill(server.bootstrap_servers, source, values, range(held_back))
-    task = Task(server.bootstrap_servers, source, target, f"by-{copier.name}", "copiers", transaction_timeout_ms, ends)
+    group = GROUP if placement is None else placement.group
+    task = Task(
+        server.bootstrap_servers, source, target, transactional_id_of(copier), group, transaction_timeout_ms, ends
+    )
     output = folder / f"{copier.name}.txt"
     process = CopierProcess(copier, task, output, hang_s_max=hang_s_max)
     killed = longest_outage_ms = 0
@@ -119,6 +149,14 @@ def copy_under_kills(
         seconds=round(time.monotonic() - started, 1),
         anomalies=tuple(anomalies),
     )
+
+
+def target_of(copier: Copier) -> str:
+    return f"copy-by-{copier.name}"
+
+
+def transactional_id_of(copier: Copier) -> str:
+    return f"by-{copier.name}"
 
 
 def differences(expected: list[bytes], found: list[bytes]) -> list[str]:
@@ -216,7 +254,7 @@ def _too_old(ages: TransactionAges, timeout_ms: int, sweep_ms_max: int, longest_
     return [f"{told}; the broker was never away for longer than {longest_outage_ms} ms"]
 
 
-def _still_open(server: Server) -> list[str]:
+def _still_open(server: Killable) -> list[str]:
     """Markers may be on their way when the last commit is answered; soon they are not."""
     undecided: dict[str, int] = {}
 

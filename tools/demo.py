@@ -2,24 +2,27 @@
 
 A broker, a stream of orders, and a job that writes what every customer spent in every hour: ``plain_totals.py``, then
 ``examples/spark_totals.py``. Its driver, a process of its own, gets ``kill -9`` half way and is started again. At the
-end, what a read_committed reader finds in the totals stands beside what was ordered. The exit code is 0 only if they
-are equal for ``semel.spark``; what the plain sink comes to is measured and told too.
+end, what a read_committed reader finds in the totals stands beside what was ordered, and the table in SQLite that got
+the same batches beside the topic. The exit code is 0 only if they are equal for ``semel.spark``; what the plain sink
+comes to is measured and told too.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semel.blocking import Admin
-from semel.cli.progress import Progress
+from semel.cli.terminal.progress import Progress
 from semel.spark.java import NoJava, use_java
 from tools.brokers import semel
-from tools.demo_driver import EXACTLY_ONCE, PLAIN, Driver
+from tools.demo_driver import EXACTLY_ONCE, PLAIN, TABLE, Driver
 from tools.demo_orders import CUSTOMERS, GROUP, Orders, Reader, sum_up
 from tools.server import running
 
@@ -64,7 +67,7 @@ def demonstrate(folder: Path, servers: str) -> bool:
     say("a Spark job sums them up by customer and hour; its driver is killed in the middle and started again")
     title("1. a plain sink: foreachBatch and an ordinary producer, at-least-once as Spark's own Kafka sink")
     plain = with_plain_sink(folder / "plain", servers, orders)
-    title("2. semel.spark: one Kafka transaction for each micro-batch")
+    title("2. semel.spark: one Kafka transaction for each micro-batch, and a table beside it")
     exact = exactly_once(folder / "exactly-once", servers, orders)
     title("the account")
     say(f"plain sink:  {plain}")
@@ -107,7 +110,17 @@ def exactly_once(folder: Path, servers: str, orders: Orders) -> Account:
         driver.start()
         wait_for_consumed(driver, reader, len(orders))
         wait_for_totals(driver, reader, len(orders) - 1, complete=True)
-        return Account.of(orders, reader.totals())
+        account = Account.of(orders, reader.totals())
+        return replace(account, is_right=account.is_right and is_same_in_table(folder / TABLE, reader.totals()))
+
+
+def is_same_in_table(file: Path, found: list[tuple[str, dict[str, int]]]) -> bool:
+    """The table was written beside the topic, with commits of its own."""
+    with sqlite3.connect(file) as database:
+        rows = [(name, json.loads(total)) for name, total in database.execute("SELECT customer, total FROM totals")]
+    is_same = sorted(map(repr, rows)) == sorted(map(repr, found))
+    say(f"the table in SQLite that got the same batches has {len(rows)} totals: {'' if is_same else 'NOT '}the topic's")
+    return is_same
 
 
 def show_trace(servers: str) -> None:

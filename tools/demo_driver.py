@@ -12,7 +12,8 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = _ROOT / "examples"
 
-EXACTLY_ONCE = (str(EXAMPLES / "spark_totals.py"), "--follow")
+TABLE = "totals.db"
+EXACTLY_ONCE = (str(EXAMPLES / "spark_totals.py"), "--follow", "--table", TABLE)
 PLAIN = (str(_ROOT / "tools" / "plain_totals.py"),)
 
 # Quick to start rather than quick for long: the demo starts four of them, and none lives for more than a minute.

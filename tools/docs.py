@@ -18,6 +18,7 @@ DOCUMENTS = {
     "docs/cli.md": "semel.cli.reference",
     "docs/compatibility.md": "semel.broker.requests.compatibility",
     "docs/configuration.md": "semel.broker.config.config_reference",
+    "docs/security-rights.md": "semel.broker.requests.access.rights_reference",
     "docs/design/transaction-states.md": "semel.coordinator.transaction.state_diagram",
 }
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.cli.running import run_broker
 from semel.clock import SystemClock
 from semel.log.disk import SystemDisk, SystemFile

@@ -9,7 +9,8 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -96,9 +97,21 @@ class Load:
         return answered
 
 
-def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, config: dict[str, str] | None = None) -> None:
+def create_topic(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    partitions: int,
+    config: dict[str, str] | None = None,
+    leaders: Sequence[int] | None = None,
+    replicas: int = 1,
+) -> None:
+    """``leaders``: the broker of each partition, which has one replica; else the cluster chooses."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_IMPATIENT})
-    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+    placed: dict[str, Any] = {"replication_factor": replicas}
+    if leaders is not None:
+        placed = {"replica_assignment": [[leader] for leader in leaders]}
+    wanted = NewTopic(topic, num_partitions=partitions, config=config or {}, **placed)
     for created in admin.create_topics([wanted], request_timeout=PATIENCE_S).values():
         created.result(timeout=PATIENCE_S)
 

@@ -37,6 +37,8 @@ class Launch:
     output: Path
     metrics_port: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    secured_ports: Mapping[str, int] = field(default_factory=dict)
+    """Of its other listeners, by their security protocol. At ``port`` it is PLAINTEXT."""
 
 
 class NotReady(Exception):

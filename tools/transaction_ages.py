@@ -1,4 +1,4 @@
-"""How old transactions get: a broker is asked, again and again, what is undecided and since when."""
+"""How old transactions get: the brokers are asked, again and again, what is undecided and since when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERVAL_S: Final = 0.2
 
 
 class TransactionAges:
-    """Watches from a thread of its own, between ``with`` and its end. While the broker is away it sees nothing."""
+    """Watches from a thread of its own, between ``with`` and its end. While a broker is away it sees nothing."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.oldest_ms = 0
@@ -46,12 +46,16 @@ class TransactionAges:
 
 
 def undecided_ages_ms(bootstrap_servers: str) -> dict[str, int]:
-    """By transactional id. What is decided between the two questions is left out."""
-    listed = ask(bootstrap_servers, ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(UNDECIDED)))
+    """By transactional id, of all brokers. What is decided between the two questions is left out."""
+    return {name: age for server in bootstrap_servers.split(",") for name, age in _coordinated_by(server).items()}
+
+
+def _coordinated_by(server: str) -> dict[str, int]:
+    listed = ask(server, ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest(list(UNDECIDED)))
     names = [state.transactional_id for state in listed.transaction_states]
     if not names:
         return {}
-    described = ask(bootstrap_servers, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names))
+    described = ask(server, ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names))
     return {
         state.transactional_id: now_ms() - state.transaction_start_time_ms
         for state in described.transaction_states

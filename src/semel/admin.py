@@ -5,13 +5,6 @@ from semel.admin import AclBinding, ConfigResource, NewTopic, OffsetSpec, QuotaE
 
 from __future__ import annotations
 
-from semel.client.admin.acls import (
-    AclBinding,
-    AclFilter,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
 from semel.client.admin.admin import Admin
 from semel.client.admin.batches import RawBatches
 from semel.client.admin.cluster import BrokerDescription, ClusterDescription, Features, LogDir, ReplicaSize
@@ -20,12 +13,19 @@ from semel.client.admin.group_descriptions import GroupDescription, GroupMember
 from semel.client.admin.groups import GroupListing
 from semel.client.admin.hanging import HangingTransaction
 from semel.client.admin.partitions import ListedOffset, OffsetSpec, ProducerState
-from semel.client.admin.quotas import QuotaEntity, Quoted
 from semel.client.admin.results import Results
 from semel.client.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription, TopicListing
 from semel.client.admin.transactions import TransactionDescription, TransactionListing
-from semel.client.admin.users import ScramMechanism
-from semel.wire.codes import AclOperation, ConfigSource
+from semel.security.acls import AclBinding, AclFilter
+from semel.security.quota_entities import QuotaEntity, Quoted
+from semel.wire.codes import (
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+    ConfigSource,
+    ScramMechanism,
+)
 
 __all__ = [
     "AclBinding",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from typing import Any
@@ -23,10 +24,13 @@ from tools.patience import PATIENCE_S
 
 
 class RawClient:
-    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection((host, port), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._correlation_id = 0
+        self.client_id = "raw"
 
     def __enter__(self) -> RawClient:
         return self
@@ -40,7 +44,7 @@ class RawClient:
 
     def send(self, key: ApiKey, version: int, message: object) -> int:
         self._correlation_id += 1
-        self.socket.sendall(encode_request(self._correlation_id, APIS[key], version, message, client_id="raw"))
+        self.socket.sendall(encode_request(self._correlation_id, APIS[key], version, message, client_id=self.client_id))
         return self._correlation_id
 
     def receive(self, key: ApiKey, version: int, correlation_id: int | None = None) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from semel import blocking
 from semel.testing import Broker
+from tools.patience import BEYOND_PATIENCE_MS
 
 TOPIC = "orders"
 
@@ -17,9 +18,10 @@ class _TakenBack(Exception):
 def make_directory(folder: Path, *, kill: bool = False) -> None:
     """Three segments of committed and aborted transactions, with their indexes and snapshots.
 
-    With ``kill`` there is less of it: one segment, all of it in the journal and nothing behind a checkpoint.
+    With ``kill`` there is less of it: one segment, all of it in the journal and nothing behind a checkpoint,
+    however long it takes.
     """
-    with Broker(folder) as broker:
+    with Broker(folder, log_flush_offset_checkpoint_interval_ms=BEYOND_PATIENCE_MS) as broker:
         fill(broker, value_bytes=100 if kill else 20_000)
         broker.stop(kill=kill)
 

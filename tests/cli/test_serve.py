@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 
 from semel.cli.main import main
 from semel.errors import ErrorCode
+from semel.testing import certificate
 from semel.wire.apis import ApiKey
 from semel.wire.messages.metadata import MetadataRequest
 from tests.broker.raw_client import RawClient, batch, values
@@ -165,6 +167,76 @@ def test_an_address_that_is_taken_is_said_in_one_sentence_and_leaves_no_director
     assert not folder.exists()
 
 
+def test_it_listens_where_the_setting_says_and_says_where_that_is(tmp_path: Path) -> None:
+    keystore = tmp_path / "own.pem"
+    keystore.write_text(certificate.PRIVATE_KEY + certificate.CERTIFICATE)
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(keystore),
+    }
+    arguments = [part for name, text in settings.items() for part in ("--set", f"{name}={text}")]
+    process = subprocess.Popen(
+        command("--data-dir", str(tmp_path / "data"), *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(
+            r"ready on 127.0.0.1:(\d+), .*, listeners PLAINTEXT://127.0.0.1:(\d+) SSL://127.0.0.1:(\d+)$", line
+        )
+        assert found is not None, line
+        assert found[1] == found[2]
+        trusting = ssl.create_default_context(cadata=certificate.AUTHORITY)
+        for port, context in ((found[2], None), (found[3], trusting)):
+            with RawClient(int(port), tls=context) as client:
+                (broker,) = client.call(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers
+                assert broker.port == int(port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_certificate_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path) -> None:
+    keystore = tmp_path / "own.pem"
+    keystore.write_text("hunter2")
+    code, said = failed(
+        "--data-dir",
+        str(tmp_path / "data"),
+        *("--set", "listeners=SSL://127.0.0.1:0"),
+        *("--set", f"ssl.keystore.location={keystore}"),
+    )
+    assert code == 1
+    (line,) = said.splitlines()
+    assert line.startswith(f"semel: ssl.keystore.location={keystore} cannot be used: ")
+    assert "hunter2" not in line
+
+
+def test_without_a_setting_of_security_nothing_of_it_is_imported(tmp_path: Path) -> None:
+    """A start is a few milliseconds; what it does not need is not a part of it."""
+    program = (
+        "import sys\n"
+        "from semel.cli.commands import serve\n"
+        "def ready(broker):\n"
+        "    print(*sys.modules)\n"
+        "    sys.stdout.flush()\n"
+        "    sys.exit(0)\n"
+        "serve._say_ready = ready\n"
+        "from semel.cli.main import main\n"
+        "main()\n"
+    )
+    arguments = ["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    modules = done.stdout.split()
+    assert "semel.broker.broker" in modules, done.stderr
+    secured = ("semel.security", "semel.broker.security", "semel.broker.quotas", "semel.net.tls_server")
+    assert [name for name in modules if name.startswith(secured)] == []
+
+
 def test_an_address_of_another_machine_is_said_in_one_sentence_and_leaves_no_directory(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     assert failed("--data-dir", str(folder), "--listen", "192.0.2.1:9092") == (
@@ -191,6 +263,10 @@ def test_a_data_directory_that_is_taken_names_who_has_it(tmp_path: Path) -> None
         (("--listen", "9092"), "HOST:PORT"),
         (("--listen", "localhost:99999"), "HOST:PORT"),
         (("--listen", "0.0.0.0:9092"), "--advertise"),
+        (("--listen", "localhost:9092", "--set", "listeners=PLAINTEXT://localhost:9092"), "give only one of them"),
+        (("--advertise", "localhost:9092", "--set", "listeners=PLAINTEXT://localhost:9092"), "give only one of them"),
+        (("--set", "listeners=PLAINTEXT:9092"), "NAME://HOST:PORT"),
+        (("--set", "listeners=SSL://0.0.0.0:9092"), "advertised.listeners"),
         (("--config", "no-such-file"), "no-such-file"),
         (("--config", "/dev/null/no-folder"), "Not a directory"),
     ],

@@ -93,7 +93,7 @@ def test_a_sync_that_hangs_ends_with_the_deadline_and_the_next_start_recovers(tm
 
 LOOP_THAT_HANGS = """
 import sys, time
-from semel.cli.stop_signals import take_stop_signals, watch_stop_signals
+from semel.cli.terminal.stop_signals import take_stop_signals, watch_stop_signals
 take_stop_signals()
 watch_stop_signals(lambda: print("told", flush=True), timeout_s=float(sys.argv[1]))
 print("ready", flush=True)

@@ -13,6 +13,7 @@ from typing import Any
 from semel.broker import log_lines
 from semel.broker.network.response_memory import ResponseMemory
 from semel.broker.requests import dispatch
+from semel.broker.security.authentication import _Login
 from semel.cli.main import main
 from semel.errors import DecodeError
 from semel.log import admission, partition_log
@@ -66,6 +67,17 @@ def has_no_budget_for_answers() -> None:
     ResponseMemory.remove = lambda self, size_bytes: None  # type: ignore[method-assign]
 
 
+def stumbles_over_tokens() -> None:
+    """A message of a login that is no text is an unexpected error, outside of what looks after the mechanisms."""
+    sound = _Login._token
+
+    def token(self: _Login, answer: Any, message: bytes) -> None:
+        message.decode()
+        sound(self, answer, message)
+
+    _Login._token = token  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     plant.__name__: plant
     for plant in (
@@ -75,6 +87,7 @@ BUGS: dict[str, Callable[[], None]] = {
         stumbles_over_garbage,
         logs_texts_as_they_are,
         has_no_budget_for_answers,
+        stumbles_over_tokens,
     )
 }
 

@@ -18,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from semel.types import INTERNAL_TOPICS
+from semel.wire.apis import ApiKey
+from semel.wire.messages.metadata import MetadataRequest
 from tests.clients import planted_broker
 from tools.brokers import semel
 from tools.hostile.aim import ATTACKS, Aim, Attack
@@ -27,6 +30,7 @@ from tools.hostile.attacks.produced import produce
 from tools.hostile.attacks.requests import fetch_frame
 from tools.hostile.batches import sound_batch
 from tools.hostile.canary import TOPIC
+from tools.hostile.secured import PROTOCOLS, secured_broker
 from tools.hostile.trial import SETTINGS, Trial, withstand
 from tools.server import Server
 
@@ -44,10 +48,12 @@ OTHERS = [attack for attack in ATTACKS.values() if attack not in UNPACKED and at
 
 def tried(folder: Path, *attacks: Attack, bug: str | None = None) -> Trial:
     server = semel(folder, settings=SETTINGS)
-    if bug is not None:
-        program = [sys.executable, str(Path(planted_broker.__file__)), bug]
-        server = Server(replace(server.launch, command=[*program, *server.launch.command[1:]]))
-    return withstand(server, attacks, scale=SCALE)
+    return withstand(server if bug is None else planted(server, bug), attacks, scale=SCALE)
+
+
+def planted(server: Server, bug: str) -> Server:
+    program = [sys.executable, str(Path(planted_broker.__file__)), bug]
+    return Server(replace(server.launch, command=[*program, *server.launch.command[1:]]))
 
 
 @pytest.mark.parametrize("attacks", [UNPACKED, OTHERS], ids=["what is unpacked", "all others"])
@@ -75,6 +81,24 @@ def test_a_broker_with_few_descriptors_goes_on_when_they_are_used_up(tmp_path: P
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, attack: str, found: str) -> None:
     findings = tried(tmp_path, ATTACKS[attack], bug=bug).all_findings()
     assert any(found in text for text in findings), findings
+
+
+SESSIONS = ATTACKS["sessions-that-begin-well"]
+
+
+def test_sessions_on_every_kind_of_listener_are_not_noticed_by_the_client_beside_them(tmp_path: Path) -> None:
+    trial = withstand(secured_broker(tmp_path), [SESSIONS], scale=SCALE)
+    assert trial.all_findings() == []
+    answers = trial.results[0].answers
+    assert {"sessions PLAINTEXT", *(f"sessions {protocol}" for protocol in PROTOCOLS)} <= answers.keys()
+    assert answers["frames"] >= 300
+    assert min(answers["answered"], answers["logins broken"], answers["handshakes broken"]) > 0
+
+
+def test_a_broker_that_stumbles_over_the_tokens_of_strangers_is_found(tmp_path: Path) -> None:
+    server = planted(secured_broker(tmp_path), "stumbles_over_tokens")
+    findings = withstand(server, [SESSIONS], scale=4 * SCALE).all_findings()
+    assert any("tracebacks in the log" in text for text in findings), findings
 
 
 def test_a_broker_without_a_budget_for_answers_is_found(tmp_path: Path) -> None:
@@ -105,6 +129,21 @@ def stop_for_a_while(aim: Aim, server: Server) -> None:
     os.kill(server.pid, signal.SIGCONT)
 
 
+def test_an_attack_begins_when_the_internal_topics_are_made(tmp_path: Path) -> None:
+    """Otherwise its waits would be those for the files of a hundred partitions."""
+    seen: list[str | None] = []
+
+    def look(aim: Aim) -> None:
+        with aim.stranger() as client:
+            response = client.ask(ApiKey.METADATA, 9, MetadataRequest(topics=None))
+            assert not isinstance(response, str), response
+            seen.extend(topic.name for topic in response.topics)
+
+    trial = withstand(semel(tmp_path, settings=SETTINGS), [Attack("look", look)])
+    assert trial.all_findings() == []
+    assert set(seen) == {TOPIC, *INTERNAL_TOPICS}
+
+
 def test_the_canary_sees_a_record_that_is_not_its_own(tmp_path: Path) -> None:
     trial = withstand(semel(tmp_path, settings=SETTINGS), [Attack("intruder", into_the_canarys_topic)])
     assert not trial.sound
@@ -117,3 +156,4 @@ def test_the_canary_sees_that_the_broker_stood_still(tmp_path: Path) -> None:
     assert trial.sound
     assert not trial.passed
     assert trial.results[0].canary.broker_ms >= 250
+    assert any("still: the canary waited" in text for text in trial.failures())

@@ -8,6 +8,7 @@ import pyarrow
 
 from semel import ConsumerRecord
 from semel.blocking import Admin, Consumer, Producer
+from tools.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,6 +70,12 @@ def make_topics(servers: str, *names: str) -> None:
 def members_of(servers: str, group: str) -> int:
     with Admin(bootstrap_servers=servers) as admin:
         return len(admin.groups.describe(group).members)
+
+
+def patient_poll(consumer: Consumer) -> list[ConsumerRecord]:
+    """What comes first, however long it takes; then what is there."""
+    has_begun = any(consumer.position(partition) for partition in consumer.assignment)
+    return consumer.poll(500 if has_begun else 1000 * PATIENCE_S)
 
 
 def values_in(servers: str, topic: str) -> list[bytes | None]:

@@ -83,7 +83,7 @@ class Console:
 
     def _serve(self, command: Command, block: Block) -> None:
         text = re.sub(r"(--listen|--metrics) \S+:\d+", r"\1 127.0.0.1:0", command.text)
-        if "--listen" not in text:
+        if "--listen" not in text and "--config" not in text:
             text += " --listen 127.0.0.1:0"
         self._stop_serving()
         process = self._served = self._start(f"exec {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
+from semel.admin import AclBinding, AclOperation, AclPatternType, AclResourceType, ScramMechanism
 from semel.blocking import Admin, Producer
 from semel.cli.exits import Exit
+from semel.cli.terminal.passwords import PASSWORD_VARIABLE
 from semel.testing import Broker
 from tests.documentation.blocks import ROOT, RUN, SHOWN, Block, blocks_of, documents
 from tests.documentation.cast import make_topics, send_an_order, values_in
@@ -37,11 +40,24 @@ SHORTENED = {
     "--expect out.jsonl -- python": "--expect out.jsonl --scenario again -- python",
     "--scenario EndTxn": "--scenario 'killed before EndTxn 1'",
     "--bootstrap-server localhost:9092 -- python app.py": "--help",
+    # They run until they are stopped, with Java, or ask machines that are not here: tests/cli/test_cluster.py.
+    "semel cluster up": "semel cluster up --help",
+    "status --data-dir semel-cluster": "status --help",
+    "status --bootstrap-server 10.0.0.1:9092": "status --help",
+    # Where a machine keeps secrets; here it is the reader's folder.
+    "/run/secrets/": "secret-of-",
     # Spark takes longer than all the others; tests/spark runs such files.
     "totals.toml": "--help",
 }
 
+RULES = (
+    AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ),
+    AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.WRITE),
+    AclBinding(AclResourceType.TOPIC, "ord", "User:bob", AclOperation.READ, pattern_type=AclPatternType.PREFIXED),
+)
+
 USES_SPARK = "semel.spark"
+FILE_NAME = re.compile(r"# (\w+\.properties)\n")
 
 
 def runnable(document: str) -> list[Block]:
@@ -56,7 +72,8 @@ def parameters() -> Iterator[object]:
 
 
 def needs(text: str) -> list[pytest.MarkDecorator]:
-    tools = {"kcat ": "kcat", "jq ": "jq", "curl ": "curl", USES_SPARK: "java", "semel pipeline": "java"}
+    tools = {USES_SPARK: "java", "semel pipeline": "java"}
+    tools |= {f"{command} ": command for command in ("curl", "jq", "kcat", "openssl")}
     marks = [pytest.mark.needs(tool) for word, tool in tools.items() if word in text]
     return [*marks, pytest.mark.xdist_group("spark")] if USES_SPARK in text else marks
 
@@ -80,6 +97,9 @@ FILES = {
     "app.py": (ROOT / "tests" / "clients" / "own" / "planted_applications.py")
     .read_text()
     .replace("sys.argv[1]", "'transactional_copy'"),
+    "secret-of-alice": "a-long-password\n",
+    "secret-of-admin": "another-password\n",
+    "server.properties": "num.partitions=2\n",
     ".config/fish/completions/README": "the shell has made this folder\n",
 }
 
@@ -87,6 +107,14 @@ FILES = {
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as running:
+        yield running
+
+
+@pytest.fixture
+def guarded() -> Iterator[Broker]:
+    """With an authorizer and some rules, and a reader that may do everything."""
+    settings = {"num_partitions": 2, "group_initial_rebalance_delay_ms": 0, "super_users": "User:ANONYMOUS"}
+    with Broker(acls=RULES, **settings) as running:
         yield running
 
 
@@ -111,6 +139,7 @@ def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
         console = stack.enter_context(Console(folder, addresses))
         addresses["kafka.example.org:9092"] = other.bootstrap_servers
         scripts = Scripts(folder, addresses, {"broker": broker})
+        write_files(document, folder)
         for block in runnable(document):
             if USES_SPARK in block.text:
                 scripts.names["spark"] = spark = request.getfixturevalue("spark")
@@ -119,6 +148,14 @@ def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
                     make_topics(addresses["127.0.0.1:9092"], "orders", "totals")
                     send_an_order(addresses["127.0.0.1:9092"])
             console.run(block) if block.language == "console" else scripts.run(block)
+
+
+def write_files(document: str, folder: Path) -> None:
+    """Those that the document shows: their first line is their name."""
+    for block in blocks_of(document):
+        if (named := FILE_NAME.match(block.text)) is not None:
+            # Brokers listen where there is room; the console finds out where.
+            (folder / named[1]).write_text(block.text.replace("127.0.0.1:9092", "127.0.0.1:0"))
 
 
 @pytest.mark.kafka
@@ -144,7 +181,11 @@ def stop_queries(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "block", [pytest.param(block, marks=needs(block.text), id=str(block.line)) for block in runnable(REFERENCE)]
 )
-def test_every_example_of_the_reference_works(block: Block, broker: Broker, folder: Path) -> None:
+def test_every_example_of_the_reference_works(
+    block: Block, guarded: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = guarded
+    monkeypatch.setenv(PASSWORD_VARIABLE, "a-long-password")  # There is no terminal to ask for it on.
     if "/var/lib/semel" in block.text:
         with Broker(folder / "var-lib-semel", num_partitions=1) as stopped:
             open_a_shop(stopped, folder)
@@ -165,6 +206,8 @@ def open_a_shop(broker: Broker, folder: Path) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.topics.create("orders", partitions=4)
         admin.topics.create("totals", partitions=2)
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            admin.users.upsert("alice", "a-password", mechanism=mechanism)
     servers = broker.bootstrap_servers
     with Producer(bootstrap_servers=servers, transactional_id="payments") as producer, producer.transaction():
         for number in range(2600):

@@ -8,7 +8,15 @@ from tests.documentation.blocks import ROOT
 
 UNIT = ROOT / "tests" / "unit"
 NOT_IN_THE_PACKAGE = frozenset({"tools"})
-STARTS_SOMETHING = frozenset({"semel.testing.Broker", "semel.testing.broker", "pyspark.sql.SparkSession"})
+STARTS_SOMETHING = frozenset(
+    {
+        "semel.testing.Broker",
+        "semel.testing.broker",
+        "semel.testing.Cluster",
+        "semel.testing.cluster",
+        "pyspark.sql.SparkSession",
+    }
+)
 
 
 def test_every_folder_of_unit_is_one_of_the_package() -> None:

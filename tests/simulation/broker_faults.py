@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from random import Random
@@ -103,6 +103,31 @@ class Meddler:
         )
 
 
+async def strike_client(
+    fault: Fault, simulation: Simulation, random: Random, victim: Application, banks: Sequence[Bank], broker: str
+) -> Fault | None:
+    """Something happens to a client, or between it and a broker. Returns what has struck."""
+    match fault:
+        case Fault.CLIENT_CUT_OFF:
+            simulation.network.partition(broker, victim.name)
+            await asyncio.sleep(random.uniform(0.1, 5.0))
+            simulation.network.heal(broker, victim.name)
+        case Fault.CLIENT_PAUSED:
+            # Perhaps for longer than its transaction may take.
+            victim.host.pause()
+            await asyncio.sleep(random.uniform(0.1, 6.0))
+            victim.host.resume()
+        case Fault.CLIENT_REPLACED:
+            zombie = (victim if isinstance(victim, Transactional) else random.choice(banks)).replace()
+            await asyncio.sleep(random.uniform(0.1, 6.0))
+            zombie.resume()
+        case Fault.CLIENT_KILLED:
+            return fault if victim.die() else None
+        case _:
+            raise AssertionError(fault)
+    return fault
+
+
 async def inject_faults(
     simulation: Simulation,
     served: ServedBroker,
@@ -132,28 +157,18 @@ async def inject_faults(
                 host.kill_in_disk_operation(random.randint(1, 80))
                 death = Fault.BROKER_DIED_IN_A_DISK_OPERATION
             case 4:
-                fault = Fault.CLIENT_CUT_OFF
-                simulation.network.partition(BROKER, victim.name)
-                await asyncio.sleep(random.uniform(0.1, 5.0))
-                simulation.network.heal()
+                fault = await strike_client(Fault.CLIENT_CUT_OFF, simulation, random, victim, banks, BROKER)
             case 5:
                 fault = Fault.BROKER_PAUSED
                 host.pause()
                 await asyncio.sleep(random.uniform(0.1, 5.0))
                 host.resume()
             case 6:
-                # Perhaps for longer than its transaction may take.
-                fault = Fault.CLIENT_PAUSED
-                victim.host.pause()
-                await asyncio.sleep(random.uniform(0.1, 6.0))
-                victim.host.resume()
+                fault = await strike_client(Fault.CLIENT_PAUSED, simulation, random, victim, banks, BROKER)
             case 8:
-                fault = Fault.CLIENT_REPLACED
-                zombie = (victim if isinstance(victim, Transactional) else random.choice(banks)).replace()
-                await asyncio.sleep(random.uniform(0.1, 6.0))
-                zombie.resume()
+                fault = await strike_client(Fault.CLIENT_REPLACED, simulation, random, victim, banks, BROKER)
             case 7:
-                fault = Fault.CLIENT_KILLED if victim.die() else None
+                fault = await strike_client(Fault.CLIENT_KILLED, simulation, random, victim, banks, BROKER)
             case 11 | 12:
                 # Between the decision and its last marker.
                 dies = random.choice((host.kill_in_disk_operation, host.cut_power_in_disk_operation))

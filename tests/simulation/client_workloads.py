@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -22,11 +23,10 @@ from semel.testing.simulation import Simulation
 from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
-from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.simulation.client_history import History, Pending
-from tests.simulation.served_broker import BROKER, PORT
-from tests.simulation.wire_client import WireClient
+from tests.simulation.served_broker import ONE_BROKER
+from tests.simulation.wire_client import WireClient, find_group_coordinator
 
 TRANSACTION_TIMEOUT_MS = 4_000
 ABORT_PROBABILITY = 0.1
@@ -35,10 +35,11 @@ ABORT_PROBABILITY = 0.1
 class Instance:
     """One process of an application, on one machine."""
 
-    def __init__(self, simulation: Simulation, name: str, host: VirtualHost) -> None:
+    def __init__(self, simulation: Simulation, name: str, host: VirtualHost, servers: str) -> None:
         self.name = name
         self.host = host
         self._simulation = simulation
+        self._servers = servers
 
     def producer(self, **settings: Any) -> Producer:
         return Producer(**self._seams("producer"), **_CLIENT, delivery_timeout_ms=8_000, **settings)
@@ -52,24 +53,29 @@ class Instance:
             fetch_max_wait_ms=200,
         )
 
-    def wire_client(self) -> WireClient:
-        return WireClient(self.host.network, BROKER, PORT)
+    def wire_clients(self) -> Iterator[WireClient]:
+        """A client of one broker after the other, without end."""
+        for server in itertools.cycle(self._servers.split(",")):
+            host, _, port = server.partition(":")
+            yield WireClient(self.host.network, host, int(port))
 
     def _seams(self, role: str) -> dict[str, Any]:
         random = self._simulation.random(f"{role} {self.name} {self._simulation.loop.time()}")
-        return {"network": self.host.network, "clock": self.host.clock, "random": random}
+        seams = {"network": self.host.network, "clock": self.host.clock, "random": random}
+        return {**seams, "bootstrap_servers": self._servers}
 
 
 class Application:
     """What is to be done, whichever process does it: ``run`` goes on where the last one stopped."""
 
-    def __init__(self, simulation: Simulation, history: History, name: str) -> None:
+    def __init__(self, simulation: Simulation, history: History, name: str, *, servers: str = ONE_BROKER) -> None:
         self.name = name
         self.random: Random = simulation.random(f"application {name}")
         self.history = history
         self.is_done = False
-        self.instance = Instance(simulation, f"{name}.0", simulation.host(name))
         self._simulation = simulation
+        self._servers = servers
+        self.instance = self._instance(f"{name}.0", simulation.host(name))
         self._count = 1
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -106,17 +112,29 @@ class Application:
         raise NotImplementedError
 
     def _start_another(self, host: VirtualHost) -> None:
-        self.instance = Instance(self._simulation, f"{self.name}.{self._count}", host)
+        self.instance = self._instance(f"{self.name}.{self._count}", host)
         self._count += 1
         self.start()
 
+    def _instance(self, name: str, host: VirtualHost) -> Instance:
+        return Instance(self._simulation, name, host, self._servers)
 
-_CLIENT: dict[str, Any] = {"bootstrap_servers": f"{BROKER}:{PORT}", "request_timeout_ms": 2_000}
+
+_CLIENT: dict[str, Any] = {"request_timeout_ms": 2_000}
 
 
 class Sender(Application):
-    def __init__(self, simulation: Simulation, history: History, name: str, topic: str, partition: int, count: int):
-        super().__init__(simulation, history, name)
+    def __init__(
+        self,
+        simulation: Simulation,
+        history: History,
+        name: str,
+        topic: str,
+        partition: int,
+        count: int,
+        **where: str,
+    ) -> None:
+        super().__init__(simulation, history, name, **where)
         self._topic, self._partition, self._records = topic, partition, count
         self._next = 0
         self._has_timed_out = False
@@ -206,8 +224,17 @@ class Transactional(Application):
 class Bank(Transactional):
     """Takes from one account what it gives to another: whoever adds up what is committed finds that it is zero."""
 
-    def __init__(self, simulation: Simulation, history: History, name: str, topic: str, accounts: int, count: int):
-        super().__init__(simulation, history, name)
+    def __init__(
+        self,
+        simulation: Simulation,
+        history: History,
+        name: str,
+        topic: str,
+        accounts: int,
+        count: int,
+        **where: str,
+    ) -> None:
+        super().__init__(simulation, history, name, **where)
         self._topic, self._accounts, self._transfers = topic, accounts, count
         self._next = 0
 
@@ -246,8 +273,10 @@ class Bank(Transactional):
 class Deserter(Transactional):
     """Writes in a transaction, and never comes back to end it: somebody else has to."""
 
-    def __init__(self, simulation: Simulation, history: History, name: str, topic: str, partitions: int) -> None:
-        super().__init__(simulation, history, name)
+    def __init__(
+        self, simulation: Simulation, history: History, name: str, topic: str, partitions: int, **where: str
+    ) -> None:
+        super().__init__(simulation, history, name, **where)
         self._topic, self._partitions = topic, partitions
 
     async def run(self, instance: Instance) -> None:
@@ -276,8 +305,9 @@ class Copier(Transactional):
         target: str,
         partitions: int,
         is_all_sent: Callable[[], bool],
+        **where: str,
     ) -> None:
-        super().__init__(simulation, history, name)
+        super().__init__(simulation, history, name, **where)
         self.group = f"group-of-{name}"
         self._source, self._target, self._partitions = source, target, partitions
         self._is_all_sent = is_all_sent
@@ -334,30 +364,32 @@ class Copier(Transactional):
             return False
 
     async def _committed(self, instance: Instance) -> int:
-        client = instance.wire_client()
         asked = [OffsetFetchRequestTopic(self._source.topic, [self._source.partition])]
-        while True:
+        for client in instance.wire_clients():
             try:
-                # Whoever asks for the coordinator first has its topic made.
-                await client.call(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=self.group, key_type=0))
-                answer = await client.call(
+                coordinator = await find_group_coordinator(client, self.group)
+                answer = await coordinator.call(
                     ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(self.group, asked, require_stable=True)
                 )
                 found = None if answer.error_code else answer.topics[0].partitions[0]
                 if found is not None and found.error_code == 0:
-                    client.close()
                     committed: int | None = found.committed_offset
                     return committed or 0
             except (OSError, TimeoutError):
+                pass
+            finally:
                 client.close()
             await asyncio.sleep(0.1)
+        raise AssertionError("there is always another broker")
 
 
 class Reader(Application):
     """Reads what is committed from the beginning on, until it is stopped."""
 
-    def __init__(self, simulation: Simulation, history: History, name: str, partitions: list[TopicPartition]) -> None:
-        super().__init__(simulation, history, name)
+    def __init__(
+        self, simulation: Simulation, history: History, name: str, partitions: list[TopicPartition], **where: str
+    ) -> None:
+        super().__init__(simulation, history, name, **where)
         self._partitions = partitions
 
     async def run(self, instance: Instance) -> None:

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.errors import ErrorCode, StorageError
 from semel.log.disk import read_file
 from semel.testing.simulation import Simulation, run
@@ -99,6 +100,7 @@ class Struck:
     case: Prepared
     disk: VirtualDisk
     path: str
+    kind: str
     about: str
     is_changed: bool
     random: Random
@@ -112,7 +114,7 @@ class Struck:
         kind, path = damage(disk, case.older, random, files(disk))
         about = f"seed {seed}: {kind} of {path} after a {'clean stop' if clean else 'kill'}"
         is_changed = not disk.exists(path) or read_file(disk, path) != read_file(case.disk.copy(), path)
-        return cls(case, disk, path, about, is_changed, random)
+        return cls(case, disk, path, kind, about, is_changed, random)
 
 
 def withstand_as_broker(seed: int) -> dict[str, int]:

@@ -96,7 +96,9 @@ def prepared(*, clean: bool) -> Prepared:
     older = machine.disk.copy()
     _write(machine, 1)
     machine.log("trimmed").delete_records_before(9)
-    machine.directory.persist_log_starts()
+    persisting = machine.loop.create_task(machine.directory.persist_log_starts())
+    machine.settle()
+    assert persisting.done()
     cleaner = LogCleaner(machine.directory, ManualClock(NOW_MS))
     for _ in cleaner.clean(machine.log("latest"), NOW_MS):
         pass
@@ -188,15 +190,16 @@ def damage(disk: VirtualDisk, older: VirtualDisk, random: Random, paths: list[st
         at = random.randrange(len(data.rstrip(b"\0")) or len(data))
         if kind == "cut":
             del data[at:]
-        elif kind == "zero":
-            end = min(len(data), at + random.choice((1, 8, 64, 512)))
-            data[at:end] = bytes(end - at)
         else:
             # Not the base offset and leader epoch of a batch, which no checksum covers (docs/design/damage.md).
             starts = [position for position, _ in _batches(bytes(data))] if path.endswith(".log") else []
             if any(start <= at < start + 8 or start + 12 <= at < start + 16 for start in starts):
                 at = next(start for start in starts if start <= at < start + 16) + 30
-            data[at] ^= 1 << random.randrange(8)
+            if kind == "zero":
+                end = min(len(data), at + random.choice((1, 8, 64, 512)))
+                data[at:end] = bytes(end - at)
+            else:
+                data[at] ^= 1 << random.randrange(8)
         write_file(disk, path, bytes(data))
     return kind, path
 

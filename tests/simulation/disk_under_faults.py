@@ -57,10 +57,12 @@ async def clients_on_a_bad_disk(simulation: Simulation) -> Counter[DiskTrouble]:
     served = ServedBroker(simulation, flush="commit", log_roll_ms="400", log_flush_offset_checkpoint_interval_ms="500")
     history = History(simulation.loop.time)
     await start(simulation, served)
-    applications, readers = workloads(simulation, history)
+    peace = asyncio.Event()
+    applications, readers = workloads(simulation, history, served, is_peace=peace.is_set)
     for application in [*applications, *readers]:
         application.start()
     await trouble(simulation, served, troubles)
+    peace.set()
     await finish_all(simulation, applications, readers, history)
     await check_all(simulation, served, history)
     assert_nothing_is_offline(served)

@@ -104,6 +104,49 @@ class Meddler:
         )
 
 
+MEMBER_WAYS: Final = range(7, 15)
+
+
+async def strike_member(
+    way: int, simulation: Simulation, random: Random, victim: Worker, meddler: Meddler, broker: str
+) -> Fault:
+    """Something happens to a member, or between it and a broker. Returns what has struck."""
+    match way:
+        case 7 | 8 | 9 if victim.is_static or random.random() < 0.3:
+            # Not for longer than its session: nothing but its successor keeps a static zombie from going on.
+            zombie = victim.replace()
+            await asyncio.sleep(random.uniform(0.1, 1.2) * SESSION_TIMEOUT_MS / 1000)
+            zombie.resume()
+            return Fault.MEMBER_REPLACED
+        case 7 | 8 | 9:
+            pause_s = random.uniform(0.5, 6.0)
+            victim.host.pause()
+            await asyncio.sleep(pause_s)
+            victim.host.resume()
+            is_long = pause_s * 1000 > SESSION_TIMEOUT_MS
+            return Fault.MEMBER_BECAME_A_ZOMBIE if is_long else Fault.MEMBER_PAUSED
+        case 10:
+            simulation.network.partition(broker, victim.host.name)
+            await asyncio.sleep(random.uniform(0.1, 4.0))
+            simulation.network.heal(broker, victim.host.name)
+            return Fault.MEMBER_CUT_OFF
+        case 11 | 12:
+            meddler.muted = victim.host.name
+            await asyncio.sleep(random.uniform(1, 2) * SESSION_TIMEOUT_MS / 1000)
+            meddler.muted = None
+            return Fault.MEMBER_NOT_HEARD
+        case 13:
+            victim.host.kill()
+            await asyncio.sleep(random.uniform(0.0, 3.0))
+            victim.start()
+            return Fault.MEMBER_KILLED
+        case _:
+            victim.retire()
+            await asyncio.sleep(random.uniform(0.0, 3.0))
+            victim.start()
+            return Fault.MEMBER_LEFT
+
+
 async def inject_faults(
     simulation: Simulation,
     served: ServedBroker,
@@ -138,39 +181,8 @@ async def inject_faults(
                 partition, away_ms = random.randrange(2), random.uniform(0, 1_000)
                 if served.move_coordinator(of_offsets=True, partition=partition, away_ms=away_ms):
                     fault = Fault.COORDINATOR_MOVED
-            case 7 | 8 | 9 if victim.is_static or random.random() < 0.3:
-                # Not for longer than its session: nothing but its successor keeps a static zombie from going on.
-                fault = Fault.MEMBER_REPLACED
-                zombie = victim.replace()
-                await asyncio.sleep(random.uniform(0.1, 1.2) * SESSION_TIMEOUT_MS / 1000)
-                zombie.resume()
-            case 7 | 8 | 9:
-                pause_s = random.uniform(0.5, 6.0)
-                is_long = pause_s * 1000 > SESSION_TIMEOUT_MS
-                fault = Fault.MEMBER_BECAME_A_ZOMBIE if is_long else Fault.MEMBER_PAUSED
-                victim.host.pause()
-                await asyncio.sleep(pause_s)
-                victim.host.resume()
-            case 10:
-                fault = Fault.MEMBER_CUT_OFF
-                simulation.network.partition(BROKER, victim.host.name)
-                await asyncio.sleep(random.uniform(0.1, 4.0))
-                simulation.network.heal()
-            case 11 | 12:
-                fault = Fault.MEMBER_NOT_HEARD
-                meddler.muted = victim.host.name
-                await asyncio.sleep(random.uniform(1, 2) * SESSION_TIMEOUT_MS / 1000)
-                meddler.muted = None
-            case 13:
-                fault = Fault.MEMBER_KILLED
-                victim.host.kill()
-                await asyncio.sleep(random.uniform(0.0, 3.0))
-                victim.start()
-            case _:
-                fault = Fault.MEMBER_LEFT
-                victim.retire()
-                await asyncio.sleep(random.uniform(0.0, 3.0))
-                victim.start()
+            case way:
+                fault = await strike_member(way, simulation, random, victim, meddler, BROKER)
         if fault is not None:
             faults[fault] += 1
         if victim.protocol != protocol:

@@ -5,6 +5,7 @@ The laws are those of docs/design/groups.md. Members of these groups write their
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from semel.client.assignors import Assignment
@@ -22,7 +23,9 @@ from semel.wire.apis import ApiKey
 from semel.wire.control import parse_marker
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.records import BatchHeader, iterate_headers, iterate_records
-from tests.simulation.wire_client import WireClient
+from tests.simulation.served_broker import Served
+
+REFUSALS_MAX = 120
 
 
 class GroupLog:
@@ -106,11 +109,11 @@ class GroupLog:
         self.commits += 1
 
 
-async def check_group_log(client: WireClient, group_id: str, partitions: int, *, commits_come_late: bool) -> GroupLog:
+async def check_group_log(served: Served, group_id: str, *, commits_come_late: bool) -> GroupLog:
     """All partitions of the topic: the group's records are in one of them."""
     log = GroupLog(group_id, commits_come_late=commits_come_late)
-    for index in range(partitions):
-        async for header, records, position in _batches(client, index):
+    for index in range(served.offsets_partitions):
+        async for header, records, position in _batches(served, index):
             if header.is_control:
                 marker = parse_marker(records, position)
                 if marker is not None:
@@ -127,14 +130,20 @@ def _decoded(records: bytes, position: int) -> Iterator[GroupRecord]:
             yield found
 
 
-async def _batches(client: WireClient, index: int) -> AsyncIterator[tuple[BatchHeader, bytes, int]]:
-    offset = 0
+async def _batches(served: Served, index: int) -> AsyncIterator[tuple[BatchHeader, bytes, int]]:
+    """Also while a broker that is on its way up is given its place: then another one leads, or the same one later."""
+    offset, refusals = 0, 0
     while True:
+        client = served.leader_of(TopicPartition(CONSUMER_OFFSETS_TOPIC, index))
         target = FetchPartition(index, fetch_offset=offset, partition_max_bytes=100_000)
         topics = [FetchTopic(topic=CONSUMER_OFFSETS_TOPIC, partitions=[target])]
         answer = await client.call(ApiKey.FETCH, 11, FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
         found = answer.responses[0].partitions[0]
-        assert found.error_code == ErrorCode.NONE
+        if found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and refusals < REFUSALS_MAX:
+            refusals += 1
+            await asyncio.sleep(0.5)
+            continue
+        assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name
         headers = list(iterate_headers(found.records or b"", allow_partial_tail=True))
         if not headers:
             return

@@ -19,14 +19,14 @@ from semel.testing.simulation import Simulation
 from semel.testing.virtual.host import VirtualHost
 from semel.types import TopicPartition
 from tests.simulation.group_ledger import Ledger, owner_of
-from tests.simulation.served_broker import BROKER, PORT
+from tests.simulation.served_broker import ONE_BROKER
 
 INPUT, OUTPUT = "input", "output"
 SESSION_TIMEOUT_MS = 2_000
 # Longer than a session: a member that was paused wakes as a zombie with a transaction that could still be committed.
 TRANSACTION_TIMEOUT_MS = 6_000
 
-_CLIENT: dict[str, Any] = {"bootstrap_servers": f"{BROKER}:{PORT}", "request_timeout_ms": 1_000}
+_CLIENT: dict[str, Any] = {"request_timeout_ms": 1_000}
 _CLASSIC = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": 300}
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -58,7 +58,14 @@ class Worker:
     group = "workers"
 
     def __init__(
-        self, simulation: Simulation, ledger: Ledger, name: str, next_protocol: Callable[[str], str], *, is_static: bool
+        self,
+        simulation: Simulation,
+        ledger: Ledger,
+        name: str,
+        next_protocol: Callable[[str], str],
+        *,
+        is_static: bool,
+        servers: str = ONE_BROKER,
     ) -> None:
         self.name = name
         self.host = simulation.host(name)
@@ -68,6 +75,7 @@ class Worker:
         self._simulation = simulation
         self._next_protocol = next_protocol
         self.is_static = is_static
+        self._servers = servers
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,6 +95,10 @@ class Worker:
     def retire(self) -> None:
         """The process is asked to end: it leaves the group when it has done what it is about."""
         self._count += 1
+
+    def commits_come_late(self) -> None:
+        """A plain commit may be carried out after a later one of the same member."""
+        self._ledger.commits_come_late = True
 
     def raise_error(self) -> None:
         for task in self._tasks:
@@ -109,7 +121,8 @@ class Worker:
     def seams(self, role: str) -> dict[str, Any]:
         now = self._simulation.loop.time()
         random = self._simulation.random(f"{role} {self.name} {self._count} {now}")
-        return {"network": self.host.network, "clock": self.host.clock, "random": random}
+        seams = {"network": self.host.network, "clock": self.host.clock, "random": random}
+        return {**seams, "bootstrap_servers": self._servers}
 
     async def _run(self, number: int, host: VirtualHost) -> None:
         def is_wanted() -> bool:

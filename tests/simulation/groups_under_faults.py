@@ -8,8 +8,9 @@ and neither the ledger of what members did and were told nor the coordinator's l
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 
 from semel.client.producer import Producer
@@ -19,7 +20,6 @@ from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
-from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.simulation.committed_reader import read_committed
@@ -27,8 +27,8 @@ from tests.simulation.group_faults import Fault, Meddler, inject_faults
 from tests.simulation.group_ledger import Ledger
 from tests.simulation.group_log import check_group_log
 from tests.simulation.group_members import INPUT, OUTPUT, TRANSACTION_TIMEOUT_MS, Copier, Reader, Worker
-from tests.simulation.served_broker import BROKER, PORT, SETTINGS, ServedBroker, create_topic
-from tests.simulation.wire_client import WireClient
+from tests.simulation.served_broker import Served, ServedBroker, create_topic
+from tests.simulation.wire_client import WireClient, find_group_coordinator
 
 PARTITIONS = 4
 WORKERS = 3
@@ -48,7 +48,7 @@ MIXES: tuple[tuple[str, ...], ...] = (
 
 _OTHER = {"cooperative": "consumer", "consumer": "cooperative"}
 
-_BROKER = {
+BROKER_SETTINGS = {
     "flush": "commit",
     "group_min_session_timeout_ms": "1000",
     "group_initial_rebalance_delay_ms": "0",
@@ -77,21 +77,38 @@ async def reads_with_late_commits(simulation: Simulation) -> Counter[Fault]:
 async def group_under_faults(simulation: Simulation, kind: type[Worker], *, delays_commits: bool) -> Counter[Fault]:
     """Returns the faults that struck."""
     faults: Counter[Fault] = Counter()
-    served = ServedBroker(simulation, **_BROKER)
+    served = ServedBroker(simulation, **BROKER_SETTINGS)
     served.start()
-    await create_topic(served.client(), INPUT, PARTITIONS)
-    await create_topic(served.client(), OUTPUT, 1)
-    ledger = Ledger(commits_come_late=delays_commits and kind is Reader)
-    workers = members(simulation, ledger, kind)
-    feeder = Feeder(simulation, wait_s=LATE_S_MAX if delays_commits else 0.0)
-    watcher = Watcher(served.client(), ledger, kind.group)
     meddler = Meddler(simulation.random("meddler"), faults, delays_commits=delays_commits)
-    simulation.network.interceptor = meddler
+
+    async def suffer(workers: list[Worker]) -> None:
+        simulation.network.interceptor = meddler
+        await inject_faults(simulation, served, meddler, workers, faults)
+
+    await group_works(simulation, served, kind, suffer, delays_commits=delays_commits)
+    return faults
+
+
+async def group_works(
+    simulation: Simulation,
+    served: Served,
+    kind: type[Worker],
+    suffer: Callable[[list[Worker]], Awaitable[None]],
+    *,
+    delays_commits: bool,
+) -> None:
+    """A group works on what is fed to it while it suffers, and then to the end; all laws held."""
+    await create_topic(served.clients()[0], INPUT, PARTITIONS, replicas=served.replicas)
+    await create_topic(served.clients()[0], OUTPUT, 1, replicas=served.replicas)
+    ledger = Ledger(commits_come_late=delays_commits and kind is Reader)
+    workers = members(simulation, ledger, kind, served)
+    feeder = Feeder(simulation, served, wait_s=LATE_S_MAX if delays_commits else 0.0)
+    watcher = Watcher(served, ledger, kind.group)
     watching = asyncio.create_task(watcher.run())
     feeding = simulation.host("feeder").start(feeder.run())
     for worker in workers:
         worker.start()
-    await inject_faults(simulation, served, meddler, workers, faults)
+    await suffer(workers)
     feeder.is_done = True
     await feeding
     if watching.done():
@@ -101,10 +118,9 @@ async def group_under_faults(simulation: Simulation, kind: type[Worker], *, dela
     for worker in workers:
         worker.retire()
     await check_all(served, ledger, watcher, feeder, kind)
-    return faults
 
 
-def members(simulation: Simulation, ledger: Ledger, kind: type[Worker]) -> list[Worker]:
+def members(simulation: Simulation, ledger: Ledger, kind: type[Worker], served: Served) -> list[Worker]:
     mix = MIXES[simulation.seed % len(MIXES)]
     random = simulation.random("members")
     is_static = random.random() < 0.3
@@ -115,7 +131,14 @@ def members(simulation: Simulation, ledger: Ledger, kind: type[Worker]) -> list[
         return lambda last: mix[number % len(mix)]
 
     return [
-        kind(simulation, ledger, f"worker-{number}", protocols(number), is_static=is_static)
+        kind(
+            simulation,
+            ledger,
+            f"worker-{number}",
+            protocols(number),
+            is_static=is_static,
+            servers=served.bootstrap_servers,
+        )
         for number in range(WORKERS)
     ]
 
@@ -126,8 +149,9 @@ class Feeder:
     The last ones are written when nothing is on its way any more: what is late is then about what was read before.
     """
 
-    def __init__(self, simulation: Simulation, *, wait_s: float) -> None:
+    def __init__(self, simulation: Simulation, served: Served, *, wait_s: float) -> None:
         self.is_done = False
+        self._servers = served.bootstrap_servers
         self.count = 0
         self._wait_s = wait_s
         self._host = simulation.host("feeder")
@@ -139,7 +163,7 @@ class Feeder:
             network=self._host.network,
             clock=self._host.clock,
             random=self._client,
-            bootstrap_servers=f"{BROKER}:{PORT}",
+            bootstrap_servers=self._servers,
             request_timeout_ms=1_000,
             delivery_timeout_ms=60_000,
         ) as producer:
@@ -157,8 +181,9 @@ class Feeder:
 class Watcher:
     """Asks all the while how far the group has read, as somebody who is not in it."""
 
-    def __init__(self, client: WireClient, ledger: Ledger, group: str) -> None:
-        self._client = client
+    def __init__(self, served: Served, ledger: Ledger, group: str) -> None:
+        self._clients = itertools.cycle(served.clients())
+        self._client = next(self._clients)
         self._ledger = ledger
         self._group = group
 
@@ -172,9 +197,8 @@ class Watcher:
         asked = [OffsetFetchRequestTopic(INPUT, list(range(PARTITIONS)))]
         expectation = self._ledger.expectation()
         try:
-            # Whoever asks for the coordinator first has its topic made.
-            await self._client.call(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=self._group, key_type=0))
-            answer = await self._client.call(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(self._group, asked))
+            coordinator = await self._coordinator()
+            answer = await coordinator.call(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(self._group, asked))
         except (OSError, TimeoutError):
             return {}
         if answer.error_code != ErrorCode.NONE:
@@ -186,19 +210,28 @@ class Watcher:
 
     async def state(self) -> tuple[str, int]:
         """As it is called, and how many members there are."""
-        listed = await self._client.call(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+        ask = (await self._coordinator()).call
+        listed = await ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         for group in listed.groups:
             if group.group_id == self._group and group.group_type == "consumer":
                 modern = ConsumerGroupDescribeRequest([self._group])
-                described = await self._client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, modern)
+                described = await ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, modern)
                 return group.group_state, len(described.groups[0].members)
             if group.group_id == self._group:
-                described = await self._client.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([self._group]))
+                described = await ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([self._group]))
                 return group.group_state, len(described.groups[0].members)
         return "unknown", 0
 
+    async def _coordinator(self) -> WireClient:
+        """Ask one broker for it, and if that is away, the next time another one."""
+        try:
+            return await find_group_coordinator(self._client, self._group)
+        except (OSError, TimeoutError):
+            self._client = next(self._clients)
+            raise
 
-async def finish(simulation: Simulation, served: ServedBroker, watcher: Watcher, workers: list[Worker]) -> None:
+
+async def finish(simulation: Simulation, served: Served, watcher: Watcher, workers: list[Worker]) -> None:
     """There are no faults any more: the group reads to the end and is stable, in time."""
     deadline = simulation.loop.time() + FINISH_S_MAX
     while True:
@@ -206,7 +239,7 @@ async def finish(simulation: Simulation, served: ServedBroker, watcher: Watcher,
         for worker in workers:
             worker.raise_error()
         try:
-            ends = {one: len(await read_committed(served.client(), _input(one))) for one in range(PARTITIONS)}
+            ends = {one: len(await _committed(served, _input(one))) for one in range(PARTITIONS)}
             committed, state = await watcher.committed(), await watcher.state()
         except (OSError, TimeoutError):
             continue
@@ -216,26 +249,25 @@ async def finish(simulation: Simulation, served: ServedBroker, watcher: Watcher,
         assert simulation.loop.time() < deadline, f"{found} after {FINISH_S_MAX} s of peace"
 
 
-async def check_all(served: ServedBroker, ledger: Ledger, watcher: Watcher, feeder: Feeder, kind: type[Worker]) -> None:
-    inputs = [value for one in range(PARTITIONS) for value in await read_committed(served.client(), _input(one))]
+async def check_all(served: Served, ledger: Ledger, watcher: Watcher, feeder: Feeder, kind: type[Worker]) -> None:
+    inputs = [value for one in range(PARTITIONS) for value in await _committed(served, _input(one))]
     assert Counter(inputs) == Counter(b"%d" % number for number in range(feeder.count)), "not what was fed"
     if kind is Copier:
         # Long enough for what a zombie has open, or has under way, to be decided.
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 2.0)
-        copied = Counter(await read_committed(served.client(), TopicPartition(OUTPUT, 0)))
+        copied = Counter(await _committed(served, TopicPartition(OUTPUT, 0)))
         assert not copied - Counter(inputs), f"copied more than once: {copied - Counter(inputs)}"
         assert not Counter(inputs) - copied, f"not copied: {Counter(inputs) - copied}"
     else:
         assert ledger.processed.keys() == set(inputs), f"not worked on: {set(inputs) - ledger.processed.keys()}"
     await watcher.committed()
-    log = await check_group_log(
-        served.client(),
-        kind.group,
-        int(SETTINGS["offsets.topic.num.partitions"]),
-        commits_come_late=ledger.commits_come_late,
-    )
+    log = await check_group_log(served, kind.group, commits_come_late=ledger.commits_come_late)
     assert log.commits
     assert log.generations
+
+
+async def _committed(served: Served, partition: TopicPartition) -> list[bytes | None]:
+    return await read_committed(served.leader_of(partition), partition)
 
 
 def _input(partition: int) -> TopicPartition:

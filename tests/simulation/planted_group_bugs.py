@@ -78,7 +78,7 @@ def shows_offsets_that_are_undecided(patch: pytest.MonkeyPatch) -> None:
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A power cut takes back what a member was told is committed."""
 
-    def delay(self: Any, decision: Any, waiter: Any, last_offset: int) -> bool:
+    def delay(self: Any, decision: Any, waiter: Any, last_offset: int, **how: bool) -> bool:
         self._conclude(_DelayedDecision(decision, waiter))
         return False
 

@@ -30,7 +30,7 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 def answers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
     """Scenario 31: a power cut takes back what the client was told."""
 
-    def delay(self: Any, decision: Any, waiter: Any, last_offset: int) -> bool:
+    def delay(self: Any, decision: Any, waiter: Any, last_offset: int, **how: bool) -> bool:
         self._conclude(_DelayedDecision(decision, waiter))
         return False
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Protocol
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation
+from semel.types import TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.wire_client import WireClient
@@ -16,6 +19,7 @@ from tests.simulation.wire_client import WireClient
 BROKER = "broker"
 CLIENTS = "clients"
 PORT = 9092
+ONE_BROKER = f"{BROKER}:{PORT}"
 
 SETTINGS = {
     "log.dirs": "/data",
@@ -24,6 +28,27 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
+
+
+class Served(Protocol):
+    """One broker, or several."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def offsets_partitions(self) -> int:
+        """How many partitions ``__consumer_offsets`` has."""
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas topics get."""
+
+    def clients(self) -> list[WireClient]:
+        """One for each broker."""
+
+    def leader_of(self, partition: TopicPartition) -> WireClient:
+        """Asks the broker that leads the partition."""
 
 
 class ServedBroker:
@@ -41,8 +66,27 @@ class ServedBroker:
         assert self._broker is not None, "the broker is not up"
         return self._broker
 
+    @property
+    def bootstrap_servers(self) -> str:
+        return ONE_BROKER
+
+    @property
+    def offsets_partitions(self) -> int:
+        return int(SETTINGS["offsets.topic.num.partitions"])
+
+    @property
+    def replicas(self) -> int:
+        return 1
+
     def client(self) -> WireClient:
         return WireClient(self._clients.network, BROKER, PORT)
+
+    def clients(self) -> list[WireClient]:
+        """One for each broker."""
+        return [self.client()]
+
+    def leader_of(self, partition: TopicPartition) -> WireClient:
+        return self.client()
 
     def start(self) -> None:
         self.host.start(self._serve(self._simulation.random(f"broker {self._simulation.loop.time()}")))
@@ -79,8 +123,8 @@ class ServedBroker:
         self._broker = broker
 
 
-async def create_topic(client: WireClient, name: str, partitions: int) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+async def create_topic(client: WireClient, name: str, partitions: int, *, replicas: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
     while True:
         try:
             answer = await client.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))

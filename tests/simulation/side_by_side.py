@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import pytest
 
 from semel.testing import simulation
 from semel.testing.simulation import Scenario
+from tests.memory import GARBAGE_THRESHOLD
 
 T = TypeVar("T")
 Fault = TypeVar("Fault", bound=StrEnum)
@@ -71,7 +73,7 @@ def side_by_side_of(request: pytest.FixtureRequest) -> Iterator[SideBySide[T]]:
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
     jobs = [item.callspec.params.get("job") for item in items if hasattr(item, "callspec")]
     # Not forked: the process that tests run in has threads of its own.
-    pool = ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), initializer=_quiet)
+    pool = ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), initializer=_prepare)
     try:
         yield SideBySide[T](pool, cast(list[Job[T]], [job for job in jobs if job is not None]))
     finally:
@@ -96,6 +98,7 @@ def _perform(job: Job[T]) -> T:
         raise Failed("".join(traceback.format_exception(error))) from None
 
 
-def _quiet() -> None:
-    # A quarter of the time would go into lines that nobody reads; the command that replays a failure prints them.
+def _prepare() -> None:
+    # A quarter of the time would go into lines that are not read; the command that replays a failure prints them.
     logging.disable(logging.CRITICAL)
+    gc.set_threshold(GARBAGE_THRESHOLD)

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation, seeds, simulate
 from semel.testing.virtual.frames import DELIVER, DROP, REPEAT, RESET, Frame, Verdict

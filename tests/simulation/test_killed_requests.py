@@ -1,4 +1,4 @@
-"""A broker that is killed in a process that lives on leaves nothing behind of the requests it was serving."""
+"""What becomes of the requests that a broker is serving when it is killed, or stopped."""
 
 from __future__ import annotations
 
@@ -49,3 +49,24 @@ def test_a_request_that_is_cancelled_before_its_first_step_is_not_forgotten() ->
         run(killed_before_the_first_step)
         gc.collect()
     assert [str(warning.message) for warning in raised] == []
+
+
+async def stopped_in_the_turn_in_which_a_request_ends(simulation: Simulation) -> None:
+    served = ServedBroker(simulation)
+    served.start()
+    await served.until_up()
+    dispatcher = Dispatcher(served.broker.node)
+
+    async def ends_at_once() -> None: ...
+
+    dispatcher._start(cast(Request, Started()), ends_at_once())
+    await asyncio.create_task(dispatcher.drain())  # After the request's own first and last step.
+
+
+class Started:
+    def delay(self, abandoned: object, *, hold: bool) -> None: ...
+
+
+def test_a_broker_can_be_stopped_in_the_turn_in_which_a_request_ends() -> None:
+    """It waited, without giving up its turn, until the request was no longer noted as running: for ever."""
+    run(stopped_in_the_turn_in_which_a_request_ends)

@@ -65,6 +65,9 @@ def what_waits_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProduceBatch, "keep", lambda self: None)
 
 
+# The first shows soonest what only these simulations see.
+SEEDS = (4, 0, 1, 2)
+
 PLANTS: tuple[Plant, ...] = (
     markers_before_the_decision_is_safe,
     answers_before_the_decision_is_safe,
@@ -79,7 +82,7 @@ def run_simulations() -> None:
     for is_v2 in (False, True):
         for client_returns in (True, False):
             crash_everywhere(is_v2=is_v2, commit=True, power_cut=True, client_returns=client_returns)
-    for seed in range(4):
+    for seed in SEEDS:
         simulate(seed, transactions_under_faults, duration_s_max=300)
 
 

@@ -31,11 +31,12 @@ WITH_LATE_ENDS = (bugs.ends_v2_transactions_without_a_new_epoch,)
 # is as good as any other.
 FIRST = {
     bugs.answers_before_the_decision_is_durable: 9,
+    bugs.aborts_after_a_restart_what_was_committed: 4,
     bugs.forgets_the_last_five_batches: 2,
-    bugs.ends_v2_transactions_without_a_new_epoch: 11,
+    bugs.ends_v2_transactions_without_a_new_epoch: 15,
 }
 # Seeds whose late ends do harm with transactions V1.
-HURT_V1 = (4, 7, 11)
+HURT_V1 = (21, 36)
 
 BUGS: list[tuple[bugs.Plant, str]] = [
     (bugs.answers_before_the_decision_is_durable, "copied once|lost-write"),
@@ -58,7 +59,7 @@ BUGS: list[tuple[bugs.Plant, str]] = [
     (bugs.commits_what_has_timed_out, "aborted-read"),
     (bugs.ends_v2_transactions_without_a_new_epoch, "aborted-read|lost-write|unseen|did not finish"),
     (bugs.decides_before_it_is_loaded, "lost-write|aborted-read|copied once"),
-    (bugs.forgets_the_journal, "inconsistent-offsets"),
+    (bugs.forgets_the_journal, "inconsistent-offsets|OUT_OF_ORDER_SEQUENCE"),
     (bugs.shows_offsets_that_are_pending, "copied once"),
     (bugs.client_aborts_without_telling_anybody, "aborted-read"),
     (bugs.client_forgets_the_offsets, "copied once"),

@@ -11,7 +11,7 @@ from semel.types import ProducerIdentity, TopicPartition
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import ServedBroker, create_topic
 from tests.simulation.test_commit_crashes import PARTITIONS, TIMEOUT_MS, TOPIC, Producer
-from tests.simulation.transactional_producer import Lost
+from tests.simulation.transactional_producer import Lost, Written
 
 
 async def begun(simulation: Simulation) -> tuple[ServedBroker, Producer]:
@@ -95,6 +95,52 @@ def test_a_partition_that_is_deleted_while_its_coordinator_is_asked_is_not_writt
         served.broker.node.partitions.remove(TopicPartition(TOPIC, 0))
         with pytest.raises(Lost, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await writing
+
+    run(scenario, seed=1)
+
+
+async def commits_offsets_while_the_term_changes(simulation: Simulation) -> None:
+    served, producer, writing = await asked(simulation)
+    await writing
+    groups, partitions = served.broker.node.coordinators.groups, served.broker.node.partitions
+    runtime = groups.runtime(groups.partition_for(producer.group))
+    assert runtime is not None
+    partition = runtime.partition
+    committing = asyncio.create_task(producer._commit_offset(Written(number=1)))
+    while not partition.gate._asking:
+        await asyncio.sleep(0.00001)
+    partitions.resign(partition.topic_partition)
+    next_term = partitions.add(partition.log, leader_epoch=partition.leader_epoch + 1)
+    await committing
+    identity = ProducerIdentity(producer._producer_id, producer._epoch)
+    assert next_term.gate.is_open(producer.name, identity), "the coordinator was not asked again"
+
+
+def test_offsets_are_not_committed_on_the_word_for_a_term_of_leadership_that_is_over() -> None:
+    """A marker that came in the next term would have found nothing to end, and these offsets would stay pending."""
+    run(commits_offsets_while_the_term_changes, seed=1)
+
+
+def test_a_late_marker_of_the_last_transaction_makes_a_producer_ask_again_and_fails_nothing() -> None:
+    """A coordinator that got no answer sends a marker again, and its copy may come while the next one begins."""
+
+    async def scenario(simulation: Simulation) -> None:
+        served, producer, writing = await asked(simulation)
+        partition = served.broker.node.partitions.get(TOPIC, 0)
+        assert partition is not None
+        partition.gate.close(producer._producer_id)
+        await writing
+        groups = served.broker.node.coordinators.groups
+        runtime = groups.runtime(groups.partition_for(producer.group))
+        assert runtime is not None
+        committing = asyncio.create_task(producer._commit_offset(Written(number=1)))
+        while not runtime.partition.gate._asking:
+            await asyncio.sleep(0.00001)
+        runtime.partition.gate.close(producer._producer_id)
+        await committing
+        assert await producer.end(True)
+        await asyncio.sleep(0.1)  # The marker is synced after the answer.
+        assert await read_committed(served.client(), TopicPartition(TOPIC, 0)) == [b"value"]
 
     run(scenario, seed=1)
 

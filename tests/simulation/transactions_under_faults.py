@@ -27,7 +27,7 @@ from tests.simulation.client_workloads import (
     Sender,
 )
 from tests.simulation.committed_reader import read_committed
-from tests.simulation.served_broker import ServedBroker, create_topic
+from tests.simulation.served_broker import Served, ServedBroker, create_topic
 
 ACCOUNTS, INPUT, OUTPUT = "accounts", "input", "output"
 PARTITIONS = 2
@@ -60,7 +60,7 @@ async def clients_under_faults(
     served = ServedBroker(simulation, flush="commit", transaction_version=str(transaction_version))
     history = History(simulation.loop.time)
     await start(simulation, served)
-    applications, readers = workloads(simulation, history)
+    applications, readers = workloads(simulation, history, served)
     meddler = Meddler(simulation.random("meddler"), faults, late_end_probability, spares_older=spares_older)
     simulation.network.interceptor = meddler
     for application in [*applications, *readers]:
@@ -76,13 +76,21 @@ async def start(simulation: Simulation, served: ServedBroker) -> None:
     """Start the broker, on a quick disk or a slow one, and create the topics."""
     served.quick_disk = simulation.random("quick disk").random() < 0.3
     served.start()
+    await create_topics(served)
+
+
+async def create_topics(served: Served) -> None:
     for topic in TOPICS:
-        await create_topic(served.client(), topic, PARTITIONS)
+        await create_topic(served.clients()[0], topic, PARTITIONS, replicas=served.replicas)
 
 
-def workloads(simulation: Simulation, history: History) -> tuple[list[Application], list[Reader]]:
-    senders = [Sender(simulation, history, f"sender-{n}", INPUT, n % PARTITIONS, 25) for n in range(3)]
-    banks = [Bank(simulation, history, f"bank-{n}", ACCOUNTS, PARTITIONS, 20) for n in range(2)]
+def workloads(
+    simulation: Simulation, history: History, served: Served, *, is_peace: Callable[[], bool] = lambda: True
+) -> tuple[list[Application], list[Reader]]:
+    """``is_peace``: until then, what a sender has given up may still come to be seen, and copiers wait for it."""
+    where = {"servers": served.bootstrap_servers}
+    senders = [Sender(simulation, history, f"sender-{n}", INPUT, n % PARTITIONS, 25, **where) for n in range(3)]
+    banks = [Bank(simulation, history, f"bank-{n}", ACCOUNTS, PARTITIONS, 20, **where) for n in range(2)]
     copiers = [
         Copier(
             simulation,
@@ -91,12 +99,13 @@ def workloads(simulation: Simulation, history: History) -> tuple[list[Applicatio
             source=TopicPartition(INPUT, partition),
             target=OUTPUT,
             partitions=PARTITIONS,
-            is_all_sent=lambda: all(sender.is_done for sender in senders),
+            is_all_sent=lambda: is_peace() and all(sender.is_done for sender in senders),
+            **where,
         )
         for partition in range(PARTITIONS)
     ]
-    deserter = Deserter(simulation, history, "deserter", ACCOUNTS, PARTITIONS)
-    return [*senders, *banks, *copiers, deserter], [Reader(simulation, history, "reader", ALL_PARTITIONS)]
+    deserter = Deserter(simulation, history, "deserter", ACCOUNTS, PARTITIONS, **where)
+    return [*senders, *banks, *copiers, deserter], [Reader(simulation, history, "reader", ALL_PARTITIONS, **where)]
 
 
 async def finish_all(
@@ -123,14 +132,15 @@ async def finish(
         await asyncio.sleep(0.1)
 
 
-async def check_all(simulation: Simulation, served: ServedBroker, history: History) -> None:
+async def check_all(simulation: Simulation, served: Served, history: History) -> None:
     await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 2.0)
     undecided = ListTransactionsRequest(["Ongoing", "PrepareCommit", "PrepareAbort"])
-    listed = await served.client().call(ApiKey.LIST_TRANSACTIONS, 1, undecided)
-    assert listed.error_code == 0
-    assert not listed.transaction_states, f"a transaction stays open: {listed.transaction_states}"
+    for client in served.clients():
+        listed = await client.call(ApiKey.LIST_TRANSACTIONS, 1, undecided)
+        assert listed.error_code == 0
+        assert not listed.transaction_states, f"a transaction stays open: {listed.transaction_states}"
 
-    await Reader(simulation, history, "last-reader", ALL_PARTITIONS).read_to_end()
+    await Reader(simulation, history, "last-reader", ALL_PARTITIONS, servers=served.bootstrap_servers).read_to_end()
     anomalies = check(history.operations)
     assert not anomalies, "\n".join(map(str, anomalies))
 
@@ -145,7 +155,7 @@ async def check_all(simulation: Simulation, served: ServedBroker, history: Histo
         for partition in ALL_PARTITIONS
     }
     for partition in ALL_PARTITIONS:
-        raw = await read_committed(served.client(), partition)
+        raw = await read_committed(served.leader_of(partition), partition)
         assert raw == seen[partition], f"{partition}: our consumer and the wire differ"
     of_topic = {
         topic: [value for partition in ALL_PARTITIONS if partition.topic == topic for value in seen[partition]]

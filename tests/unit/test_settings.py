@@ -21,6 +21,7 @@ from semel.settings import (
     Value,
     parse_properties,
 )
+from tests.executed_lines import lines_executed
 
 
 def setting(setting_type: SettingType, **how: Any) -> Setting:
@@ -154,6 +155,15 @@ def test_an_unknown_name_is_answered_with_the_right_one(name: str, hint: str) ->
     with pytest.raises(SettingError) as refused:
         CATALOGUE.lookup(name)
     assert str(refused.value) == f"Unknown topic config name: {name}{hint}"
+
+
+def test_the_cost_of_an_unknown_name_does_not_grow_with_its_length() -> None:
+    def look(name: str) -> None:
+        with pytest.raises(SettingError):
+            CATALOGUE.lookup(name)
+
+    assert lines_executed(lambda: look("retention.m"), within="difflib") > 0
+    assert lines_executed(lambda: look("x" * 32_767), within="difflib") == 0
 
 
 PROPERTIES = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
@@ -27,6 +27,8 @@ class Aim:
 
     port: int
     metrics_port: int | None = None
+    secured_ports: Mapping[str, int] = field(default_factory=dict)
+    """Of listeners that want TLS or SASL, by their security protocol."""
     scale: float = 1.0
     random: Random = field(default_factory=lambda: Random(0))
     answers: Counter[str] = field(default_factory=Counter)

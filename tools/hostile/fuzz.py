@@ -46,9 +46,9 @@ def requests(random: Random) -> Iterator[bytes]:
         random.shuffle(pairs)
         for key, version in pairs:
             api = APIS[key]
-            message = _message(api.request_class, version, random, depth=0)
+            body = message(api.request_class, version, random)
             client_id = random.choice((None, "", "fuzz", "x" * 300))
-            yield bytes(encode_request(random.getrandbits(31), api, version, message, client_id=client_id))
+            yield bytes(encode_request(random.getrandbits(31), api, version, body, client_id=client_id))
 
 
 def mutated(frame: bytes, random: Random) -> bytes:
@@ -76,7 +76,8 @@ def mutated(frame: bytes, random: Random) -> bytes:
     return struct.pack(">i", len(body)) + bytes(body)
 
 
-def _message(struct_class: type[Any], version: int, random: Random, depth: int) -> Any:
+def message(struct_class: type[Any], version: int, random: Random, depth: int = 0) -> Any:
+    """A message, or a struct in one, with a value in every field that the version has."""
     values: dict[str, Any] = {}
     for field in fields_of(struct_class):
         if not field.exists_in(version):
@@ -110,7 +111,7 @@ def _value(field: Field, wire_type: WireType[Any], version: int, random: Random,
             count = random.choice((0, 1, 1, 1, 2, 3) if depth < 3 else (0, 1))
             return [_value(field, wire_type.element, version, random, depth + 1) for _ in range(count)]
         case Struct():
-            return _message(wire_type.struct_class, version, random, depth + 1)
+            return message(wire_type.struct_class, version, random, depth + 1)
     raise AssertionError(wire_type)
 
 

@@ -20,7 +20,6 @@ from semel.client.admin import quotas as async_quotas
 from semel.client.admin import topics as async_topics
 from semel.client.admin import transactions as async_transactions
 from semel.client.admin import users as async_users
-from semel.client.admin.acls import AclBinding, AclFilter
 from semel.client.admin.admin import Admin as AsyncAdmin
 from semel.client.admin.batches import RawBatches
 from semel.client.admin.cluster import ClusterDescription, Features, LogDir
@@ -29,15 +28,17 @@ from semel.client.admin.group_descriptions import GroupDescription
 from semel.client.admin.groups import GroupListing
 from semel.client.admin.hanging import HangingTransaction
 from semel.client.admin.partitions import BATCHES_BYTES_MAX, ListedOffset, OffsetsBeforeLike, ProducerState, TimesLike
-from semel.client.admin.quotas import QuotaEntity
 from semel.client.admin.results import Results
 from semel.client.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
 from semel.client.admin.transactions import MAX_TRANSACTION_TIMEOUT_MS, TransactionDescription, TransactionListing
-from semel.client.admin.users import Credentials, ScramMechanism
+from semel.client.admin.users import Credentials
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.offsets import OffsetsLike, PartitionLike
 from semel.client.values import OffsetAndMetadata
+from semel.security.acls import AclBinding, AclFilter
+from semel.security.quota_entities import QuotaEntity
 from semel.types import TopicPartition
+from semel.wire.codes import ScramMechanism
 
 if TYPE_CHECKING:
     from semel.client.config.keywords import AdminSettings

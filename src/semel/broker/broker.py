@@ -12,25 +12,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.config.features import Features
+from semel.broker.endpoints import Address, Endpoints, server_of
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.log_lines import guard_log_lines
 from semel.broker.metrics.broker_metrics import measure
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.network.descriptors import Descriptors
-from semel.broker.network.server import Limits, Server
+from semel.broker.network.server import Server
 from semel.broker.node import Node
+from semel.broker.opened_metadata import OpenedMetadata, SharedMetadata, open_own_metadata, open_shared_metadata
 from semel.broker.partitions.maintenance import Maintenance
-from semel.broker.partitions.partition_lifecycle import PartitionLifecycle, topic_logs
+from semel.broker.partitions.partition_lifecycle import PartitionLifecycle, lost_replicas, topic_logs
 from semel.broker.partitions.partitions import Partitions
 from semel.broker.produce.record_checks import RecordChecks
 from semel.broker.requests.dispatch import Dispatcher
-from semel.broker.requests.features import Features
 from semel.broker.turns import Turns
 from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
@@ -38,25 +40,22 @@ from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import StorageError
 from semel.log.directory import LogDirectory
 from semel.log.disk import Disk
-from semel.log.durability.checkpoints import MetaProperties
 from semel.log.worker import Worker
-from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision
-from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
-from semel.metadata.store_files import identity_in
 from semel.net.network import Network
-from semel.types import INTERNAL_TOPICS, kafka_uuid
+from semel.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
+    from semel.broker.cluster.membership import Membership
+    from semel.broker.cluster.shared_metadata import OpenSession
     from semel.broker.coordinators.coordinators import Coordinators
     from semel.broker.metrics.metrics_page import MetricsPage
+    from semel.broker.security.audit import Audit
 
 logger = logging.getLogger("semel.broker")
-
-METADATA_FILE: Final = "metadata"
 
 # How long a stopping broker takes at most, and how much of that for what: requests that are being served, clients that
 # read their answers, the metadata. The rest is for the logs. The command ends its process a little later, so that ten
@@ -64,27 +63,29 @@ METADATA_FILE: Final = "metadata"
 STOP_SECONDS_MAX: Final = 7.0
 STOP_TASKS_SECONDS_MAX: Final = 2.0
 STOP_CONNECTIONS_SECONDS_MAX: Final = 2.0
+STOP_AUDIT_SECONDS_MAX: Final = 0.5
 STOP_METADATA_SECONDS_MAX: Final = 1.0
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 class Broker:
-    """A broker of one node. ``start`` it, then ``stop`` or ``kill`` it; for another run make another one."""
+    """A broker. ``start`` it, then ``stop`` or ``kill`` it; for another run make another one.
+
+    It listens where the setting ``listeners`` says; without it at ``listen``, as the listener PLAINTEXT, and
+    ``advertise`` is what clients are told. With ``zookeeper.connect`` it is one of several: ``inter_broker_listen`` is
+    where the others reach it, and ``open_session`` connects to the metadata that they share. ``accept_loss``: an empty
+    directory is served, although there should be partitions in it.
+    """
 
     def __init__(
         self,
         config: BrokerConfig,
         *,
-        listen: Address,
+        listen: Address | None = None,
         advertise: Address | None = None,
         metrics_listen: Address | None = None,
+        inter_broker_listen: Address | None = None,
+        open_session: OpenSession | None = None,
+        accept_loss: bool = False,
         disk: Disk,
         network: Network,
         clock: Clock,
@@ -97,9 +98,17 @@ class Broker:
         self._descriptors = descriptors or Descriptors()
         self.metrics = Metrics()
         self.cluster_id = ""
-        self.address = listen
+        self.endpoints = Endpoints(
+            config,
+            listen=listen,
+            advertise=advertise,
+            inter_broker_listen=inter_broker_listen,
+            network=network,
+            make_worker=make_worker,
+        )
         self.metrics_address = metrics_listen
-        self._advertise = advertise
+        self._open_session = open_session
+        self._accept_loss = accept_loss
         self._disk = disk
         self._network = network
         self._clock = clock
@@ -107,6 +116,16 @@ class Broker:
         self._make_worker = make_worker
         self._closers: list[Callable[[], object]] = []  # What kill calls, in the reverse order of taking.
         self._running: _Running | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect, once it is running: the first listener."""
+        return self.endpoints.address
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves; not while it starts or stops."""
+        return self._running is not None
 
     @property
     def node(self) -> Node:
@@ -151,17 +170,30 @@ class Broker:
     async def _bring_to_rest(self, running: _Running) -> bool:
         node, coordinators = running.node, running.node.active_coordinators
         running.maintenance.stop()
+        if running.membership is not None:
+            await running.membership.resign()
         # First of all: or clients that keep asking would keep a stopping broker busy for ever.
         running.server.stop_reading()
         if not await _in_time(running.dispatcher.drain(), STOP_TASKS_SECONDS_MAX):
             running.dispatcher.cancel()
+        if running.membership is not None:
+            await running.membership.leave()
         node.partitions.expire_fetches()
         if coordinators is not None:
             coordinators.release_members()
         await running.server.finish_connections(timeout_s=STOP_CONNECTIONS_SECONDS_MAX)
         node.record_checks.kill()
+        if node.audit is not None and not await _in_time(node.audit.close(), STOP_AUDIT_SECONDS_MAX):
+            node.audit.kill()
+        self.endpoints.close_logins()
         if coordinators is not None:
             coordinators.stop()
+        if node.replicas is not None:
+            node.replicas.close()
+        if node.peers is not None:
+            node.peers.close()
+        if running.inter_broker_server is not None:
+            running.inter_broker_server.kill()
         if running.page is not None:
             running.page.close()
         running.node.turns.stop()
@@ -169,8 +201,7 @@ class Broker:
         # A metadata store that hangs does not keep the logs from coming to rest.
         clean = await _in_time(self._close_metadata(running), STOP_METADATA_SECONDS_MAX)
         if not clean:
-            running.store_worker.kill()
-            running.store.abandon()
+            running.metadata.abandon()
         await node.settled()
         clean = await node.logs.close() and clean
         node.partitions.close()
@@ -179,8 +210,9 @@ class Broker:
     async def _close_metadata(self, running: _Running) -> None:
         await running.node.producer_ids.close()
         await running.node.cluster.close()
-        await running.store.close()
-        running.store_worker.stop()
+        await running.metadata.store.close()
+        if running.metadata.worker is not None:
+            running.metadata.worker.stop()
 
     def kill(self) -> None:
         """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, no client is told."""
@@ -202,32 +234,16 @@ class Broker:
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         )
         self._closers.append(logs.kill)
-        own = MetaProperties(kafka_uuid(UUID(int=self._random.getrandbits(128), version=4)), config.node_id)
-        metadata_path = f"{folder}/{METADATA_FILE}"
-        properties = logs.acquire(
-            own, in_metadata=lambda: identity_in(self._disk, metadata_path, node_id=config.node_id)
-        )
-        if properties.node_id != config.node_id:
-            raise StorageError(
-                f"{folder} belongs to node {properties.node_id} according to its meta.properties; node.id is "
-                f"{config.node_id}. If that file is wrong, move it away: it is made again from the metadata"
-            )
-        self.cluster_id = properties.cluster_id
-
-        store_worker = self._make_worker("semel-metadata")
-        store = EmbeddedStore.open(self._disk, metadata_path, store_worker, give_room=logs.give_room)
-        self._closers.append(store.abandon)
-        self._closers.append(store_worker.kill)
-        cluster = await ClusterMetadata.load(store, new_cluster_id=lambda: properties.cluster_id)
-        if cluster.image.cluster_id != properties.cluster_id:
-            raise StorageError(
-                f"{folder} holds the metadata of cluster {cluster.image.cluster_id}, and its meta.properties says "
-                f"{properties.cluster_id}. If that file is wrong, move it away: it is made again from the metadata"
-            )
+        metadata = await self._open_metadata(logs)
+        cluster = metadata.cluster
+        self.cluster_id = cluster.image.cluster_id
         altered = cluster.image.broker_configs
         config = config.altered(dynamic_default=altered.get(None, {}), dynamic=altered.get(config.node_id, {}))
         self._descriptors.check(cluster.image.partition_count)
         logs.load({topic.name: topic_logs(topic, config) for topic in cluster.image.topics.values()})
+        lost: frozenset[TopicPartition] = frozenset()
+        if isinstance(metadata, SharedMetadata):
+            lost = lost_replicas(cluster.image, logs, config)
 
         node = Node(
             config=config,
@@ -235,40 +251,55 @@ class Broker:
             random=self._random,
             metrics=self.metrics,
             answers=AnswerCache(),
-            features=Features.of_one_node(
-                transaction_version=config.transaction_version, group_version=config.group_version
-            ),
+            features=Features.finalized_at(metadata.feature_levels),
             cluster=cluster,
             logs=logs,
             partitions=Partitions(loop),
             deadlines=Deadlines(loop),
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._random),
             descriptors=self._descriptors,
-            producer_ids=ProducerIds(lambda: claim_producer_ids(store, node_id=config.node_id)),
+            producer_ids=ProducerIds(lambda: claim_producer_ids(metadata.store, node_id=config.node_id)),
             turns=Turns(self._clock, loop),
             record_checks=RecordChecks(self._make_worker),
         )
         self._closers += [node.partitions.close, node.deadlines.close, node.record_checks.kill]
-        hosting = PartitionLifecycle(node, loop)
-        self._closers.append(hosting.close)
-        hosting.open_all()
-        cluster.watch(hosting.changed)
+        if config.audit_log_path is not None:
+            node.audit = self._open_audit(config.audit_log_path, config)
+        if config.authorizer_class_name:
+            from semel.broker.requests.access.authorization import authorize
+
+            authorize(node)
+        if isinstance(metadata, SharedMetadata):
+            self._meet_others(node, loop)
+        lifecycle = PartitionLifecycle(node, loop)
+        self._closers.append(lifecycle.close)
         node.make_coordinators = lambda: self._coordinators(node, loop)
+        membership = None
+        if isinstance(metadata, SharedMetadata):
+            membership = self._membership(node, metadata, lifecycle, lost)
+        lifecycle.open_all()
+        cluster.watch(lifecycle.changed)
+        cluster.watch(lambda before, after, _: None if before.security is after.security else node.load_quotas())
+        node.load_quotas()
         if _have_coordinators_to_do(node):
             node.coordinate()
 
         dispatcher = Dispatcher(node)
-        server = Server(
-            limits=lambda: _limits(node),
-            serve=dispatcher.request,
-            metrics=self.metrics,
-            clock=self._clock,
-            loop=loop,
-            soon=node.turns.soon,
-        )
-        self._closers += [dispatcher.cancel, server.kill]
-        self.address = self.address._replace(port=await server.listen(self._network, *self.address))
-        await cluster.change(self._registration)
+        server = self._server(node, dispatcher, loop)
+        await self.endpoints.listen(node, dispatcher, server)
+        inter_broker_server = None
+        if membership is None:
+            await cluster.change(self._register)
+        else:
+            from semel.broker.requests.inter_broker_dispatch import InterBrokerDispatcher
+
+            of_brokers = InterBrokerDispatcher(node)
+            inter_broker_server = self._server(node, of_brokers, loop)
+            await self.endpoints.listen_to_brokers(node, of_brokers, inter_broker_server)
+            await membership.join()
+            self._begin_replication(node)
+            if node.active_coordinators is None and _have_coordinators_to_do(node):
+                node.coordinate()
         measure(node, server)
         page = None
         if self.metrics_address is not None:
@@ -282,7 +313,86 @@ class Broker:
         maintenance = Maintenance(node, loop, self._make_worker)
         self._closers.append(maintenance.kill)
         maintenance.start()
-        self._running = _Running(node, store, store_worker, dispatcher, server, maintenance, page)
+        self._running = _Running(node, metadata, membership, dispatcher, server, inter_broker_server, maintenance, page)
+
+    def _server(self, node: Node, dispatcher: Dispatcher, loop: asyncio.AbstractEventLoop) -> Server:
+        server = server_of(node, dispatcher, loop)
+        self._closers += [dispatcher.cancel, server.kill, self.endpoints.close_logins]
+        return server
+
+    async def _open_metadata(self, logs: LogDirectory) -> OpenedMetadata:
+        if self.config.zookeeper_connect is None:
+            return await open_own_metadata(
+                self.config,
+                logs,
+                disk=self._disk,
+                random=self._random,
+                make_worker=self._make_worker,
+                closers=self._closers,
+            )
+        return await open_shared_metadata(
+            self.config,
+            logs,
+            disk=self._disk,
+            random=self._random,
+            open_session=self._open_session,
+            accept_loss=self._accept_loss,
+            closers=self._closers,
+        )
+
+    def _open_audit(self, path: str, config: BrokerConfig) -> Audit:
+        from semel.broker.security.audit import Audit
+        from semel.broker.security.audit_file import AuditFile
+
+        file = AuditFile(
+            self._disk, path, size_bytes_max=config.audit_log_max_bytes, files_max=config.audit_log_max_files
+        )
+        file.open()
+        audit = Audit(file, self._make_worker("semel-audit"), self._clock)
+        self._closers.append(audit.kill)
+        return audit
+
+    # The other brokers
+
+    def _meet_others(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        """What a broker among others has, before it is a member."""
+        from semel.broker.cluster.peers import Peers
+        from semel.broker.replication.replicas import Replicas
+
+        network, login = self.endpoints.way_to_brokers(self._clock, self._random)
+        peers = node.peers = Peers(
+            self.config.node_id, network=network, loop=loop, brokers=lambda: node.image.brokers, login=login
+        )
+        node.cluster.watch(peers.changed)
+        node.replicas = Replicas(node, peers, loop, self._random)
+        self._closers += [peers.close, node.replicas.close]
+
+    def _membership(
+        self,
+        node: Node,
+        metadata: SharedMetadata,
+        lifecycle: PartitionLifecycle,
+        lost: frozenset[TopicPartition],
+    ) -> Membership:
+        from semel.broker.cluster.membership import Membership
+
+        def registration() -> RegisteredBroker:
+            own = self.endpoints.registration()
+            inter_broker = self.endpoints.inter_broker_endpoint(own)
+            return replace(own, inter_broker=inter_broker, directory_id=metadata.directory_id)
+
+        assert node.peers is not None
+        membership = Membership(node, metadata.store, lifecycle, node.peers, registration, lost)
+        self._closers.append(membership.kill)
+        return membership
+
+    def _begin_replication(self, node: Node) -> None:
+        """Once this broker is a member."""
+        from semel.broker.replication.replication_metrics import measure_replicas
+
+        assert node.replicas is not None
+        measure_replicas(node, node.replicas)
+        node.replicas.start()
 
     def _coordinators(self, node: Node, loop: asyncio.AbstractEventLoop) -> Coordinators:
         from semel.broker.coordinators.coordinators import (
@@ -293,11 +403,8 @@ class Broker:
         self._closers.append(coordinators.kill)
         return coordinators
 
-    def _registration(self, image: ClusterImage) -> Decision[None]:
-        host, port = self._advertise or self.address
-        config = self.config
-        broker = RegisteredBroker(config.node_id, host, port or self.address.port, config.broker_rack)
-        return Decision((BrokerRegistered(broker),), ())
+    def _register(self, image: ClusterImage) -> Decision[None]:
+        return Decision((BrokerRegistered(self.endpoints.registration()),), ())
 
 
 def _have_coordinators_to_do(node: Node) -> bool:
@@ -319,27 +426,10 @@ async def _in_time(work: Coroutine[Any, Any, None], timeout_s: float) -> bool:
 
 class _Running(NamedTuple):
     node: Node
-    store: EmbeddedStore
-    store_worker: Worker
+    metadata: OpenedMetadata
+    membership: Membership | None
     dispatcher: Dispatcher
     server: Server
+    inter_broker_server: Server | None
     maintenance: Maintenance
     page: MetricsPage | None
-
-
-def _limits(node: Node) -> Limits:
-    config = node.config
-    connections_max, rule = config.max_connections, "max.connections"
-    by_files = node.descriptors.connections_max(len(node.partitions))
-    if by_files is not None and by_files < connections_max:
-        connections_max, rule = by_files, "what partitions leave of the limit of open files (ulimit -n, LimitNOFILE)"
-    return Limits(
-        frame_bytes_max=config.socket_request_max_bytes,
-        connections_max=connections_max,
-        connections_rule=rule,
-        connections_per_ip_max=config.max_connections_per_ip,
-        idle_ms_max=config.connections_max_idle_ms if config.connections_max_idle_ms >= 0 else None,
-        stalled_ms_max=config.connections_max_stalled_ms,
-        arriving_bytes_max=config.queued_max_request_bytes,
-        leaving_bytes_max=config.queued_max_response_bytes,
-    )

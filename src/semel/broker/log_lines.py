@@ -82,7 +82,7 @@ class LineFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: dict[tuple[str, int], _Place] = {}
+        self._places: dict[tuple[str, int], LineLimit] = {}
 
     def forget(self) -> None:
         """Every place may write as if it had written nothing."""
@@ -97,10 +97,10 @@ class LineFilter(logging.Filter):
             key = (record.pathname, record.lineno)
             place = self._places.get(key)
             if place is None:
-                place = self._places[key] = _Place()
+                place = self._places[key] = LineLimit(LINES_AT_ONCE_MAX, LINES_PER_SECOND)
             if not place.may_write(record.created):
                 return False
-            left_out, place.left_out = place.left_out, 0
+            left_out = place.take_left_out()
         message = escaped(record.getMessage())
         if left_out:
             message += f" ({left_out} more lines like this one were left out)"
@@ -110,25 +110,32 @@ class LineFilter(logging.Filter):
         return True
 
 
-class _Place:
-    """One line of the code, and how many lines it may still write."""
+class LineLimit:
+    """How many lines may still be written: of one line of the code, or about one client."""
 
-    __slots__ = ("_allowed", "_at_s", "left_out")
+    __slots__ = ("_allowed", "_at_once_max", "_at_s", "_per_second", "left_out")
 
-    def __init__(self) -> None:
-        self._allowed = float(LINES_AT_ONCE_MAX)
+    def __init__(self, at_once_max: int, per_second: float) -> None:
+        self._at_once_max = at_once_max
+        self._per_second = per_second
+        self._allowed = float(at_once_max)
         self._at_s: float | None = None
         self.left_out = 0
 
     def may_write(self, now_s: float) -> bool:
         if self._at_s is not None and now_s > self._at_s:
-            self._allowed = min(self._allowed + (now_s - self._at_s) * LINES_PER_SECOND, LINES_AT_ONCE_MAX)
+            self._allowed = min(self._allowed + (now_s - self._at_s) * self._per_second, self._at_once_max)
         self._at_s = now_s
         if self._allowed < 1:
             self.left_out += 1
             return False
         self._allowed -= 1
         return True
+
+    def take_left_out(self) -> int:
+        """How many were not written since the last one that was."""
+        left_out, self.left_out = self.left_out, 0
+        return left_out
 
 
 def _indented(text: str) -> str:

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.config.features import Features
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.network.answer_cache import AnswerCache
 from semel.broker.network.descriptors import Descriptors
 from semel.broker.partitions.partitions import Partition, Partitions
 from semel.broker.produce.record_checks import RecordChecks
-from semel.broker.requests.features import Features
 from semel.broker.turns import Turns
 from semel.broker.waiting.deadlines import Deadlines
 from semel.clock import Clock
@@ -26,16 +26,38 @@ from semel.coordinator.producer_ids import ProducerIds
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.directory import LogDirectory
 from semel.metadata.cluster import ClusterMetadata
-from semel.metadata.controller import Decision, Refusal, TopicPolicy
+from semel.metadata.controller import (
+    Decision,
+    NewPartitions,
+    NewTopic,
+    Refusal,
+    TopicPolicy,
+    TopicResult,
+    TopicToDelete,
+)
 from semel.metadata.image import ClusterImage, TopicCreated
+from semel.types import random_uuid
 
 if TYPE_CHECKING:
+    from semel.broker.cluster.peers import Peers
     from semel.broker.coordinators.coordinators import Coordinators
+    from semel.broker.network.request import Request
+    from semel.broker.quotas.client_quotas import ClientQuotas
+    from semel.broker.replication.replicas import Replicas
+    from semel.broker.security.audit import Audit
     from semel.log.compaction.cleaner import LogCleaner
+    from semel.security.authorizer import Authorizer
+    from semel.security.rights import Rights
 
 logger = logging.getLogger("semel.broker")
 
 Result = TypeVar("Result")
+Wanted = TypeVar("Wanted", NewTopic, NewPartitions, TopicToDelete)
+
+# Where a change of many topics does not fit into one commit.
+TOPICS_PER_COMMIT: Final = 200
+# Of new topics, in a cluster that has as many brokers.
+REPLICAS_BY_DEFAULT: Final = 3
 
 
 class _StillThere(Exception):
@@ -71,6 +93,18 @@ class Node:
     record_checks: RecordChecks
     turns: Turns
     descriptors: Descriptors = field(default_factory=Descriptors)
+    is_member: bool = True
+    """Whether this broker is registered, and may lead. A cluster of one has no other member."""
+    peers: Peers | None = None
+    """The other brokers; None in a cluster of one."""
+    replicas: Replicas | None = None
+    """The replicas of partitions with other brokers; None in a cluster of one."""
+    authorizer: Authorizer | None = None
+    """Decides about requests by the ACLs; None where everything is allowed."""
+    audit: Audit | None = None
+    """Where refused logins and requests, and changes, are written down; None where they are not."""
+    quotas: ClientQuotas | None = None
+    """What clients have used of their quotas; None as long as there are no quotas."""
     make_coordinators: Callable[[], Coordinators] = field(default=_without_coordinators)
     active_coordinators: Coordinators | None = None
     """Those of transactions and groups, once a request has needed them."""
@@ -102,6 +136,15 @@ class Node:
     def controller_id(self) -> int:
         controller_id = self.image.controller_id
         return self.config.node_id if controller_id is None else controller_id
+
+    def rights(self, request: Request) -> Rights | None:
+        """What the client of a request may do; None where everything is allowed."""
+        authorizer, audit = self.authorizer, self.audit
+        if authorizer is None:
+            return None
+        principal, host = request.principal, request.peer_host
+        refused = None if audit is None else partial(audit.request_refused, principal, host, request.api.name)
+        return authorizer.rights(principal, host, refused)
 
     def led_partition(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it. Raises KafkaError with Kafka's code for why not."""
@@ -143,6 +186,36 @@ class Node:
             await self.settled()
             return decision.results
 
+    async def change_topics(
+        self,
+        wanted: Sequence[Wanted],
+        decide: Callable[[ClusterImage, Sequence[Wanted]], Decision[TopicResult]],
+        *,
+        validate_only: bool = False,
+    ) -> Sequence[TopicResult]:
+        """``change`` for topics, each of which stands for itself: in one commit, or in as many as the store needs."""
+
+        async def commit(some: Sequence[Wanted]) -> Sequence[TopicResult]:
+            return await self.change(
+                lambda image: decide(image, some),
+                validate_only=validate_only,
+                unstored=lambda refusal: [TopicResult(one.name, refusal=refusal, id=one.id) for one in some],
+            )
+
+        if validate_only or self.cluster.takes_any_commit:
+            return await commit(wanted)
+        decision = decide(self.image, wanted)
+        if self.cluster.fits_one_commit(decision.changes):
+            return await commit(wanted)
+        refused = {(result.name, result.id) for result in decision.results if result.refusal is not None}
+        accepted = [one for one in wanted if (one.name, one.id) not in refused]
+        results: dict[str | None, TopicResult] = {}
+        for start in range(0, len(accepted), TOPICS_PER_COMMIT):
+            results |= {result.name: result for result in await commit(accepted[start : start + TOPICS_PER_COMMIT])}
+        return [
+            result if result.refusal is not None else results.get(result.name, result) for result in decision.results
+        ]
+
     def _decide(self, decide: Callable[[ClusterImage], Decision[Result]], image: ClusterImage) -> Decision[Result]:
         """Not before the logs of a former topic have other names does the metadata say that there is a new one."""
         decision = decide(image)
@@ -152,8 +225,29 @@ class Node:
                     raise _StillThere
         return decision
 
+    def load_quotas(self) -> None:
+        """Limit clients by the quotas of the image from now on."""
+        quotas = {} if self.image.security is None else self.image.security.quotas
+        if not quotas:
+            self.quotas = None
+            return
+        if self.quotas is None:
+            from semel.broker.quotas.client_quotas import ClientQuotas
+            from semel.security.quotas import Windows
+
+            config = self.config
+            windows = Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+            mutations = Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+            self.quotas = ClientQuotas(self.clock, self.metrics.throttled, windows, mutations)
+        self.quotas.load(quotas)
+
     def new_topic_id(self) -> UUID:
-        return UUID(int=self.random.getrandbits(128), version=4)
+        return random_uuid(self.random)
+
+    def _default_replication_factor(self) -> int:
+        if self.config.default_replication_factor is not None:
+            return self.config.default_replication_factor
+        return REPLICAS_BY_DEFAULT if len(self.image.brokers) >= REPLICAS_BY_DEFAULT else 1
 
     def topic_policy(self) -> TopicPolicy:
         config = self.config
@@ -166,7 +260,7 @@ class Node:
             )
         return TopicPolicy(
             num_partitions=config.num_partitions,
-            default_replication_factor=config.default_replication_factor,
+            default_replication_factor=self._default_replication_factor(),
             partitions_max=partitions_max,
             partitions_rule=rule,
             delete_topic_enable=config.delete_topic_enable,

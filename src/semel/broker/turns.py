@@ -19,7 +19,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from semel.clock import Clock
 
@@ -55,24 +56,9 @@ class Turns:
 
         ``elements`` is how many it handles between two of them.
         """
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def step() -> None:
-            if done.done():  # The one who waited for it was cancelled.
-                steps.close()
-                return
-            try:
-                self.worked(elements)
-                next(steps)
-            except StopIteration as end:
-                done.set_result(end.value)
-            except Exception as error:
-                done.set_exception(error)
-            else:
-                self.soon(step)
-
-        self.soon(step)
-        return await done
+        run: _Run[T] = _Run(self, steps, elements, asyncio.get_running_loop().create_future())
+        self.soon(run.step)
+        return await run.done
 
     async def pause(self) -> None:
         """Let everything else have a turn. In each turn one goes on of those that pause."""
@@ -175,3 +161,28 @@ class Turns:
         if late_ms > TURN_MS_MAX:
             self.too_long += 1
         self._tick_later(loop)
+
+
+@dataclass(slots=True, eq=False)
+class _Run(Generic[T]):
+    """A generator that is driven in slices. Nothing in it refers to itself: a circle would keep the result, which may
+    be a message of a hundred thousand objects, until the garbage collector finds it."""
+
+    turns: Turns
+    steps: Generator[None, None, T]
+    elements: int
+    done: asyncio.Future[T]
+
+    def step(self) -> None:
+        if self.done.done():  # The one who waited for it was cancelled.
+            self.steps.close()
+            return
+        try:
+            self.turns.worked(self.elements)
+            next(self.steps)
+        except StopIteration as end:
+            self.done.set_result(end.value)
+        except Exception as error:
+            self.done.set_exception(error)
+        else:
+            self.turns.soon(self.step)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.internal_records import decoded
-from semel.cli.interruption import interruptible
 from semel.cli.offsets import offsets_at, offsets_where_known
-from semel.cli.output import is_colourful, say, shown, time_text
+from semel.cli.terminal.interruption import interruptible
+from semel.cli.terminal.output import is_colourful, say, shown, time_text
 from semel.client.machine.consumer.fetched import visible_batches
 from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition

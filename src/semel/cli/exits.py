@@ -16,12 +16,13 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     """No broker answered in time."""
     FOUND = 5
-    """A search found what should not be there: hanging transactions, damaged files, lost or doubled records."""
+    """A search found what should not be there: hanging transactions, damaged files, lost or doubled records, brokers
+    that are away."""
 
 
 DESCRIPTION = (
     "exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no broker answered, "
-    "5 found what hangs, is damaged, lost or doubled"
+    "5 found what hangs, is damaged, lost, doubled or away"
 )
 
 

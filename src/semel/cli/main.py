@@ -17,7 +17,7 @@ from typing import Final
 
 from semel import __version__
 from semel.cli.exits import DESCRIPTION, Exit, UsageError
-from semel.cli.interruption import Interrupted, raised_signals
+from semel.cli.terminal.interruption import Interrupted, raised_signals
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 
 COMMANDS: Final = (
@@ -29,6 +29,8 @@ COMMANDS: Final = (
     "txn",
     "producer",
     "config",
+    "acl",
+    "user",
     "cluster",
     "log",
     "pipeline",

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from semel.cli.exits import UsageError
+from semel.cli.parsing import CONFIG_VARIABLE
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The keywords for ``Producer``, ``Consumer`` and ``Admin``, once a broker is there to use them with."""
+    from semel.cli.exposed_secrets import warn_of_arguments, warn_of_file
     from semel.cli.reachability import WITHIN_S, await_broker
     from semel.client.config.common import addresses
     from semel.settings import parse_properties
 
     texts: dict[str, str] = {}
-    if options.command_config is not None:
-        texts.update(parse_properties(file_text("--command-config", options.command_config)))
-    texts.update(key_and_value("--command-property", text) for text in options.command_property)
+    option, path = "--command-config", options.command_config
+    if path is None:
+        option, path = f"${CONFIG_VARIABLE}", os.environ.get(CONFIG_VARIABLE)
+    if path:
+        texts.update(parse_properties(file_text(option, path)))
+        warn_of_file(option, path, texts)
+    given = dict(_property(text) for text in options.command_property)
+    warn_of_arguments("--command-property", given, f"--command-config FILE or ${CONFIG_VARIABLE}")
+    texts.update(given)
     texts.setdefault("bootstrap.servers", options.bootstrap_server)
     timeout_ms = texts.get("default.api.timeout.ms", "")
     within_s = min(WITHIN_S, int(timeout_ms) / 1000) if timeout_ms.isdecimal() else WITHIN_S
-    has_tls = "SSL" in texts.get("security.protocol", "PLAINTEXT").upper().split("_")
-    await_broker(addresses(texts["bootstrap.servers"].split(",")), has_tls=has_tls, within_s=within_s)
-    return {name.replace(".", "_"): value for name, value in texts.items()}
+    settings = {name.replace(".", "_"): value for name, value in texts.items()}
+    await_broker(addresses(texts["bootstrap.servers"].split(",")), has_tls=has_tls(settings), within_s=within_s)
+    return settings
+
+
+def _property(text: str) -> tuple[str, str]:
+    if "=" not in text:
+        # It may be a password that was meant: it is not repeated.
+        raise UsageError("--command-property takes the form KEY=VALUE, and one has no =")
+    return key_and_value("--command-property", text)
+
+
+def has_tls(settings: Mapping[str, Any]) -> bool:
+    return "SSL" in settings.get("security_protocol", "PLAINTEXT").upper().split("_")
 
 
 def file_text(option: str, path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 SERVERS_VARIABLE: Final = "SEMEL_BOOTSTRAP_SERVERS"
+CONFIG_VARIABLE: Final = "SEMEL_COMMAND_CONFIG"
 
 Subcommands = Any
 """What ``add_subparsers`` returns; its type is private."""
@@ -51,13 +52,17 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get(SERVERS_VARIABLE, DEFAULT_SERVERS),
         help=f"brokers to ask, with commas (default: ${SERVERS_VARIABLE}, else {DEFAULT_SERVERS})",
     )
-    group.add_argument("--command-config", metavar="FILE", help="settings of the client, as a .properties file")
+    group.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help=f"settings of the client, as a .properties file (default: ${CONFIG_VARIABLE}, else none)",
+    )
     group.add_argument(
         "--command-property",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="one setting of the client; wins over the file; may be repeated",
+        help="one setting of the client; wins over the file; may be repeated; no place for passwords",
     )
 
 

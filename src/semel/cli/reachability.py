@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WITHIN_S: Final = 3.5
 _PAUSE_S: Final = 0.1
+# How long one address has, in the first round over all of them; in each round twice as long as in the one before.
+_FIRST_ROUND_S: Final = 0.5
 _CORRELATION_ID: Final = 1
 # ApiVersions, version 0, from a client without a name: size, API key, version, correlation id, a null string.
 _QUESTION: Final = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, _CORRELATION_ID, -1)
@@ -34,13 +36,14 @@ _ANSWER: Final = struct.Struct(">iih")
 def await_broker(addresses: Sequence[Address], *, has_tls: bool, within_s: float = WITHIN_S) -> None:
     """Return when there is a broker at one of the addresses. Raises TimedOut, with what came of the last attempts."""
     until = time.monotonic() + within_s
+    round_s = _FIRST_ROUND_S
     while True:
         reasons = []
         for address in addresses:
             # A part of the time for each, so that one that drops packets leaves some for the others.
             left_s = max(until - time.monotonic(), _PAUSE_S)
             try:
-                _ask(address, has_tls=has_tls, timeout_s=left_s / len(addresses))
+                _ask(address, has_tls=has_tls, timeout_s=min(round_s, left_s / len(addresses)))
             except OSError as error:
                 reasons.append(f"{address.host}:{address.port} ({error.strerror or error})")
             else:
@@ -51,7 +54,17 @@ def await_broker(addresses: Sequence[Address], *, has_tls: bool, within_s: float
                 ErrorCode.BROKER_NOT_AVAILABLE,
                 f"no broker answers at {told}. Is one running there? --bootstrap-server names another address",
             )
+        round_s *= 2
         time.sleep(_PAUSE_S)
+
+
+def answers(address: Address, *, has_tls: bool, timeout_s: float) -> bool:
+    """Whether there is a broker at this address now."""
+    try:
+        _ask(address, has_tls=has_tls, timeout_s=timeout_s)
+    except OSError:
+        return False
+    return True
 
 
 def _ask(address: Address, *, has_tls: bool, timeout_s: float) -> None:

@@ -16,7 +16,9 @@ _INTRODUCTION = """\
 
 `semel` works against Semel and any Kafka broker. Tables are for people; `--json` is for scripts; colour only on a
 terminal. `--bootstrap-server` may be left out where `SEMEL_BOOTSTRAP_SERVERS` is set. Settings of the client (TLS,
-SASL, timeouts) go into `--command-config`, with Kafka's names. `semel completion bash` teaches a shell all of this.
+SASL, timeouts) go into a file with Kafka's names, which `--command-config` or `SEMEL_COMMAND_CONFIG` names; one with a
+password in it should be readable by its owner alone (`chmod 600`). `--command-property` sets one of them, and is no
+place for passwords: other users see them in the list of processes. `semel completion bash` teaches a shell all of this.
 
 | exit code | means |
 |---|---|
@@ -28,7 +30,8 @@ _MEANINGS = {
     Exit.USAGE: "wrong usage; nothing was done",
     Exit.NOT_FOUND: "the topic, group, transactional id or setting that was named is not there",
     Exit.UNREACHABLE: "no broker answered in time",
-    Exit.FOUND: "`semel txn find-hanging`, `semel log verify` or `semel prove` has found something",
+    Exit.FOUND: "`semel txn find-hanging`, `semel log verify` or `semel prove` has found something, or "
+    "`semel cluster status` that brokers or leaders are away",
 }
 
 # The same for every command: said once, above.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from semel.cli.log_reading import RawBatch, batches
 from semel.cli.offsets import offsets_at
-from semel.cli.output import print_facts, print_json, print_rows, time_text
-from semel.cli.progress import Progress
+from semel.cli.terminal.output import print_facts, print_json, print_rows, time_text
+from semel.cli.terminal.progress import Progress
 from semel.coordinator.group import records as group_records
 from semel.coordinator.partitioning import partition_for
 from semel.coordinator.transaction import records as transaction_records

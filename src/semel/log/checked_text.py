@@ -30,10 +30,18 @@ def decode(data: bytes, *, version: int) -> list[tuple[str, str]]:
     body, mark, given = data.rpartition(f"{CHECKSUM_KEY}: ".encode("ascii"))
     if not mark or given != f"{checksum(body)}\n".encode("ascii"):
         raise DecodeError(f"its checksum does not match its {len(data)} bytes")
-    fields = [tuple(line.split(": ", 1)) for line in body.decode("ascii").splitlines()]
+    # What follows was written as it is, by this program or by another version of it.
+    if not body.isascii():
+        raise DecodeError("it is not plain text")
+    fields: list[tuple[str, str]] = []
+    for line in body.decode("ascii").splitlines():
+        key, found, value = line.partition(": ")
+        if not found:
+            raise DecodeError(f"{line[:100]!r}; a line is: key: value")
+        fields.append((key, value))
     if not fields or fields[0] != ("version", str(version)):
         raise DecodeError(f"it begins with {fields[:1]}; only version {version} is known")
-    return [(key, value) for key, value in fields[1:]]
+    return fields[1:]
 
 
 def checksum(body: bytes) -> str:

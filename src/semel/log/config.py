@@ -278,8 +278,8 @@ class LogConfig:
     min_insync_replicas: int = declare(
         "min.insync.replicas",
         SettingType.INT,
-        1,
-        "Kept and shown, and without effect: a partition has one replica, which is in sync.",
+        2,
+        "How many replicas must be in sync for a write with acks=all; never more than the partition has. Kafka has 1.",
         rule=AtLeast(1),
         synonyms=_from("min.insync.replicas"),
     )

@@ -1,19 +1,20 @@
 """The data directory: all logs of one broker (Kafka's LogManager). It opens them after any crash, commits what is
 appended to them, and checkpoints them.
 
-Two workers serve the directory. One does group commits only, because clients wait for them. The other does checkpoints:
-it syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only then may the journal
-file that holds the same records be used again.
+Three workers serve the directory. One does group commits only, because clients wait for them. One does checkpoints: it
+syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only then may the journal file
+that holds the same records be used again. The third makes and renames the folders of partitions
+(``partition_folders.py``), and writes log starts for DeleteRecords.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from semel.clock import Clock
@@ -33,12 +34,14 @@ from semel.log.durability.commit import DIRECT_BYTES_MIN, CommitStatistics, Comm
 from semel.log.durability.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
 from semel.log.durability.journal_replay import JournalContent
 from semel.log.durability.write_refusals import WriteRefusals
+from semel.log.partition_folders import FolderChanges, FolderOutcome, PartitionFolders
 from semel.log.partition_log import PartitionLog
 from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from semel.log.recovery import identity
-from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable, make_log
-from semel.log.recovery.truncation import truncate_to
+from semel.log.recovery.last_run import LastRun
+from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable
 from semel.log.topic_logs import TopicLogs
+from semel.log.truncations import Failures, Truncations
 from semel.log.worker import Worker, done_by
 from semel.types import TopicPartition
 
@@ -64,21 +67,22 @@ class LogDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, Unavailable] = {}
-        self._has_unsettled_names = False  # whether a deleted log's folder may get its old name back in a power cut
         self._disk = disk
         self._clock = clock
         self._loop = loop
         self._commit_worker = make_worker("semel-commit")
         self._checkpoint_worker = make_worker("semel-checkpoint")
+        self._folder_worker = make_worker("semel-folders")
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._journal_size_bytes = journal_size_bytes
         self._direct_bytes_min = direct_bytes_min
         self._journal: Journal | None = None
         self._committer: Committer | None = None
         self._lock: Lock | None = None
+        self._last_run: LastRun | None = None
+        self._damaged: set[PartitionLog] = set()  # those that were reported since the start
         self.refusals = WriteRefusals(path, disk, clock)
         self._is_gone = False  # whether the folder itself is not where it should be
-        self._to_delete: dict[str, str] = {}  # folders of deleted logs, and what they are renamed to
         self._checkpointer = Checkpointer(
             path,
             disk=disk,
@@ -88,6 +92,14 @@ class LogDirectory:
             interval_ms=checkpoint_interval_ms,
             refused=self.refusals.refused,
         )
+        self._folders = PartitionFolders(
+            path,
+            disk,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            is_here=lambda: self._lock is None or disk.exists(f"{path}/{LOCK_FILE}"),
+            write_checkpoint_files=self._checkpointer.write_offsets,
+        )
+        self._truncations = Truncations(path, disk, self._folder_worker, self, clock.now_ms)
 
     @property
     def statistics(self) -> CommitStatistics:
@@ -118,6 +130,7 @@ class LogDirectory:
         """
         self._make_own_folder()
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        self._read_last_run()
         identity.refuse_kafka(self._disk, self.path)
         meta_path = f"{self.path}/{META_PROPERTIES_FILE}"
         trouble: str | None = None
@@ -139,6 +152,44 @@ class LogDirectory:
         checkpoints.write_meta_properties(self._disk, meta_path, properties)
         return properties
 
+    @property
+    def machine_died(self) -> bool:
+        """Whether what the last run did not sync may be gone, and the cluster was not told yet (``losses_told``)."""
+        return self._read_last_run().machine_died
+
+    async def losses_told(self) -> None:
+        """The broker has left the in-sync sets of what it may have lost. Raises ``OSError``.
+
+        Until then every start says ``machine_died`` and ``is_shorter_than_promised`` again.
+        """
+        last_run, but = self._read_last_run(), [(log.topic_id, log.partition) for log in self._damaged]
+        await done_by(self._folder_worker, self._loop, lambda: last_run.told(but=but))
+        for log in self.logs.values():
+            log.is_shorter_than_promised = False
+
+    def report_damage(self, log: PartitionLog, reason: str) -> None:
+        """A batch in the middle of a log is damaged, and other brokers have it: the log goes offline, soon.
+
+        The next start reads it from end to end, cuts it there, and the broker fetches the rest again.
+        """
+        if log in self._damaged or log.offline is not None:
+            return
+        self._damaged.add(log)
+
+        def noted(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                logger.error("%s: the next start will not look for the damage: %s", log.topic_partition, outcome)
+            log.go_offline(f"{reason}; what is damaged is fetched from other brokers after the next start")
+
+        found = [(log.topic_id, log.partition)]
+        self._folder_worker.run(lambda: self._read_last_run().found_lost(found), noted)
+
+    def _read_last_run(self) -> LastRun:
+        if self._last_run is None:
+            has_logs = identity.trace_of_logs(self._disk, self.path) is not None
+            self._last_run = LastRun.read(self._disk, self.path, has_logs=has_logs)
+        return self._last_run
+
     def _make_own_folder(self) -> None:
         missing = []
         folder = self.path
@@ -154,8 +205,15 @@ class LogDirectory:
 
         A partition that cannot be opened is ``unavailable`` then, and the others are served.
         """
+        if self._read_last_run().is_first:
+            # In the place of a disk that is lost: what was on it must be missed also after the logs were made.
+            self._read_last_run().found_lost(
+                (topic.topic_id, partition)
+                for topic in topics.values()
+                for partition in topic.replicated.intersection(topic.partitions)
+            )
         recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-        high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        high_watermarks = checkpoints.read_high_watermarks(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}")
         log_starts = checkpoints.read_log_starts(self._disk, f"{self.path}/{LOG_START_FILE}")
         generation, entries = read_entries(self._disk, self.path)
         opening = Opening(
@@ -166,12 +224,16 @@ class LogDirectory:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             recovery_points=recovery_points,
             log_starts=log_starts,
+            high_watermarks=high_watermarks,
             journal=JournalContent(entries),
             logs=self.logs,
             unavailable=self.unavailable,
+            suspected=self._read_last_run().lost,
+            found_lost=lambda topic_id, partition: self._read_last_run().found_lost([(topic_id, partition)]),
         )
         opening.run()
         opening.replay_journal()
+        lost = self._find_losses(recovery_points)
         self._checkpointer.kept = {
             name: {partition: offsets[partition] for partition in self.unavailable if partition in offsets}
             for name, offsets in (
@@ -180,8 +242,10 @@ class LogDirectory:
                 (HIGH_WATERMARK_FILE, high_watermarks),
             )
         }
-        named, here = {*recovery_points, *log_starts.offsets}, {*self.logs, *self.unavailable}
+        named = {*recovery_points, *log_starts.offsets, *high_watermarks}
+        here = {*self.logs, *self.unavailable}
         lowered = any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items())
+        lowered = lowered or bool(opening.lost)
         if named - here or lowered:
             # Something below a recovery point was not sound: before it is made again, nothing may vouch for it. Or a
             # topic was deleted: what is said of it must not be taken for another of its name.
@@ -190,11 +254,16 @@ class LogDirectory:
             except OSError as error:
                 if error.errno not in NO_ROOM or lowered:
                     raise
-                self._has_unsettled_names = True  # It is written before a topic is made, which may have such a name.
-        self._checkpointer.named = named
+        self._folders.has_unsettled_names = bool(named - here)  # Among the log starts, or there was no room.
         self._keep_journal_of_unavailable(entries)
         self._make_recovered_durable(topics)
+        if lost:
+            # Other records may come to the offsets of what is gone, and are not confirmed by its high watermark.
+            self._checkpointer.write_high_watermarks()
+        self._read_last_run().started()
         self._start_committing(generation + 1)
+        # What the journal still has of them would not follow what they fetch.
+        self._require_committer().void([(self.logs[name], 0) for name in opening.lost if name in self.logs])
         for topic_partition, log in self.logs.items():
             self._attach(log, topics[topic_partition.topic].synced)
         self._checkpointer.begin(self._require_journal())
@@ -226,6 +295,23 @@ class LogDirectory:
         for log in self.logs.values():
             log.recovered()
 
+    def _find_losses(self, recovery_points: Mapping[TopicPartition, int]) -> bool:
+        """Remember, before the evidence is written over, which logs are shorter than what they may have told others.
+
+        Returns whether one was found now.
+        """
+        last_run = self._read_last_run()
+        shorter = [
+            (log.topic_id, log.partition)
+            for name, log in self.logs.items()
+            if log.stored_high_watermark is not None
+            and log.log_end_offset < max(log.stored_high_watermark, recovery_points.get(name, 0))
+        ]
+        last_run.found_lost(shorter)
+        for log in self.logs.values():
+            log.is_shorter_than_promised = (log.topic_id, log.partition) in last_run.lost
+        return bool(shorter)
+
     def _start_committing(self, generation: int) -> None:
         self._journal = Journal(self._disk, self.path, generation=generation, size_max=self._journal_size_bytes)
         self._committer = Committer(
@@ -248,67 +334,71 @@ class LogDirectory:
         return self.logs.get(topic_partition)
 
     def create(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
-        """Create a log.
+        """Create a log, at a start: it waits for the disk. Raises ``OSError`` or ``StorageError``."""
+        outcome = self._folders.carry_out(FolderChanges(self._clock.now_ms(), wanted={topic_partition: topic}))
+        self._changed({topic_partition: topic}, outcome)
+        if topic_partition in outcome.failed:
+            raise outcome.failed[topic_partition]
+        return outcome.made[topic_partition]
 
-        Its names become durable with its first sync. A power cut before that may take them, and then the next start
-        makes the log again, from the metadata and the journal.
+    def change(
+        self,
+        done: Callable[[FolderOutcome], None],
+        *,
+        deleted: Iterable[TopicPartition] = (),
+        settled: bool = False,
+        wanted: Mapping[TopicPartition, TopicLogs] | None = None,
+    ) -> None:
+        """Delete and create logs, in this order. A worker does what needs the disk; then ``done`` is called.
+
+        Deleted logs are not in ``logs`` when this returns; their folders are renamed then, and their files removed
+        later. If a rename fails, it is tried again by ``tidy``; before that, no log is created in the folder. Only
+        after a change with ``settled`` may the metadata name a topic like a deleted one: the new names are durable,
+        and the checkpoint files have no lines of these logs.
+
+        The names of a log that is created become durable with its first sync. A power cut before that may take them,
+        and then the next start makes the log again, from the metadata and the journal.
         """
-        if topic_partition in self._checkpointer.named:
-            # Of a topic with this name that was deleted: its recovery point must not vouch for the new one's records.
-            self._checkpointer.write_recovery_points()
-            self.persist_log_starts()
-            self._checkpointer.named.discard(topic_partition)
-        if self._has_unsettled_names:
-            self.names_settled()
-        if self._lock is not None and not self._disk.exists(f"{self.path}/{LOCK_FILE}"):
-            # Otherwise a directory that was moved away would be created again, and could not be moved back.
-            raise FileNotFoundError(errno.ENOENT, "the data directory is gone", self.path)
-        self._clear_away(self._folder(topic_partition))
-        log = self.logs[topic_partition] = make_log(
-            self._disk, self.path, topic_partition, topic, self._clock.now_ms(), self._producer_id_expiration_ms
-        )
-        self._attach(log, topic.synced)
-        return log
+        wanted = wanted or {}
+        changes = FolderChanges(self._clock.now_ms(), dict(filter(None, map(self._delete, deleted))), settled, wanted)
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Delete a log. Its folder is renamed at once; the worker removes its files later.
+        def carried_out(outcome: FolderOutcome | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                logger.error("logs could not be made or deleted", exc_info=outcome)
+                failure = StorageError(f"{type(outcome).__name__}: {outcome}")
+                outcome = FolderOutcome(failed=dict.fromkeys(wanted, failure))
+            self._changed(wanted, outcome)
+            done(outcome)
 
-        If the rename fails, ``tidy`` tries again; before that, no log is created in the folder. ``names_settled`` makes
-        the new name durable.
-        """
-        self._has_unsettled_names = True
+        self._folder_worker.run(lambda: self._folders.carry_out(changes), carried_out)
+
+    def _delete(self, topic_partition: TopicPartition) -> tuple[str, str] | None:
+        """Forget a log. Returns its folder and what that is renamed to."""
         for offsets in self._checkpointer.kept.values():
             offsets.pop(topic_partition, None)
         log = self.logs.pop(topic_partition, None)
         found = log or self.unavailable.pop(topic_partition, None)
         if found is None:
-            return
+            return None
         if log is not None:
             log.retire("the topic was deleted")
-        folder = self._folder(topic_partition)
-        self._to_delete[folder] = f"{self.path}/{found.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
-        try:
-            self._clear_away(folder)
-        except OSError as error:
-            logger.error("the files of %s, which was deleted, stay for now: %s", topic_partition, error)
+        name = f"{found.topic_id.hex}-{topic_partition.partition}{DELETED_FOLDER_SUFFIX}"
+        return f"{self.path}/{topic_partition}", f"{self.path}/{name}"
 
-    def names_settled(self) -> None:
-        """Make the renames of deleted logs durable, and remove their lines from the checkpoint files.
-
-        Only then may a topic of the same name be created: a folder without a readable topic id belongs to the topic of
-        its name.
-        """
-        self._checkpointer.write_recovery_points()  # Replacing the file syncs the folder.
-        self._has_unsettled_names = False
+    def _changed(self, wanted: Mapping[TopicPartition, TopicLogs], outcome: FolderOutcome) -> None:
+        for topic_partition, log in outcome.made.items():
+            self.logs[topic_partition] = log
+            self._attach(log, wanted[topic_partition].synced)
+        for folder in outcome.renamed:
+            self._checkpoint_worker.run(partial(self._disk.remove_folder, folder), _log_failure)
 
     def tidy(self) -> None:
         """Called periodically: check that the directory exists, retry renames that failed, keep the reserve."""
         self._look_for_own_folder()
         if self._journal is not None and not self._is_gone:
             self._journal.reserve()
-        for folder in list(self._to_delete):
-            with contextlib.suppress(OSError):
-                self._clear_away(folder)
+        if self._folders.has_failed_renames:
+            self.change(lambda _: None)
 
     def _look_for_own_folder(self) -> None:
         """Suspend appends while the directory is missing: open files can be written, but are lost to a start."""
@@ -320,44 +410,73 @@ class LogDirectory:
             else:
                 logger.warning("%s is back", self.path)
             for log in self.logs.values():
-                log.suspended = f"the data directory {self.path} is gone" if gone else None
+                if not log.is_truncating:
+                    self.resume(log)
 
-    def _clear_away(self, folder: str) -> None:
-        """Rename the folder of a deleted log, so that a log can be created under its name."""
-        doomed = self._to_delete.get(folder)
-        if doomed is None:
-            return
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.rename(folder, doomed)
-        del self._to_delete[folder]
-        self._checkpoint_worker.run(lambda: self._disk.remove_folder(doomed), _log_failure)
+    def resume(self, log: PartitionLog) -> None:
+        """Let a log be appended to, if the directory is there."""
+        log.suspended = f"the data directory {self.path} is gone" if self._is_gone else None
+
+    # Truncation
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Truncate a log to ``offset``. After a crash the rest does not come back."""
-        self._require_committer().void(log, offset)
-        log.recovery_point = min(log.recovery_point, offset)
-        persist_log_start(log)  # And with it the recovery point: what is cut is not to be missed.
-        truncate_to(self._disk, log, offset)
+        """Truncate a log to ``offset``, on the caller: it waits for the disk. Raises the failure.
 
-    def persist_log_starts(self) -> None:
-        """Write the log start offsets. Called before DeleteRecords is answered."""
+        No group and no checkpoint may hold the log. After a crash the rest does not come back.
+        """
+        self._truncations.at_once(log, offset)
+
+    def truncate_soon(self, wanted: Mapping[PartitionLog, int], then: Callable[[Failures], None]) -> None:
+        """Truncate logs to these offsets, on a worker; then call ``then`` with those that could not be.
+
+        A log that ends before its offset stays as it is; one that begins after it begins anew there. Meanwhile they are
+        suspended. The caller has ended their compaction.
+        """
+        self._truncations.soon(wanted, then, restart=False)
+
+    def restart_soon(self, wanted: Mapping[PartitionLog, int], then: Callable[[Failures], None]) -> None:
+        """Make logs empty, with these offsets as their next ones. Otherwise as ``truncate_soon``."""
+        self._truncations.soon(wanted, then, restart=True)
+
+    def when_at_rest(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
+        """Call back when no group and no checkpoint holds these logs, which are suspended."""
+        self._require_committer().when_settled(logs, lambda: self._checkpointer.when_rested(callback))
+
+    def write_offsets(self) -> None:
+        """Write the checkpoint files, from what the logs say now. Raises ``OSError``."""
+        self._checkpointer.write_offsets()
+
+    def void(self, offsets: Sequence[tuple[PartitionLog, int]]) -> None:
+        """See ``Committer.void``."""
+        self._require_committer().void(offsets)
+
+    def journal_failed(self, error: OSError) -> None:
+        self._require_committer().journal_failed(error)
+
+    async def persist_log_starts(self) -> None:
+        """Write the log start offsets that moved. Called before DeleteRecords is answered, and before a follower tells
+        its leader. Raises ``OSError``."""
         moved = [
             log
             for log in self.logs.values()
-            if log.log_start_offset > log.checkpoints.log_start_offset and log.offline is None
+            if log.log_start_offset > log.persisted_log_start_offset and log.offline is None
         ]
+        if not moved:
+            return
 
         def persist() -> None:
             for log in moved:
-                persist_log_start(log)
+                # One that was deleted meanwhile may have a successor in its folder, which this worker has made.
+                if self.logs.get(log.topic_partition) is log:
+                    persist_log_start(log)
             self._checkpointer.write_log_starts()
 
         try:
-            persist()
+            await done_by(self._folder_worker, self._loop, persist)
         except OSError as error:
             if error.errno not in NO_ROOM or not self.give_room():
                 raise
-            persist()
+            await done_by(self._folder_worker, self._loop, persist)
 
     # Checkpoints
 
@@ -384,8 +503,14 @@ class LogDirectory:
         if self._journal is not None:
             forget = all(log.recovery_point == log.log_end_offset for log in self.logs.values())
             await done_by(self._commit_worker, self._loop, self._journal.forget if forget else _nothing)
+            if clean and forget:
+                # Without it the next start takes a machine that was restarted for one that died: that costs time only.
+                with suppress(OSError):
+                    await done_by(self._folder_worker, self._loop, self._read_last_run().stopped)
+        await done_by(self._folder_worker, self._loop, _nothing)  # Which may leave folders to be removed.
         await done_by(self._checkpoint_worker, self._loop, _nothing)
         self._commit_worker.stop()
+        self._folder_worker.stop()
         self._checkpoint_worker.stop()
         if self._journal is not None:
             self._journal.close()
@@ -396,9 +521,10 @@ class LogDirectory:
 
     def kill(self) -> None:
         """Stop at once, as the end of the process would. Files close with their last reference."""
-        self._checkpointer.killed = True
+        self._checkpointer.killed = self._folders.killed = True
         self._commit_worker.kill()
         self._checkpoint_worker.kill()
+        self._folder_worker.kill()
         self._release_lock()
 
     def _release_lock(self) -> None:
@@ -407,9 +533,6 @@ class LogDirectory:
             self._lock = None
 
     # Small things
-
-    def _folder(self, topic_partition: TopicPartition) -> str:
-        return f"{self.path}/{topic_partition}"
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

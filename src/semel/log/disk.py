@@ -90,6 +90,9 @@ class Disk(Protocol):
     def lock(self, path: str) -> Lock:
         """Take the lock file or raise ``StorageError`` naming the process that holds it."""
 
+    def boot_id(self) -> str | None:
+        """The same as long as what was written and not synced is there: until the machine dies. ``None`` if unknown."""
+
 
 # A write that these refuse was not begun, or can be taken back; there may be room later.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -256,6 +259,12 @@ class SystemDisk:
 
     def free_bytes(self, folder: str) -> int:
         return shutil.disk_usage(folder).free
+
+    def boot_id(self) -> str | None:
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+        except OSError:
+            return None  # Linux only.
 
     def lock(self, path: str) -> SystemLock:
         import fcntl

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 from zlib import crc32
 
@@ -53,6 +53,7 @@ from semel.wire.records import (
     parse_header,
     patch_offset_and_epoch,
     range_of,
+    verify_crc,
 )
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,41 @@ class ReadResult(NamedTuple):
 class PartitionLog:
     """See the module. All methods run on the event loop; worker threads only get files and values."""
 
+    # With 30 attributes or more and no slots, Python keeps a dictionary per log, and each append takes a tenth longer.
+    __slots__ = (
+        "_config",
+        "_is_unawaited",
+        "_last_stable_offset",
+        "_takes_batches_as_they_are",
+        "appended_bytes",
+        "checkpoints",
+        "disk",
+        "durable_offset",
+        "epochs",
+        "folder",
+        "high_watermark",
+        "is_shorter_than_promised",
+        "is_truncating",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "offline",
+        "on_durable",
+        "on_refused",
+        "on_write",
+        "producers",
+        "recovery_point",
+        "segment_age_max_ms",
+        "segments",
+        "snapshots",
+        "stored_high_watermark",
+        "suspended",
+        "sync_progress",
+        "topic_id",
+        "topic_partition",
+        "truncations",
+    )
+
     def __init__(
         self,
         *,
@@ -107,7 +143,10 @@ class PartitionLog:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
+        stored_high_watermark: int | None = None,
     ) -> None:
+        """``stored_high_watermark``: that of a partition with several replicas, as the last process wrote it. Without
+        one the log is the only replica, and readers see all that it holds."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.folder = folder
@@ -120,7 +159,8 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.durable_offset = log_end_offset
-        self.high_watermark = log_end_offset
+        self.stored_high_watermark = stored_high_watermark
+        self.high_watermark = self._high_watermark_at_start()
         self.recovery_point = recovery_point
         self.appended_bytes = 0
         self.on_durable: Callable[[PartitionLog], None] = _ignore_durable
@@ -134,7 +174,10 @@ class PartitionLog:
         self.sync_progress = SyncProgress(segments, log_end_offset=log_end_offset, own_files_synced_to=recovery_point)
         self.checkpoints = CheckpointState(log_start_offset)
         self.snapshots = SnapshotFiles(disk, folder)
+        # Whether records are gone that this broker may have told others it has (``recovery/last_run.py``).
+        self.is_shorter_than_promised = False
         self.truncations = 0
+        self.is_truncating = False  # whether a worker has it (``truncations.py``): nothing else touches it meanwhile
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -160,8 +203,23 @@ class PartitionLog:
         return self.topic_partition.partition
 
     @property
+    def is_synced(self) -> bool:
+        """Whether records are synced before they are acknowledged."""
+        return self.on_write is not None
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other brokers have replicas: then the high watermark is not the durable offset."""
+        return self.stored_high_watermark is not None
+
+    @property
     def last_stable_offset(self) -> int:
         return self._last_stable_offset
+
+    @property
+    def persisted_log_start_offset(self) -> int:
+        """The log start that a crash leaves: what a follower may tell its leader."""
+        return self.checkpoints.log_start_offset
 
     @property
     def size_bytes(self) -> int:
@@ -307,34 +365,65 @@ class PartitionLog:
         )
 
     def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
-        """Append batches that already have their offsets: from a leader, or from the journal. Raises ``KafkaError``.
+        """Append batches that have their offsets and leader epochs: from a leader, or from the journal.
 
-        Batches below the log end are skipped. Of the others only the order of offsets is checked.
+        Raises ``KafkaError``: CORRUPT_MESSAGE if a batch does not follow the one before it, and then none is written.
+        The CRC is not checked. Batches that fit the active segment are one write; else each is one, and those before
+        the one that the disk refused are in the log.
         """
+        if self.offline is not None or self.suspended is not None:
+            raise self._is_offline()
+        copied = self._check_copied(batches)
+        if not copied:
+            return
+        end_before = self.log_end_offset
+        try:
+            headers = [header for _, header, _ in copied]
+            if self.segments.active.takes_all(headers, len(batches), self._config, self.segment_age_max_ms):
+                self._write_all(batches, copied, now_ms)
+            else:
+                for batch, header, marker in copied:
+                    self._write(batch, header, now_ms, marker)
+        finally:
+            if self.log_end_offset > end_before:
+                self._wrote()
+
+    def _check_copied(self, batches: memoryview) -> list[_Copied]:
+        """The batches one by one, and the markers among them. Raises ``KafkaError``, and changes nothing."""
+        copied: list[_Copied] = []
+        log_end_offset, epoch = self.log_end_offset, self.epochs.latest or 0
         try:
             for position, header in iterate_headers(batches):
-                if header.base_offset < self.log_end_offset:
-                    continue
+                if not _may_follow(header, log_end_offset) or header.partition_leader_epoch < epoch:
+                    raise self._does_not_follow(header, log_end_offset, epoch)
                 batch = batches[position : position + header.size_bytes]
                 # Parsed before the write: a marker that cannot be parsed could not be replayed afterwards.
                 marker = parse_marker(batch) if header.is_control and header.producer_id >= 0 else None
-                self._write(batch, header, now_ms, marker)
+                copied.append((batch, header, marker))
+                log_end_offset, epoch = header.next_offset, header.partition_leader_epoch
         except DecodeError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
+        return copied
+
+    def _write_all(self, batches: memoryview, copied: Sequence[_Copied], now_ms: int) -> None:
+        """Write batches that the active segment takes, all at once."""
+        segment = self.segments.active
+        position = segment.size_bytes
+        try:
+            segment.file.write(position, batches)
+        except OSError as error:
+            raise self._refused_write(segment, position, error) from error
+        self.appended_bytes += len(batches)
+        for batch, header, marker in copied:
+            segment.appended(header, self._config.index_interval_bytes)
+            self._replay(batch, header, now_ms, marker)
 
     def _write(
         self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
     ) -> None:
-        # The last check before the disk, for all kinds of append. A batch that does not move the log end forward would
-        # give offsets twice. A batch with an unsound length would make the next start fail. An index of a segment
-        # covers at most 2**31 - 1 offsets.
-        if (
-            not 0 <= header.base_offset - self.log_end_offset <= INT32_MAX - header.last_offset_delta
-            or not is_walkable(header)
-            or header.last_offset_delta >= INT64_MAX - header.base_offset
-            or header.partition_leader_epoch < 0
-        ):
-            raise self._does_not_follow(header)
+        # The last check before the disk, for all kinds of append.
+        if not _may_follow(header, self.log_end_offset):
+            raise self._does_not_follow(header, self.log_end_offset)
         config = self._config
         segment = self.segments.active
         if not segment.takes(header, config, self.segment_age_max_ms, now_ms):
@@ -343,18 +432,15 @@ class PartitionLog:
         try:
             segment.append(batch, header, config.index_interval_bytes)
         except OSError as error:
-            self._undo_write(segment, size_before, error)
-            if self.offline is None:  # Else that is in the log already, with this error.
-                self.on_refused(self.topic_partition, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}") from error
+            raise self._refused_write(segment, size_before, error) from error
         self.appended_bytes += len(batch)
         self._replay(batch, header, now_ms, marker)
 
-    def _does_not_follow(self, header: BatchHeader) -> KafkaError:
+    def _does_not_follow(self, header: BatchHeader, log_end_offset: int, epoch: int = 0) -> KafkaError:
         return KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"a batch at offset {header.base_offset} of {self.topic_partition}, which ends at {self.log_end_offset}, "
-            f"has {range_of(header)}; its leader epoch is {header.partition_leader_epoch}, the least is 0; "
+            f"a batch at offset {header.base_offset} of {self.topic_partition}, which ends at {log_end_offset}, "
+            f"has {range_of(header)}; its leader epoch is {header.partition_leader_epoch}, the least is {epoch}; "
             f"offsets grow, by {INT32_MAX} at most, and stay below {INT64_MAX}",
         )
 
@@ -367,6 +453,13 @@ class PartitionLog:
                 marker = parse_marker(batch)
             replay_batch(self.producers, self.segments.active, header, marker, now_ms)
         self.log_end_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _refused_write(self, segment: Segment, size_before: int, error: OSError) -> KafkaError:
+        """Undo a write that failed. Returns what its caller is told."""
+        self._undo_write(segment, size_before, error)
+        if self.offline is None:  # Else that is in the log already, with this error.
+            self.on_refused(self.topic_partition, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}")
 
     def _undo_write(self, segment: Segment, size_before: int, error: OSError) -> None:
         """Truncate what a failed append wrote. After any error but a full disk the log goes offline."""
@@ -457,16 +550,24 @@ class PartitionLog:
         return self.on_write is not None and self.sync_progress.own_files_end < self.durable_offset
 
     def recovered(self) -> None:
-        """Recovery is complete and all records are on disk: readers may see them."""
-        self.durable_offset = self.high_watermark = self.log_end_offset
+        """Recovery is complete and all records are on disk. Readers may see them, or, where there are other replicas,
+        those that are known to be on all that were in sync."""
+        self.durable_offset = self.log_end_offset
+        self.high_watermark = self._high_watermark_at_start()
         self.sync_progress.handed_over_to(self.log_end_offset)
         self._last_stable_offset = self._compute_last_stable_offset()
         self.producers.forget_completed_below(self.high_watermark)
+
+    def _high_watermark_at_start(self) -> int:
+        if self.stored_high_watermark is None:
+            return self.log_end_offset
+        return min(max(self.stored_high_watermark, self.log_start_offset), self.log_end_offset)
 
     def truncated(self, end_offset: int, producers: ProducerStates) -> None:
         """The segments were truncated to ``end_offset``: set offsets, epochs and producer state back to it."""
         self.log_end_offset = end_offset
         self.producers = producers
+        self.snapshots = SnapshotFiles(self.disk, self.folder)  # Without one that was left to the next checkpoint.
         self.truncations += 1
         self.epochs.truncate_from_end(end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
@@ -474,6 +575,69 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, end_offset)
         self.sync_progress.cut(end_offset)
         self._last_stable_offset = self._compute_last_stable_offset()
+
+    # Replication
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """Of the last batch, or of the term that this broker has begun."""
+        return self.epochs.latest
+
+    def follow(self) -> None:
+        """Another broker leads the partition from now on. An epoch that this one has begun as leader and written
+        nothing in is dropped: the log would claim to have something of it."""
+        self.epochs.truncate_from_end(self.log_end_offset)
+
+    def followed(self, *, high_watermark: int, log_start_offset: int) -> None:
+        """What the leader says with the batches that it sends: how far readers may see, and where the log begins.
+
+        The log start is not persisted (``LogDirectory.persist_log_starts``).
+        """
+        self.advance_high_watermark(high_watermark)
+        self.advance_log_start(min(log_start_offset, self.high_watermark))
+
+    def read_copy(self, offset: int, max_bytes: int) -> ReadResult:
+        """Read whole batches from ``offset`` up to the log end, for a follower. Raises OFFSET_OUT_OF_RANGE.
+
+        The first batch is returned even if it is larger than ``max_bytes``. It begins before ``offset`` if that is the
+        log start, where a follower without records begins, and DeleteRecords has put it in the middle of a batch.
+        """
+        if self.offline is not None:
+            raise self._is_offline()
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise self._out_of_range(offset)
+        records = b""
+        if offset < end:
+            try:
+                records, _ = read_below(self.segments, end, offset, max_bytes, at_least_one=True, log_end_offset=end)
+                if len(records) == max_bytes:
+                    records = records[: _whole_batches_end(records)]
+            except (OSError, DecodeError) as error:
+                raise self._read_failed(error) from error
+        return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, None)
+
+    def verify_copy(self, offset: int, max_bytes: int) -> str | None:
+        """What is wrong on the disk with what ``read_copy`` returns; ``None`` if it is sound.
+
+        For a leader whose follower asks again for what it was sent: it may have refused it.
+        """
+        try:
+            records = self.read_copy(offset, max_bytes).records
+            for position, header in iterate_headers(records):
+                if not verify_crc(records, position, header):
+                    return f"{self.folder}: the batch at offset {header.base_offset} fails its checksum"
+                epoch = self.epochs.epoch_for(header.base_offset)
+                if header.partition_leader_epoch != epoch and header.base_offset >= self.log_start_offset:
+                    return (
+                        f"{self.folder}: the batch at offset {header.base_offset} has epoch "
+                        f"{header.partition_leader_epoch}; it was written in {epoch}"
+                    )
+        except KafkaError as error:
+            return error.message if error.code is ErrorCode.CORRUPT_MESSAGE else None
+        except DecodeError as error:
+            return f"{self.folder}: behind offset {offset}: {error}"
+        return None
 
     # Read
 
@@ -486,10 +650,7 @@ class PartitionLog:
         if self.offline is not None:
             raise self._is_offline()
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic_partition}; it holds {self.log_start_offset} to {self.log_end_offset}",
-            )
+            raise self._out_of_range(offset)
         committed = isolation is Isolation.READ_COMMITTED
         limit = self._last_stable_offset if committed else self.high_watermark
         records = b""
@@ -506,14 +667,23 @@ class PartitionLog:
                 )
                 if committed:
                     aborted = aborted_within(self.segments, number, offset, records)
-            except OSError as error:
-                if error.errno not in NOT_OPENED:
-                    self.go_offline(f"read failed: {error}")
-                text = f"{self.topic_partition}: read failed: {error}"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
-            except DecodeError as error:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
+            except (OSError, DecodeError) as error:
+                raise self._read_failed(error) from error
         return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, aborted)
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {self.topic_partition}; it holds {self.log_start_offset} to {self.log_end_offset}",
+        )
+
+    def _read_failed(self, error: OSError | DecodeError) -> KafkaError:
+        """What a reader is told. After any error but want of descriptors the log goes offline."""
+        if isinstance(error, DecodeError):
+            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}")
+        if error.errno not in NOT_OPENED:
+            self.go_offline(f"read failed: {error}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: read failed: {error}")
 
     def set_leader_epoch(self, epoch: int) -> None:
         """The epoch of all batches that are appended from now on."""
@@ -562,6 +732,33 @@ class PartitionLog:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
+
+
+_Copied: TypeAlias = tuple[memoryview, BatchHeader, EndTransactionMarker | None]
+"""A batch of another log, and the marker in it."""
+
+
+def _may_follow(header: BatchHeader, log_end_offset: int) -> bool:
+    """Whether a log that ends at this offset may continue with the batch.
+
+    A batch that does not move the log end forward would give offsets twice. A batch with an unsound length would make
+    the next start fail. An index of a segment covers at most 2**31 - 1 offsets.
+    """
+    last_offset_delta, base_offset = header.last_offset_delta, header.base_offset
+    return (
+        0 <= base_offset - log_end_offset <= INT32_MAX - last_offset_delta
+        and is_walkable(header)
+        and last_offset_delta < INT64_MAX - base_offset
+        and header.partition_leader_epoch >= 0
+    )
+
+
+def _whole_batches_end(records: bytes) -> int:
+    """The position behind the last batch that is whole."""
+    end = 0
+    for position, header in iterate_headers(records, allow_partial_tail=True):
+        end = position + header.size_bytes
+    return end
 
 
 def _ignore_durable(log: PartitionLog) -> None:

@@ -33,10 +33,19 @@ def apply_retention(log: PartitionLog, now_ms: int) -> int:
 
 def retention_steps(log: PartitionLog, now_ms: int) -> Generator[None, None, int]:
     """The same with a pause after every step."""
-    expired = expired_segments(log, now_ms)
+    expired = [] if log.is_truncating else expired_segments(log, now_ms)
     if expired:
         yield from removal_steps(log, expired, now_ms)
     return len(expired)
+
+
+def follower_steps(log: PartitionLog) -> Generator[None, None, int]:
+    """The same for a log that another broker leads: what lies below its log start goes. How far that is, and so what is
+    too old or too much, the leader says."""
+    below = [] if log.is_truncating else segments_below_start(log)
+    if below:
+        yield from removal_steps(log, below, 0)  # The active segment stays: none is made.
+    return len(below)
 
 
 def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:

@@ -128,13 +128,15 @@ def record_at(data: bytes, position: int, *, after_sequence: int) -> tuple[Recor
     if sequence <= after_sequence:
         return None
     entries, at = [], start + _BODY.size
-    for _ in range(count):
-        path_size, version, value_size = _PATH.unpack_from(data, at)
-        at += _PATH.size
-        path = data[at : at + path_size].decode()
-        at += path_size
-        value = data[at : at + value_size]
-        at += value_size
-        entries.append(Entry(path, None if version == _DELETED else Versioned(value, version)))
-    assert at == end, "the CRC is right, so the record is as it was written"
-    return Record(sequence, tuple(entries)), end
+    try:
+        for _ in range(count):
+            path_size, version, value_size = _PATH.unpack_from(data, at)
+            at += _PATH.size
+            path = data[at : at + path_size].decode()
+            at += path_size
+            value = data[at : at + value_size]
+            at += value_size
+            entries.append(Entry(path, None if version == _DELETED else Versioned(value, version)))
+    except (struct.error, UnicodeDecodeError):
+        return None  # No version of this program wrote it, for all that its CRC is right.
+    return (Record(sequence, tuple(entries)), end) if at == end else None

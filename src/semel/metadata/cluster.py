@@ -3,8 +3,10 @@
 ``change`` is the one way to alter the cluster: decide on the image, commit what was decided, then replace the image.
 One change runs at a time, so each is decided on what the last one left; if another process was faster, the store says
 so (``VersionConflict``), the image is read again, and the decision is taken again. A caller that goes away in the
-middle makes no difference: what the store has, the image gets. Where other processes change the store too, ``follow``
-brings their changes into the image, path by path.
+middle makes no difference: what the store has, the image gets.
+
+Where other processes change the store too, ``follow`` brings their changes into the image, path by path, soon after
+they were made. What was decided elsewhere may thus be missing here for a moment: ``refresh`` ends that moment.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, assert_never
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 
 from semel.errors import DecodeError, StorageError
 from semel.metadata import paths
@@ -24,13 +27,14 @@ from semel.metadata.image import (
     BrokerUnregistered,
     Change,
     ClusterImage,
+    ControllerChanged,
     Topic,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
     changes_between,
 )
-from semel.metadata.store import Delete, MetadataStore, Operation, Put, VersionConflict
+from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict, Versioned
 
 logger = logging.getLogger("semel.metadata")
 
@@ -39,6 +43,8 @@ Changed: TypeAlias = Callable[[ClusterImage, ClusterImage, Sequence[Change]], No
 
 # Every conflict means that another commit got through; this many in a row means that something is wrong.
 _ATTEMPTS_MAX = 100
+# What an operation has on the wire besides path and value: about.
+_OPERATION_BYTES = 60
 
 
 class ClusterMetadata:
@@ -52,6 +58,8 @@ class ClusterMetadata:
         self._stale: set[str] = set()  # Paths that changed in the store, by other processes or by this one.
         self._following: asyncio.Task[None] | None = None
         self._stop_following: Callable[[], None] = _nothing
+        self._awaiting_refresh: list[Callable[[bool], None]] = []
+        self._refreshing: asyncio.Task[None] | None = None
 
     @classmethod
     async def load(cls, store: MetadataStore, *, new_cluster_id: Callable[[], str]) -> ClusterMetadata:
@@ -67,6 +75,19 @@ class ClusterMetadata:
     @property
     def image(self) -> ClusterImage:
         return self._image
+
+    @property
+    def takes_any_commit(self) -> bool:
+        """Whether the store takes changes of any size at once."""
+        return self._store.commit_bytes_max is None
+
+    def fits_one_commit(self, changes: Sequence[Change]) -> bool:
+        """Whether the store takes all of it at once."""
+        bytes_max = self._store.commit_bytes_max
+        if bytes_max is None:
+            return True
+        operations = (_operation(change, self._versions) for change in changes)
+        return sum(_OPERATION_BYTES + len(o.path) + len(getattr(o, "value", b"")) for o in operations) <= bytes_max
 
     async def change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
         """Decide, commit, and replace the image; returns the decision that was committed.
@@ -92,11 +113,43 @@ class ClusterMetadata:
         """From now on, what other processes change is in the image soon after it is in the store."""
         self._stop_following = self._store.watch("/", self._changed_in_store)
 
+    async def refresh(self) -> None:
+        """Returns when everything that was committed before this call is in the image. Raises ``StorageError``."""
+        await self._store.refresh()
+        await self._bring_up_to_date()
+
+    def after_refresh(self, then: Callable[[bool], None]) -> None:
+        """Call ``then`` after a refresh that begins from now on; with False, if the store gave no answer.
+
+        One refresh serves all that ask while another one is under way.
+        """
+        self._awaiting_refresh.append(then)
+        if self._refreshing is None:
+            self._refreshing = asyncio.ensure_future(self._refresh_for_all())
+
+    async def _refresh_for_all(self) -> None:
+        try:
+            while self._awaiting_refresh:
+                awaiting, self._awaiting_refresh = self._awaiting_refresh, []
+                is_fresh = True
+                try:
+                    await self.refresh()
+                except StorageError as error:
+                    is_fresh = False
+                    logger.error("the metadata could not be read: %s", error)
+                for then in awaiting:
+                    try:
+                        then(is_fresh)
+                    except Exception:
+                        logger.exception("what waited for the metadata could not go on")
+        finally:
+            self._refreshing = None
+
     async def close(self) -> None:
         """Wait for the changes that are under way. The store belongs to the code that opened it."""
         self._stop_following()
-        following = [] if self._following is None else [self._following]
-        await asyncio.gather(*self._running, *following, return_exceptions=True)
+        reading = [task for task in (self._following, self._refreshing) if task is not None]
+        await asyncio.gather(*self._running, *reading, return_exceptions=True)
 
     async def _change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
         async with self._turn:
@@ -104,7 +157,10 @@ class ClusterMetadata:
                 decision = decide(self._image)
                 if not decision.changes:
                     return decision
-                operations = [_operation(change, self._versions) for change in decision.changes]
+                operations = [
+                    *(_operation(change, self._versions) for change in decision.changes),
+                    *_checks(decision, self._versions),
+                ]
                 try:
                     versions = await self._store.commit(operations)
                 except VersionConflict:
@@ -113,11 +169,12 @@ class ClusterMetadata:
                     await self._reread()
                     continue
                 for operation, version in zip(operations, versions, strict=True):
-                    if version is None:
+                    if isinstance(operation, Delete):
                         self._versions.pop(operation.path, None)
-                    else:
+                    elif version is not None:
                         self._versions[operation.path] = version
-                self._replace(self._image.apply(decision.changes), decision.changes)
+                changes = tuple(map(_with_epoch, decision.changes, versions))
+                self._replace(self._image.apply(changes), changes)
                 return decision
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -129,25 +186,28 @@ class ClusterMetadata:
     async def _read_stale(self) -> None:
         try:
             await self._bring_up_to_date()
-        except (DecodeError, StorageError) as error:
+        except StorageError as error:
             logger.error("the image of the cluster is as of an earlier change: %s", error)
         finally:
             self._following = None
 
     async def _bring_up_to_date(self) -> None:
-        while self._stale:
-            async with self._turn:
+        async with self._turn:
+            while self._stale:
                 stale, self._stale = self._stale, set()
                 changes: list[Change] = []
                 for path in sorted(stale):
                     known = await self._store.get(path)
                     if (None if known is None else known.version) == self._versions.get(path):
                         continue  # A change of this process, or one that was read again meanwhile.
+                    try:
+                        changes += _changes_at(self._image, path, known)
+                    except DecodeError as error:
+                        logger.error("the image of the cluster keeps what it had before: %s", error)
                     if known is None:
                         self._versions.pop(path, None)
                     else:
                         self._versions[path] = known.version
-                    changes += _changes_at(self._image, path, None if known is None else known.value)
                 if changes:
                     self._replace(self._image.apply(changes), changes)
 
@@ -168,8 +228,18 @@ class ClusterMetadata:
             task.exception()  # Its caller may be gone, and no other code needs the error.
 
 
-def _changes_at(image: ClusterImage, path: str, value: bytes | None) -> list[Change]:
-    """What it means for the cluster that a path has this value now, or none."""
+def _with_epoch(change: Change, version: int | None) -> Change:
+    """A broker's epoch is the version of its registration."""
+    if isinstance(change, BrokerRegistered) and version is not None:
+        return BrokerRegistered(replace(change.broker, epoch=version))
+    return change
+
+
+def _changes_at(image: ClusterImage, path: str, known: Versioned | None) -> list[Change]:
+    """What it means for the cluster that a path has this value now, or none. Raises DecodeError."""
+    value = None if known is None else known.value
+    if path == paths.CONTROLLER:
+        return [ControllerChanged(None if value is None else paths.decode_controller(value))]
     folder, _, name = path.rpartition("/")
     match folder:
         case paths.TOPICS:
@@ -180,14 +250,26 @@ def _changes_at(image: ClusterImage, path: str, value: bytes | None) -> list[Cha
             return gone if after is None else [*gone, TopicCreated(after)]
         case paths.BROKERS:
             node_id = int(name)
-            if value is not None:
-                return [BrokerRegistered(paths.decode_broker(node_id, value))]
+            if known is not None:
+                return [BrokerRegistered(paths.decode_broker(node_id, known.value, known.version))]
             return [BrokerUnregistered(node_id)] if node_id in image.brokers else []
         case paths.BROKER_CONFIGS:
             configs = {} if value is None else paths.decode_configs(path, value)
             return [BrokerConfigsAltered(None if name == "default" else int(name), configs)]
+        case paths.ACLS | paths.USERS | paths.QUOTAS:
+            return [_security_at(path, value)]
         case _:
             return []  # Nothing of the image.
+
+
+def _security_at(path: str, value: bytes | None) -> Change:
+    from semel.metadata.security_paths import decode_security  # Most clusters have none of it.
+
+    return decode_security(path, value)
+
+
+def _checks(decision: Decision[Any], versions: dict[str, int]) -> list[Check]:
+    return [Check(path, versions.get(path)) for path in map(paths.broker_path, decision.brokers)]
 
 
 def _nothing() -> None:
@@ -213,8 +295,16 @@ def _operation(change: Change, versions: dict[str, int]) -> Operation:
         case BrokerUnregistered(node_id):
             path = paths.broker_path(node_id)
             return Delete(path, versions[path])
+        case ControllerChanged(node_id):
+            if node_id is None:
+                return Delete(paths.CONTROLLER, versions[paths.CONTROLLER])
+            value = paths.encode_controller(node_id)
+            return Put(paths.CONTROLLER, value, versions.get(paths.CONTROLLER), ephemeral=True)
         case _:
-            assert_never(change)
+            from semel.metadata.security_paths import encode_security, security_path
+
+            path, kept = security_path(change), encode_security(change)
+            return Delete(path, versions[path]) if kept is None else Put(path, kept, versions.get(path))
 
 
 async def _read(store: MetadataStore, cluster_id: str) -> tuple[ClusterImage, dict[str, int]]:
@@ -230,9 +320,17 @@ async def _read(store: MetadataStore, cluster_id: str) -> tuple[ClusterImage, di
         return found
 
     topics: list[Topic] = [paths.decode_topic(name, value) for name, value in await values(paths.TOPICS)]
-    brokers: list[Broker] = [paths.decode_broker(int(name), value) for name, value in await values(paths.BROKERS)]
+    brokers: list[Broker] = [
+        paths.decode_broker(int(name), value, versions[f"{paths.BROKERS}/{name}"])
+        for name, value in await values(paths.BROKERS)
+    ]
     changes: list[Change] = [*map(TopicCreated, topics), *map(BrokerRegistered, brokers)]
     for name, value in await values(paths.BROKER_CONFIGS):
         node_id = None if name == "default" else int(name)
         changes.append(BrokerConfigsAltered(node_id, paths.decode_configs(f"{paths.BROKER_CONFIGS}/{name}", value)))
+    for folder in (paths.ACLS, paths.USERS, paths.QUOTAS):
+        changes += [_security_at(f"{folder}/{name}", value) for name, value in await values(folder)]
+    if (controller := await store.get(paths.CONTROLLER)) is not None:
+        versions[paths.CONTROLLER] = controller.version
+        changes.append(ControllerChanged(paths.decode_controller(controller.value)))
     return ClusterImage(cluster_id).apply(changes), versions

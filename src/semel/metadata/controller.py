@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 from uuid import UUID
 
 from semel.errors import ErrorCode, KafkaError
@@ -50,12 +50,15 @@ class Decision(Generic[Result]):
 
     changes: tuple[Change, ...]
     results: tuple[Result, ...]
+    brokers: tuple[int, ...] = ()
+    """Those whose registrations it rests on: it is decided again if one of them has registered since."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to be created. ``None`` asks for the default; ``assignments`` are (partition, replicas) pairs."""
 
+    id: ClassVar[None] = None
     name: str
     num_partitions: int | None = None
     replication_factor: int | None = None
@@ -75,6 +78,7 @@ class TopicToDelete:
 class NewPartitions:
     """How many partitions a topic is to have, and where the added ones are to lie (``None``: anywhere)."""
 
+    id: ClassVar[None] = None
     name: str
     count: int
     assignments: tuple[tuple[int, ...], ...] | None = None

@@ -36,6 +36,8 @@ _Answer = asyncio.Future[list[int | None]]
 class EmbeddedStore:
     """A ``MetadataStore`` in two files on a ``Disk``. The caller of ``open`` has locked their folder."""
 
+    commit_bytes_max: int | None = None
+
     def __init__(
         self,
         disk: Disk,
@@ -105,6 +107,9 @@ class EmbeddedStore:
 
     async def delete(self, path: str, expected_version: int) -> None:
         await self.commit([Delete(path, expected_version)])
+
+    async def refresh(self) -> None:
+        """No other process commits here."""
 
     def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
         key = object()

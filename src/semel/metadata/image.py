@@ -7,12 +7,24 @@ topics, less than the sync of the same change, and every look-up stays that of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, Union
 from uuid import UUID
 
 from semel.types import INTERNAL_TOPICS
+
+if TYPE_CHECKING:  # Imported when there is some security to know of: a broker is ready before that.
+    from semel.metadata.security_image import SecurityChange, SecurityImage
+
+
+PLAINTEXT: Final = "PLAINTEXT"
+"""The listener of a broker that has one without a name."""
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +33,23 @@ class Broker:
 
     node_id: int
     host: str
+    """With ``port``, the address of its first listener."""
     port: int
     rack: str | None = None
     epoch: int = 0
+    """The version of the commit that registered it."""
+    inter_broker: Endpoint | None = None
+    """Where other brokers reach it; ``None`` in a cluster of one."""
+    directory_id: str | None = None
+    """Of its data directory: two processes with the same one are the same broker, one after the other."""
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    """Where clients of each listener reach it; empty if it has one listener without a name."""
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of a listener reach it; None if it has no such listener."""
+        if self.endpoints:
+            return self.endpoints.get(listener)
+        return Endpoint(self.host, self.port) if listener == PLAINTEXT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +116,23 @@ class BrokerConfigsAltered:
     configs: Mapping[str, str]
 
 
-Change: TypeAlias = (
-    TopicCreated | TopicAltered | TopicDeleted | BrokerRegistered | BrokerUnregistered | BrokerConfigsAltered
-)
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """Another broker does the chores of the cluster, or none does."""
+
+    node_id: int | None
+
+
+Change: TypeAlias = Union[
+    TopicCreated,
+    TopicAltered,
+    TopicDeleted,
+    BrokerRegistered,
+    BrokerUnregistered,
+    BrokerConfigsAltered,
+    ControllerChanged,
+    "SecurityChange",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +145,8 @@ class ClusterImage:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    security: SecurityImage | None = None
+    """ACLs, users and quotas; None if there has never been one."""
     partition_count: int = 0
     version: int = 0
     # Topics by their name with every '.' turned into '_', of those that have either: two of them would share a metric.
@@ -113,6 +155,22 @@ class ClusterImage:
     def partition(self, topic: str, partition: int) -> PartitionState | None:
         known = self.topics.get(topic)
         return known.partitions[partition] if known and 0 <= partition < len(known.partitions) else None
+
+    def endpoints(self, listener: str) -> Iterator[tuple[Broker, Endpoint]]:
+        """The brokers that clients of a listener can reach, and where."""
+        for broker in self.brokers.values():
+            endpoint = broker.endpoint(listener)
+            if endpoint is not None:
+                yield broker, endpoint
+
+    def seen_by(self, listener: str) -> ClusterImage:
+        """This image without the brokers that clients of a listener cannot reach: to them those are offline."""
+        reached = {broker.node_id: broker for broker, _ in self.endpoints(listener)}
+        return self if len(reached) == len(self.brokers) else replace(self, brokers=reached)
+
+    def leader(self, state: PartitionState) -> int | None:
+        """The broker that leads a partition now: one that is registered."""
+        return state.leader if state.leader in self.brokers else None
 
     def colliding_topic(self, name: str) -> str | None:
         """The topic, other than itself, that Kafka's metrics could not tell from one of this name."""
@@ -134,7 +192,9 @@ class _Draft:
         self._topics_by_id: dict[UUID, Topic] = {}
         self._names_by_metric: dict[str, str] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] | None = None
+        self._security: list[SecurityChange] = []
         self._partition_count = image.partition_count
+        self._controller_id = image.controller_id
 
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
         for change in changes:
@@ -151,13 +211,24 @@ class _Draft:
                     del self._writable_brokers()[node_id]
                 case BrokerConfigsAltered(node_id, configs):
                     self._writable_broker_configs()[node_id] = configs
+                case ControllerChanged(controller_id):
+                    self._controller_id = controller_id
                 case _:
-                    assert_never(change)
-        image = replace(self._image, partition_count=self._partition_count, version=self._image.version + 1)
+                    self._security.append(change)
+        image = replace(
+            self._image,
+            controller_id=self._controller_id,
+            partition_count=self._partition_count,
+            version=self._image.version + 1,
+        )
         if self._brokers is not None:
             image = replace(image, brokers=self._brokers)
         if self._broker_configs is not None:
             image = replace(image, broker_configs=self._broker_configs)
+        if self._security:
+            from semel.metadata.security_image import security_of
+
+            image = replace(image, security=security_of(image).apply(self._security))
         if self._topics is not None:
             image = replace(
                 image,
@@ -226,4 +297,10 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
         configs = after.broker_configs.get(node_id, {})
         if before.broker_configs.get(node_id, {}) != configs:
             changes.append(BrokerConfigsAltered(node_id, configs))
+    if before.controller_id != after.controller_id:
+        changes.append(ControllerChanged(after.controller_id))
+    if before.security is not after.security:
+        from semel.metadata.security_image import security_changes_between
+
+        changes += security_changes_between(before.security, after.security)
     return changes

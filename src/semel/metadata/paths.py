@@ -1,11 +1,14 @@
 """How the cluster is written into the metadata store.
 
-    /cluster/id               the cluster's id, as text
-    /topics/<name>            id, partitions and configs of a topic
-    /config/brokers/default   what was altered for all brokers while they run
-    /config/brokers/<id>      what was altered for one
-    /producer_ids             the first producer id that is not claimed yet (see ``producer_id_blocks``)
-    /brokers/<id>             a broker that lives: ephemeral
+    /cluster/id                 the cluster's id, as text
+    /features                   the levels of the cluster's features; where a cluster has one node, its settings say so
+    /topics/<name>              id, partitions and configs of a topic
+    /config/brokers/default     what was altered for all brokers while they run
+    /config/brokers/<id>        what was altered for one
+    /latest_producer_id_block   the last block of producer ids that was claimed (see ``producer_id_blocks``)
+    /brokers/<id>               a broker that lives: ephemeral
+    /controller                 the broker that does the chores: ephemeral
+    /acls, /users, /quotas      see ``security_paths``
 
 Values are JSON with sorted keys, so that the same state is the same bytes. A value that another version of Semel wrote
 may have keys that this one does not know; they are ignored.
@@ -18,14 +21,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from semel.errors import DecodeError
-from semel.metadata.image import Broker, PartitionState, Topic
+from semel.metadata.image import Broker, Endpoint, PartitionState, Topic
 from semel.types import kafka_uuid, parse_kafka_uuid
 
 CLUSTER_ID: Final = "/cluster/id"
 TOPICS: Final = "/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 BROKERS: Final = "/brokers"
-PRODUCER_IDS: Final = "/producer_ids"
+LATEST_PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURES: Final = "/features"
+CONTROLLER: Final = "/controller"
+ACLS: Final = "/acls"
+USERS: Final = "/users"
+QUOTAS: Final = "/quotas"
 
 
 def topic_path(name: str) -> str:
@@ -70,15 +78,56 @@ def decode_configs(path: str, value: bytes) -> dict[str, str]:
 
 
 def encode_broker(broker: Broker) -> bytes:
-    return encode_json({"host": broker.host, "port": broker.port, "rack": broker.rack, "epoch": broker.epoch})
+    """Without its epoch, which is the version of this value."""
+    document: dict[str, Any] = {"host": broker.host, "port": broker.port, "rack": broker.rack}
+    if broker.inter_broker is not None:
+        document["inter_broker"] = list(broker.inter_broker)
+    if broker.directory_id is not None:
+        document["directory_id"] = broker.directory_id
+    if broker.endpoints:
+        document["endpoints"] = {name: list(endpoint) for name, endpoint in broker.endpoints.items()}
+    return encode_json(document)
 
 
-def decode_broker(node_id: int, value: bytes) -> Broker:
+def decode_broker(node_id: int, value: bytes, version: int) -> Broker:
     document = decode_json(broker_path(node_id), value)
     try:
-        return Broker(node_id, document["host"], document["port"], document["rack"], document["epoch"])
-    except KeyError as error:
+        endpoint = document.get("inter_broker")
+        return Broker(
+            node_id,
+            document["host"],
+            document["port"],
+            document["rack"],
+            epoch=version,
+            inter_broker=None if endpoint is None else Endpoint(*endpoint),
+            directory_id=document.get("directory_id"),
+            endpoints={name: Endpoint(*known) for name, known in document.get("endpoints", {}).items()},
+        )
+    except (AttributeError, KeyError, TypeError) as error:
         raise DecodeError(f"{broker_path(node_id)} holds {value[:200]!r}, which is no broker: {error!r}") from None
+
+
+def encode_controller(node_id: int) -> bytes:
+    return encode_json({"broker": node_id})
+
+
+def decode_controller(value: bytes) -> int:
+    return _number_in(CONTROLLER, value, "broker")
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    return encode_json(dict(levels))
+
+
+def decode_features(value: bytes) -> dict[str, int]:
+    return {name: _number_in(FEATURES, value, name) for name in decode_json(FEATURES, value)}
+
+
+def _number_in(path: str, value: bytes, name: str) -> int:
+    number = decode_json(path, value).get(name)
+    if not isinstance(number, int):
+        raise DecodeError(f"{path} holds {value[:200]!r}, where {name} is not a number")
+    return number
 
 
 def encode_json(document: Mapping[str, Any]) -> bytes:
@@ -88,7 +137,7 @@ def encode_json(document: Mapping[str, Any]) -> bytes:
 def decode_json(path: str, value: bytes) -> dict[str, Any]:
     try:
         document = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"{path} holds {value[:200]!r}, which is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise DecodeError(f"{path} holds {value[:200]!r}, which is not a JSON object")

@@ -1,19 +1,22 @@
 """Blocks of producer ids, claimed in the metadata store.
 
-One value says which id is the first that is not claimed yet. A claim moves it by a block, by compare-and-set: of two
-brokers that read the same value one gets the block, and the other reads again and gets the next.
+One value, ``/latest_producer_id_block``, says which block was claimed last, and by which broker. A claim writes the
+block after it, by compare-and-set: of two brokers that read the same value one gets the block, and the other reads
+again and gets the next.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from semel.errors import DecodeError, SemelError
-from semel.metadata.paths import PRODUCER_IDS, decode_json, encode_json
-from semel.metadata.store import MetadataStore, VersionConflict
+from semel.metadata.paths import LATEST_PRODUCER_ID_BLOCK, decode_json, encode_json
+from semel.metadata.store import Delete, MetadataStore, Operation, Put, VersionConflict
 from semel.types import INT64_MAX
 
 BLOCK_SIZE: Final = 1000
+# Where the first id that was not claimed was kept before.
+FORMER_PATH: Final = "/producer_ids"
 
 
 async def claim_producer_ids(store: MetadataStore, *, node_id: int) -> range:
@@ -22,21 +25,34 @@ async def claim_producer_ids(store: MetadataStore, *, node_id: int) -> range:
     If the store fails in the middle, the block may be claimed although no broker got it. Then it is never given out.
     """
     while True:
-        known = await store.get(PRODUCER_IDS)
-        first = 0 if known is None else _next_producer_id(known.value)
+        known = await store.get(LATEST_PRODUCER_ID_BLOCK)
+        former = await store.get(FORMER_PATH) if known is None else None
+        if known is not None:
+            first = _number(LATEST_PRODUCER_ID_BLOCK, known.value, "block_end") + 1
+        elif former is not None:
+            first = _number(FORMER_PATH, former.value, "next_producer_id")
+        else:
+            first = 0
         if first > INT64_MAX - BLOCK_SIZE:
             raise SemelError(f"all producer ids are used up: the next block would begin at {first}")
-        value = encode_json({"claimed_by": node_id, "next_producer_id": first + BLOCK_SIZE})
+        last = first + BLOCK_SIZE - 1
+        block = {"version": 1, "broker": node_id, "block_start": str(first), "block_end": str(last)}  # As Kafka did.
+        expected_version = None if known is None else known.version
+        operations: list[Operation] = [Put(LATEST_PRODUCER_ID_BLOCK, encode_json(block), expected_version)]
+        if former is not None:
+            operations.append(Delete(FORMER_PATH, former.version))
         try:
-            await store.compare_and_set(PRODUCER_IDS, value, None if known is None else known.version)
+            await store.commit(operations)
         except VersionConflict:
             continue  # Another broker got this block. Every such round hands one out, so it ends.
         return range(first, first + BLOCK_SIZE)
 
 
-def _next_producer_id(value: bytes) -> int:
-    first = decode_json(PRODUCER_IDS, value).get("next_producer_id")
-    if not isinstance(first, int):
+def _number(path: str, value: bytes, name: str) -> int:
+    number: Any = decode_json(path, value).get(name)
+    if isinstance(number, str) and number.isascii() and number.isdigit():
+        number = int(number)
+    if not isinstance(number, int):
         # To begin at 0 again would hand ids out twice.
-        raise DecodeError(f"{PRODUCER_IDS} holds {value[:200]!r}, which does not say the next producer id")
-    return first
+        raise DecodeError(f"{path} holds {value[:200]!r}, which does not say {name}")
+    return number

@@ -1,7 +1,7 @@
 """Where the cluster's metadata lives: a tree of small values, each changed by compare-and-set.
 
-Two stores keep this contract: ``embedded``, one node and two files; and ``zookeeper``, for several nodes, which no
-broker uses yet. ``tests/metadata/test_store_contract.py`` is the contract as tests, and runs on both:
+Two stores keep this contract: ``embedded``, one node and two files; and ``zookeeper``, for several nodes.
+``tests/metadata/test_store_contract.py`` is the contract as tests, and runs on both:
 
 - A path looks like ``/topics/orders``. A value is bytes. A version names one value at one path; it changes with every
   write, and only the store knows how it counts.
@@ -64,6 +64,9 @@ class VersionConflict(SemelError):
 
 
 class MetadataStore(Protocol):
+    commit_bytes_max: int | None
+    """About how many bytes of values a commit may have; ``None``: any."""
+
     async def get(self, path: str) -> Versioned | None:
         """The value at a path, at least as new as anything this process has been told."""
 
@@ -81,6 +84,9 @@ class MetadataStore(Protocol):
 
     async def delete(self, path: str, expected_version: int) -> None:
         """``commit`` of one ``Delete``."""
+
+    async def refresh(self) -> None:
+        """Returns when everything that any process committed before this call can be read here."""
 
     def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
         """Call ``changed`` with every path at or below ``prefix`` that changes, until the function returned is called.

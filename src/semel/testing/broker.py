@@ -7,97 +7,128 @@
         broker.clock.advance(minutes=15)
         broker.committed("orders")   # what a read_committed reader sees
 
+    with Broker(tls=True, users={"alice": "secret"}) as broker:
+        Producer(bootstrap_servers=broker.bootstrap_servers, **broker.client_security)
+
 It is the broker that ``semel serve`` runs, with every guarantee but one: data in memory does not outlive the fixture.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
-import threading
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from random import SystemRandom
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
-from semel.broker.config.broker_config import BrokerConfig
 from semel.client.values import ConsumerRecord
-from semel.log.disk import Disk, SystemDisk
-from semel.log.worker import ThreadWorker, Worker
-from semel.net.network import SystemNetwork
+from semel.log.disk import Disk
 from semel.testing.committed import committed_records, has_open_transaction
 from semel.testing.faults import Faults
-from semel.testing.faulty_connection import FaultyNetwork
-from semel.testing.shifted_time import ShiftedClock, ShiftedLoop
-from semel.testing.virtual.disk import VirtualDisk
+from semel.testing.loop_thread import LoopThread
+from semel.testing.served_broker import HOST, ServedBroker
+from semel.testing.shifted_time import ShiftedClock
+
+if TYPE_CHECKING:
+    from semel.security.acls import AclBinding
 
 T = TypeVar("T")
 
-HOST: Final = "127.0.0.1"
-MEMORY_FOLDER: Final = "/semel"
-SECONDS_MAX: Final = 30.0
-
 
 class Broker:
-    """Start with ``with``, ``async with`` or ``start()``. Settings are Kafka's, with ``_`` for ``.``."""
+    """Start with ``with``, ``async with`` or ``start()``. Settings are Kafka's, with ``_`` for ``.``.
 
-    def __init__(self, data_dir: str | os.PathLike[str] | None = None, **settings: object) -> None:
-        texts = {name.replace("_", "."): _text(value) for name, value in settings.items()}
-        texts["log.dirs"] = MEMORY_FOLDER if data_dir is None else str(Path(data_dir).absolute())
-        self._config = BrokerConfig.load(overrides=texts)
-        self.disk: Disk = VirtualDisk() if data_dir is None else SystemDisk()
+    With ``tls`` it speaks TLS, with a certificate for localhost that is good for tests alone (``testing.certificate``).
+    With ``users``, passwords by name, clients must log in: by either kind of SCRAM, and by PLAIN where there is TLS.
+    With ``acls`` requests are decided by these rules (``semel.admin.AclBinding``); ``super_users="User:admin"`` is the
+    setting for a user that may do everything.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
+        acls: Collection[AclBinding] | None = None,
+        **settings: object,
+    ) -> None:
+        self._tls = tls
+        self._users = dict(users or {})
+        self._acls = tuple(acls or ())
+        self._is_plain = not tls and not users and acls is None
+        if not self._is_plain:
+            from semel.testing.secured import broker_settings
+
+            secured = broker_settings(HOST, tls=tls, users=bool(users), acls=acls is not None)
+            settings = {**secured, **settings}
         self.clock = ShiftedClock()
         self.faults = Faults(self._move_coordinator)
-        self._address = Address(HOST, 0)
-        self._loop: ShiftedLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._broker: RealBroker | None = None
+        self._served = ServedBroker(data_dir, settings, self.clock, self.faults)
+        self._thread = LoopThread(self.clock)
+
+    @property
+    def disk(self) -> Disk:
+        return self._served.disk
 
     @property
     def port(self) -> int:
-        assert self._address.port, "the broker was never started"
-        return self._address.port
+        assert self._served.address.port, "the broker was never started"
+        return self._served.address.port
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{HOST}:{self.port}"
+        return self._served.bootstrap_servers
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where to connect, by the name of the listener. ``bootstrap_servers`` is the first."""
+        return {name: str(address) for name, address in self._served.addresses.items()}
+
+    @property
+    def client_security(self) -> dict[str, str]:
+        """What a client of Semel needs to connect, as its keyword arguments; with users, as the first of them."""
+        return {} if self._is_plain else self.client_security_of(next(iter(self._users), None))
+
+    def client_security_of(self, user: str | None) -> dict[str, str]:
+        """The same for one of the users."""
+        from semel.testing.secured import client_settings
+
+        return client_settings(tls=self._tls, user=None if user is None else (user, self._users[user]))
 
     def start(self) -> Broker:
-        assert self._thread is None, "the broker is running already"
-        self._loop = ShiftedLoop()
-        self.clock.drive(self._loop)
-        self._thread = threading.Thread(target=_run, args=(self._loop,), name="semel-broker", daemon=True)
+        assert not self._thread.is_running, "the broker is running already"
         self._thread.start()
         try:
-            self._call(self._start())
+            self._call(self._served.start())
+            if self._users or self._acls:
+                from semel.testing.secured import secure
+
+                self._call(secure(self._served.node, self._users, self._acls))
         except BaseException:
-            self._end_thread()
+            self._thread.end()
             raise
         return self
 
     def stop(self, *, kill: bool = False) -> None:
         """End it: cleanly, or as ``kill -9`` would. Its port, thread and files are free when this returns."""
-        if self._thread is None:
+        if not self._thread.is_running:
             return
         try:
-            self._call(self._stop(kill))
+            self._call(self._served.stop(kill=kill))
         finally:
-            self._end_thread()
+            self._thread.end()
 
     def restart(self, *, kill: bool = False) -> None:
         """End it and start it again, on the same data and the same port."""
-        self._call(self._stop(kill))
-        self._call(self._start())
+        self._call(self._served.stop(kill=kill))
+        self._call(self._served.start())
 
     def committed(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
         """What a read_committed reader sees of the topic now: decoded, by partition and offset."""
 
         async def read() -> list[ConsumerRecord]:
-            assert self._broker is not None, "the broker is not running"
-            return committed_records(self._broker.node, topic, partition)
+            return committed_records([self._served.node], topic, partition)
 
         return self._call(read())
 
@@ -105,20 +136,19 @@ class Broker:
         """Whether a transaction with records in the topic has neither been committed nor aborted yet."""
 
         async def look() -> bool:
-            assert self._broker is not None, "the broker is not running"
-            return has_open_transaction(self._broker.node, topic)
+            return has_open_transaction([self._served.node], topic)
 
         return self._call(look())
 
-    def _move_coordinator(self, name: str, away_seconds: float) -> None:
-        async def move() -> None:
-            assert self._broker is not None, "the broker is not running"
-            node = self._broker.node
-            for coordinator in (node.coordinators.transactions, node.coordinators.groups):
-                if coordinator.topic in node.image.topics:
-                    await coordinator.move(coordinator.partition_for(name), away_ms=away_seconds * 1000)
+    @property
+    def _broker(self) -> RealBroker | None:
+        return self._served.broker
 
-        self._call(move())
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.call(work)
+
+    def _move_coordinator(self, name: str, away_seconds: float) -> None:
+        self._call(self._served.move_coordinator(name, away_seconds))
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -131,90 +161,3 @@ class Broker:
 
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.to_thread(self.stop)
-
-    async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        make_worker: Callable[[str], Worker]
-        if isinstance(self.disk, VirtualDisk):
-            make_worker = lambda name: _LoopWorker(loop)  # noqa: E731 (it shares its type with the other branch)
-        else:
-            make_worker = lambda name: ThreadWorker(loop, name)  # noqa: E731
-        broker = RealBroker(
-            self._config,
-            listen=self._address,
-            disk=self.disk,
-            network=FaultyNetwork(SystemNetwork(), self.faults),
-            clock=self.clock,
-            random=SystemRandom(),
-            make_worker=make_worker,
-        )
-        await broker.start()
-        self._broker, self._address = broker, broker.address
-
-    async def _stop(self, kill: bool) -> None:
-        broker, self._broker = self._broker, None
-        if broker is None:
-            return
-        if not kill:
-            await broker.stop()
-            return
-        broker.kill()
-        if isinstance(self.disk, VirtualDisk):
-            self.disk.kill()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None, "the broker is not running"
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result(SECONDS_MAX)
-
-    def _end_thread(self) -> None:
-        assert self._loop is not None
-        assert self._thread is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(SECONDS_MAX)
-        self._loop = self._thread = None
-        self.clock.drive(None)
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        # One more turn, for what was cut off on the last one.
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True))
-    finally:
-        loop.close()
-
-
-class _LoopWorker:
-    """A worker for a disk that never blocks: it works on the loop, in order, and reports on a later turn."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._killed = False
-
-    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False) -> None:
-        def job() -> None:
-            if self._killed:
-                return
-            result: T | BaseException
-            try:
-                result = work()
-            except Exception as error:
-                result = error
-            done(result)
-
-        self._loop.call_soon(job)
-
-    def stop(self) -> None:
-        pass
-
-    def kill(self) -> None:
-        self._killed = True
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from semel.net.network import Listener, Network, ProtocolFactory
+from semel.net.tls_server import TlsProtocolFactory
 from semel.testing.faults import DELAY, DROP_NEXT, DROP_REQUEST, DROP_RESPONSE, FAIL, HOLD, Fault, Faults
 from semel.testing.refusals import refusal
 from semel.testing.virtual.frames import FrameSplitter
@@ -25,14 +27,20 @@ _FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class FaultyNetwork:
-    """A network whose listeners put a faulty wire before every connection they accept."""
+    """A network whose listeners put a faulty wire before every connection they accept, inside of TLS."""
 
     def __init__(self, network: Network, faults: Faults) -> None:
         self._network = network
         self._faults = faults
 
     async def listen(self, host: str, port: int, factory: ProtocolFactory) -> Listener:
-        return await self._network.listen(host, port, lambda: FaultyConnection(factory, self._faults))
+        inner = factory.factory if isinstance(factory, TlsProtocolFactory) else factory
+
+        def faulty() -> FaultyConnection:
+            return FaultyConnection(inner, self._faults)
+
+        outer = replace(factory, factory=faulty) if isinstance(factory, TlsProtocolFactory) else faulty
+        return await self._network.listen(host, port, outer)
 
     async def connect(
         self, host: str, port: int, factory: ProtocolFactory

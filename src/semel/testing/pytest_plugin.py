@@ -1,10 +1,10 @@
-"""The fixture ``semel_broker``: a fresh broker for each test that asks for one.
+"""The fixtures ``semel_broker`` and ``semel_cluster``: a fresh broker, or several, for each test that asks.
 
     def test_orders(semel_broker):
         producer = Producer({"bootstrap.servers": semel_broker.bootstrap_servers})
 
-pytest finds it by itself where semel is installed. Settings for one test or module come from a mark:
-``@pytest.mark.semel_broker(num_partitions=4)``.
+pytest finds them by itself where semel is installed. Settings for one test or module come from a mark:
+``@pytest.mark.semel_broker(num_partitions=4)``, ``@pytest.mark.semel_cluster(brokers=3, num_partitions=6)``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import pytest
 
 if TYPE_CHECKING:
     from semel.testing.broker import Broker
+    from semel.testing.cluster import Cluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "semel_broker(**settings): settings of the broker that semel_broker starts")
+    config.addinivalue_line("markers", "semel_cluster(brokers=3, **settings): the cluster that semel_cluster starts")
 
 
 @pytest.fixture
@@ -27,8 +29,21 @@ def semel_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker with its data in memory; see ``semel.testing.Broker``."""
     from semel.testing.broker import Broker  # Not before a test asks for it: pytest loads plugins at every start.
 
-    settings: dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers("semel_broker"))):
-        settings.update(mark.kwargs)
-    with Broker(**settings) as broker:
+    with Broker(**_settings(request, "semel_broker")) as broker:
         yield broker
+
+
+@pytest.fixture
+def semel_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Running brokers that are one cluster, with their data in memory; see ``semel.testing.Cluster``."""
+    from semel.testing.cluster import Cluster
+
+    with Cluster(**_settings(request, "semel_cluster")) as cluster:
+        yield cluster
+
+
+def _settings(request: pytest.FixtureRequest, mark_name: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers(mark_name))):
+        settings.update(mark.kwargs)
+    return settings

@@ -6,8 +6,9 @@ import asyncio
 import re
 from random import Random
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.metrics.metrics_page import HEAD_BYTES_MAX, MetricsPage
 from semel.clock import SystemClock

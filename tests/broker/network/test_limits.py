@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_connections_over_the_limit_are_closed_and_the_others_served(setting: st
         # The broker learns of a closed connection when its loop comes round to it.
         wait_until(lambda: is_let_in(broker.port))
         first.socket.close()
+
+
+def test_connections_over_the_rate_wait_and_are_served() -> None:
+    """At one in a second, ten may come at once."""
+    with Broker(max_connection_creation_rate=1) as broker, contextlib.ExitStack() as clients:
+        started_s = time.monotonic()
+        for _ in range(12):
+            assert is_served(clients.enter_context(RawClient(broker.port)))
+        assert time.monotonic() - started_s > 0.9
 
 
 @pytest.mark.parametrize("setting", ["max_connections", "max_connections_per_ip"])

@@ -142,10 +142,10 @@ def test_without_room_small_records_are_fetched_at_once_and_large_ones_when_ther
         for max_wait_ms in (0, 1):
             sent = canary.send(ApiKey.FETCH, 11, fetch_request(name + "-large", 0, max_wait_ms=max_wait_ms))
             wait_until(lambda: server.responses.is_scarce, "the large batch waits for room")
-            assert broker._loop is not None
-            broker._loop.call_soon_threadsafe(server.responses.remove, 33 * MEGABYTE)
+            assert broker._thread.loop is not None
+            broker._thread.loop.call_soon_threadsafe(server.responses.remove, 33 * MEGABYTE)
             assert len(values(canary.receive(ApiKey.FETCH, 11, sent).responses[0].partitions[0])) == 1
-            broker._loop.call_soon_threadsafe(server.responses.add, 33 * MEGABYTE)
+            broker._thread.loop.call_soon_threadsafe(server.responses.add, 33 * MEGABYTE)
             wait_until(lambda: server.responses.is_full, "it is full again")
 
 

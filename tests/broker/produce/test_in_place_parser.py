@@ -6,13 +6,16 @@ import asyncio
 import random
 import struct
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID
 
 import pytest
 
-from semel.broker.broker import Address
 from semel.broker.broker import Broker as RealBroker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
+from semel.broker.network.request import Request
 from semel.broker.produce.in_place_parser import find
 from semel.broker.requests.handlers.create_topics import create_topics
 from semel.errors import DecodeError, ErrorCode
@@ -338,7 +341,7 @@ def test_records_that_the_disk_does_not_take_in_time_are_answered_unknown(
     async def run() -> bytes:
         await broker.start()
         create = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
-        created = (await create_topics(broker.node, None, create)).topics[0]  # type: ignore[arg-type]
+        created = (await create_topics(broker.node, cast(Request, SimpleNamespace(limits=None)), create)).topics[0]
         request = produce_request("t", batch(b"x", timestamp=broker.node.clock.now_ms()), timeout_ms=timeout_ms)
         request.topic_data[0].topic_id = created.topic_id
         frame = framed(request, version)

@@ -264,7 +264,11 @@ class Unanswered:
     version = 6
     correlation_id = 1
     client_id = None
+    listener = "PLAINTEXT"
     peer_host = "here"
+    principal = "User:ANONYMOUS"
+    limits = None
+    is_from_broker = False
     is_abandoned = False
 
     def delay(self, operation: object, *, hold: bool) -> None: ...

@@ -26,6 +26,8 @@ APIS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 def broker() -> Iterator[Broker]:
     settings = {"group_consumer_min_heartbeat_interval_ms": 50, "group_consumer_heartbeat_interval_ms": 50}
     with Broker(num_partitions=2, group_initial_rebalance_delay_ms=0, **settings) as running:
+        with blocking.Admin(bootstrap_servers=running.bootstrap_servers) as admin:
+            admin.topics.create("orders")
         yield running
 
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 from semel import blocking
 from semel.errors import AuthorizationFailed
+from tests.clients.authorization_server import authorization_server
 from tools.brokers import apache_kafka
 from tools.kafka_jars import KAFKA_3, KAFKA_4
 from tools.patience import PATIENCE_MS, PATIENCE_S
@@ -30,6 +31,8 @@ CLUSTERS = [
     for version in (KAFKA_4, KAFKA_3)
 ]
 PLAIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "alice-secret"}
+SESSION_MS = 2_000
+"""How long the password of PLAIN is believed over TLS."""
 _names = itertools.count()
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -76,6 +79,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "ssl.truststore.certificates": _one_line(authority.cert_pem.bytes()),
         "ssl.client.auth": "required",
         "listener.name.sasl_ssl.ssl.client.auth": "none",
+        "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(SESSION_MS),
     }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         name = f"listener.name.{listener}"
@@ -144,10 +148,44 @@ def test_sasl_scram(secured: Secured, mechanism: str) -> None:
     _round_trip(secured, "SASL_SSL", sasl_mechanism=mechanism, sasl_jaas_config=jaas, **secured.trust)
 
 
+def test_a_client_goes_on_through_several_sessions(secured: Secured) -> None:
+    """KIP-368: it proves again who it is before Kafka ends its connection, and no record is lost or repeated."""
+    topic = f"topic-{next(_names)}"
+    settings: dict[str, Any] = {
+        "bootstrap_servers": secured.address("SASL_SSL"),
+        "security_protocol": "SASL_SSL",
+        **PLAIN,
+        **secured.trust,
+    }
+    sent: list[bytes] = []
+    until = time.monotonic() + 3 * SESSION_MS / 1000
+    with blocking.Producer(**settings) as producer:
+        while time.monotonic() < until:
+            futures = [producer.send(topic, str(len(sent) + at).encode()) for at in range(10)]
+            sent += [str(len(sent) + at).encode() for at in range(10)]
+            for future in futures:
+                future.result()
+        connections = producer.metrics()["connection-creation-total"]
+    print(f"{connections:.0f} connections in three sessions")
+    read: list[bytes | None] = []
+    with blocking.Consumer(**settings, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        while len(read) < len(sent):
+            read += [record.value for record in consumer.poll(PATIENCE_MS)]
+    assert read == sent
+
+
 def test_sasl_oauthbearer(secured: Secured) -> None:
     _round_trip(
         secured, "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_provider=_unsecured_token
     )
+
+
+def test_sasl_oauthbearer_with_a_token_endpoint(secured: Secured, tmp_path: Path) -> None:
+    with authorization_server(tmp_path) as server:
+        server.token = _unsecured_token
+        _round_trip(secured, "SASL_PLAINTEXT", **server.client_settings())
+        assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

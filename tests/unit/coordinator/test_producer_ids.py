@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -12,8 +13,8 @@ import pytest
 from semel.coordinator.producer_ids import PREFETCH_BELOW, ProducerIdBlocks, ProducerIds
 from semel.errors import DecodeError, SemelError, StorageError
 from semel.metadata.embedded import EmbeddedStore
-from semel.metadata.paths import PRODUCER_IDS
-from semel.metadata.producer_id_blocks import BLOCK_SIZE, claim_producer_ids
+from semel.metadata.paths import LATEST_PRODUCER_ID_BLOCK
+from semel.metadata.producer_id_blocks import BLOCK_SIZE, FORMER_PATH, claim_producer_ids
 from semel.metadata.store import MetadataStore, Versioned
 from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -158,11 +159,33 @@ def test_a_store_that_takes_no_changes_hands_out_what_was_claimed_and_then_says_
     with_store(use, disk)
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"next_producer_id":"7"}'])
-def test_a_claim_that_cannot_be_read_is_an_error_and_not_a_new_beginning(value: bytes) -> None:
+def test_a_claim_is_written_as_the_articles_show_it() -> None:
     async def use(store: EmbeddedStore) -> None:
-        await store.compare_and_set(PRODUCER_IDS, value, None)
-        with pytest.raises(DecodeError, match="/producer_ids"):
+        for _ in range(5):
+            await claim_producer_ids(store, node_id=35)
+        known = await store.get("/latest_producer_id_block")
+        assert known is not None
+        assert json.loads(known.value) == {"version": 1, "broker": 35, "block_start": "4000", "block_end": "4999"}
+
+    with_store(use)
+
+
+def test_ids_go_on_where_an_earlier_format_ended() -> None:
+    async def use(store: EmbeddedStore) -> None:
+        await store.compare_and_set(FORMER_PATH, b'{"claimed_by":1,"next_producer_id":7000}', None)
+        assert await claim_producer_ids(store, node_id=1) == range(7000, 8000)
+        assert await store.get(FORMER_PATH) is None
+        assert await claim_producer_ids(store, node_id=1) == range(8000, 9000)
+
+    with_store(use)
+
+
+@pytest.mark.parametrize("path", [LATEST_PRODUCER_ID_BLOCK, FORMER_PATH])
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"next_producer_id":"seven","block_end":"x"}'])
+def test_a_claim_that_cannot_be_read_is_an_error_and_not_a_new_beginning(path: str, value: bytes) -> None:
+    async def use(store: EmbeddedStore) -> None:
+        await store.compare_and_set(path, value, None)
+        with pytest.raises(DecodeError, match=path):
             await claim_producer_ids(store, node_id=1)
 
     with_store(use)
@@ -171,7 +194,7 @@ def test_a_claim_that_cannot_be_read_is_an_error_and_not_a_new_beginning(value: 
 def test_ids_end_with_the_64_bits_and_do_not_wrap() -> None:
     async def use(store: EmbeddedStore) -> None:
         last = INT64_MAX - BLOCK_SIZE
-        await store.compare_and_set(PRODUCER_IDS, b'{"next_producer_id":%d}' % last, None)
+        await store.compare_and_set(LATEST_PRODUCER_ID_BLOCK, b'{"block_end":"%d"}' % (last - 1), None)
         block = await claim_producer_ids(store, node_id=1)
         assert (block.start, block[-1]) == (last, INT64_MAX - 1)
         with pytest.raises(SemelError, match="used up"):

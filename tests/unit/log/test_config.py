@@ -36,7 +36,7 @@ KAFKA_DEFAULTS = {
     "message.timestamp.type": "CreateTime",
     "min.cleanable.dirty.ratio": "0.5",
     "min.compaction.lag.ms": "0",
-    "min.insync.replicas": "1",
+    "min.insync.replicas": "2",  # Kafka has 1.
     "preallocate": "false",
     "retention.bytes": "-1",
     "retention.ms": "604800000",

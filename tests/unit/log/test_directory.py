@@ -33,6 +33,7 @@ class Machine:
 
     disk: VirtualDisk = field(default_factory=VirtualDisk)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     workers: dict[str, StepWorker] = field(default_factory=dict)
     created: dict[str, list[int]] = field(default_factory=dict)
     topics: dict[str, TopicLogs] = field(default_factory=lambda: {"orders": SYNCED, "clicks": UNSYNCED})
@@ -45,9 +46,7 @@ class Machine:
             self.workers[name] = StepWorker()
             return self.workers[name]
 
-        directory = LogDirectory(
-            "/data", disk=self.disk, clock=ManualClock(NOW_MS), loop=self.loop, make_worker=make_worker
-        )
+        directory = LogDirectory("/data", disk=self.disk, clock=self.clock, loop=self.loop, make_worker=make_worker)
         directory.acquire(MetaProperties("cluster", 1))
         directory.load(
             {
@@ -64,6 +63,10 @@ class Machine:
         log = self.directory.create(TopicPartition(topic, partition), self.topics[topic])
         log.on_durable = visible
         return log
+
+    def delete(self, topic: str, partition: int = 0) -> None:
+        self.directory.change(lambda _: None, deleted=[TopicPartition(topic, partition)])
+        self.workers["semel-folders"].step()
 
     def turn(self) -> None:
         """Let the loop do what is due now."""
@@ -249,7 +252,7 @@ def test_a_deleted_partition_is_gone_and_its_journal_entries_do_not_reach_its_su
     append(machine.create("orders"), batch("old"))
     append(machine.create("orders", 1), batch("stays"))
     machine.commit()
-    machine.directory.delete(TopicPartition("orders", 0))
+    machine.delete("orders")
     machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
     machine.restart(power_cut=True)
     assert [log.log_end_offset for log in machine.directory.logs.values()] == [0, 0]
@@ -261,7 +264,7 @@ def test_a_recovery_point_does_not_outlive_its_topic(machine: Machine) -> None:
     append(machine.create("orders"), batch(*"abcdef"))
     machine.commit()
     machine.checkpoint()
-    machine.directory.delete(TopicPartition("orders", 0))
+    machine.delete("orders")
     machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
     machine.create("orders")
     assert checkpoints.read_offsets(machine.disk, "/data/recovery-point-offset-checkpoint") == {}
@@ -320,9 +323,34 @@ def test_records_deleted_by_hand_stay_deleted(machine: Machine) -> None:
     append(log, batch("a", "b", "c"))
     machine.commit()
     log.delete_records_before(2)
-    machine.directory.persist_log_starts()
+    before = replace(machine.disk.statistics)
+    persisting = machine.loop.create_task(machine.directory.persist_log_starts())
+    machine.turn()
+    assert machine.disk.statistics == before, "the loop waits for no sync"
+    machine.workers["semel-folders"].step()
+    machine.turn()
+    assert persisting.done()
     machine.restart(power_cut=True)
     assert machine.log("orders").log_start_offset == 2
+
+
+def test_the_log_start_of_a_log_that_was_deleted_meanwhile_is_not_written_for_its_successor(machine: Machine) -> None:
+    log = machine.create("orders")
+    append(log, batch("a", "b", "c"))
+    machine.commit()
+    log.delete_records_before(2)
+    name = TopicPartition("orders", 0)
+    again = machine.topics["orders"] = TopicLogs(UUID(int=99), LogConfig(), synced=True)
+    machine.directory.change(lambda _: None, deleted=[name], settled=True, wanted={name: again})
+    persisting = machine.loop.create_task(machine.directory.persist_log_starts())
+    for _ in range(3):
+        machine.turn()
+        while machine.workers["semel-folders"].jobs:
+            machine.workers["semel-folders"].step()
+    assert persisting.done()
+    assert not machine.disk.exists("/data/orders-0/partition.checkpoint")
+    machine.restart(power_cut=False)
+    assert (machine.log("orders").log_start_offset, machine.log("orders").topic_id) == (0, UUID(int=99))
 
 
 def test_a_clean_close_leaves_nothing_to_read_again(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from semel.errors import DecodeError
 from semel.metadata.change_file import HEADER, Contents, Entry, Record, encode, read, snapshot
 from semel.metadata.store import Versioned
+from semel.wire.crc import crc32c
 
 RECORDS = [
     Record(1, (Entry("/a", Versioned(b"one", 1)), Entry("/b", Versioned(b"", 1)))),
@@ -120,3 +122,20 @@ def test_any_commits_cut_anywhere_leave_a_prefix(records: list[Record], cut: int
     contents = read(whole[:size])
     assert contents.values in [values_after(records[:count]) for count in range(len(records) + 1)]
     assert contents.values == values_after([record for record in records if record.sequence <= contents.sequence])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(struct.pack(">QI", 2, 1), id="an entry that is not there"),
+        pytest.param(struct.pack(">QI", 2, 2**32 - 1), id="four thousand million entries"),
+        pytest.param(struct.pack(">QIHqI", 2, 1, 1, 0, 0) + b"\xff", id="a path that is not text"),
+        pytest.param(struct.pack(">QIHqI", 2, 1, 1, 0, 100) + b"a", id="a value that passes the end"),
+        pytest.param(struct.pack(">QI", 2, 0) + b"more", id="bytes behind the last entry"),
+    ],
+)
+def test_a_record_that_nobody_wrote_is_unsound_whatever_its_checksum(body: bytes) -> None:
+    size = struct.pack(">I", len(body))
+    before = HEADER + encode(Record(1, ()))
+    contents = read(before + size + struct.pack(">I", crc32c(body, crc32c(size))) + body)
+    assert (contents.sequence, contents.size_bytes, contents.is_whole) == (1, len(before), False)

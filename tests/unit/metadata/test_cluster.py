@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -22,6 +23,7 @@ from semel.metadata.image import (
     BrokerUnregistered,
     Change,
     ClusterImage,
+    Endpoint,
     PartitionState,
     Topic,
     TopicAltered,
@@ -31,7 +33,7 @@ from semel.metadata.image import (
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from tests.unit.metadata.stores import PATH, new_disk, with_store
 
-HERE = Broker(1, "localhost", 9092, "rack", 3)
+HERE = Broker(1, "localhost", 9092, "rack")
 STATE = PartitionState(leader=1, leader_epoch=4, replicas=(1, 2), isr=(1,), partition_epoch=5)
 
 
@@ -77,9 +79,11 @@ def test_what_was_changed_is_there_after_a_restart_except_the_brokers() -> None:
             lambda _: decided(BrokerConfigsAltered(None, {"a": "b"}), BrokerConfigsAltered(1, {"c": "d"}))
         )
         await cluster.change(lambda _: decided(BrokerConfigsAltered(1, {})))
-        assert cluster.image.brokers == {1: HERE}
+        registered = await store.get("/brokers/1")
+        assert registered is not None
+        assert cluster.image.brokers == {1: replace(HERE, epoch=registered.version)}
         again = await load(store)
-        assert again.image.brokers == {1: HERE}
+        assert again.image.brokers == cluster.image.brokers
         await cluster.change(lambda _: decided(BrokerUnregistered(1)))
         return cluster.image
 
@@ -231,6 +235,20 @@ def test_every_topic_survives_being_written_and_read(written: Topic) -> None:
     assert paths.decode_topic("orders", paths.encode_topic(written)) == written
 
 
-@given(st.builds(Broker, node_ids, st.text(max_size=9), st.integers(1, 65535), st.none() | st.text(max_size=3)))
+ports = st.integers(1, 65535)
+
+
+@given(
+    st.builds(
+        Broker,
+        node_ids,
+        st.text(max_size=9),
+        ports,
+        st.none() | st.text(max_size=3),
+        epoch=st.just(17),
+        inter_broker=st.none() | st.builds(Endpoint, st.text(max_size=9), ports),
+        directory_id=st.none() | st.text(max_size=5),
+    )
+)
 def test_every_broker_survives_being_written_and_read(written: Broker) -> None:
-    assert paths.decode_broker(written.node_id, paths.encode_broker(written)) == written
+    assert paths.decode_broker(written.node_id, paths.encode_broker(written), 17) == written

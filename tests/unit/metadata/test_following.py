@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from semel.metadata.image import (
     BrokerUnregistered,
     Change,
     ClusterImage,
+    ControllerChanged,
     PartitionState,
     Topic,
     TopicAltered,
@@ -71,12 +73,14 @@ def test_every_kind_of_change_arrives_as_itself() -> None:
             seen.extend(changes)
 
         other.watch(note)
-        made = [
+        made: list[Change] = [
             BrokerRegistered(HERE),
             TopicCreated(topic("a")),
             TopicAltered(topic("a", partitions=3)),
             BrokerConfigsAltered(None, {"x": "1"}),
             BrokerConfigsAltered(1, {"y": "2"}),
+            ControllerChanged(1),
+            ControllerChanged(None),
             TopicDeleted(topic("a", partitions=3)),
             TopicCreated(topic("a", number=2)),
             BrokerUnregistered(1),
@@ -84,6 +88,10 @@ def test_every_kind_of_change_arrives_as_itself() -> None:
         for each in made:
             await change(one, each)
             await until_same(one, other)
+        registered = seen[0]
+        assert isinstance(registered, BrokerRegistered)
+        assert registered.broker.epoch > 0
+        made[0] = BrokerRegistered(replace(HERE, epoch=registered.broker.epoch))
         assert seen == made
         await change(other, TopicCreated(topic("b", number=3)))
         assert (await until_same(one, other)).partition_count == 2

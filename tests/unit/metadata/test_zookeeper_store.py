@@ -16,7 +16,8 @@ from semel.testing.simulation import seeds
 from semel.testing.virtual.latency import uniform_ms
 from semel.testing.virtual.medium import Link
 from tests.unit.metadata.stores import everything
-from tests.unit.metadata.zookeepers import SERVERS, World, with_zookeeper
+from tests.unit.metadata.zookeepers import FOLDERS, SERVERS, World, with_zookeeper
+from tools.counting import count_up
 
 
 async def until_equal(*stores: ZooKeeperStore) -> dict[str, bytes]:
@@ -71,6 +72,22 @@ def test_a_check_alone_is_made_on_the_newest_state() -> None:
         world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
         with pytest.raises(VersionConflict):
             await reader.commit([Check("/a", None)])
+
+    with_zookeeper(use)
+
+
+def test_a_check_conflicts_with_the_end_of_a_session_that_no_commit_tells_of() -> None:
+    async def use(world: World) -> None:
+        registered = await world.store("registered")
+        writer = await world.store("writer", servers=("zk-2",))
+        (version,) = await registered.commit([Put("/brokers/1", b"x", None, ephemeral=True)])
+        await until_equal(registered, writer)
+        world.servers["zk-2"].cut_off()  # The writer is not told.
+        world.ensemble.expire(world.sessions["registered"].session_id)
+        world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
+        with pytest.raises(VersionConflict):
+            await writer.commit([Put("/topics/a", b"1", None), Check("/brokers/1", version)])
+        assert await everything(writer) == {}
 
     with_zookeeper(use)
 
@@ -137,6 +154,18 @@ def test_without_a_server_a_commit_ends_in_time_and_says_that_its_outcome_is_unk
     with_zookeeper(use)
 
 
+def test_a_change_larger_than_zookeeper_takes_is_refused_and_nothing_is_changed() -> None:
+    async def use(world: World) -> None:
+        store = await world.store("one")
+        with pytest.raises(StorageError, match=r"a change of \d+ bytes.*Nothing was changed"):
+            await store.commit([Put(f"/many/{number}", b"x" * 10_000, None) for number in range(100)])
+        assert await store.children("/many") == []
+        await store.commit([Put(f"/many/{number}", b"x" * 10_000, None) for number in range(90)])
+        assert len(await store.children("/many")) == 90
+
+    with_zookeeper(use)
+
+
 def test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts() -> None:
     """It lies in a server that is cut off, and is carried out in the moment before the store would send it again."""
 
@@ -163,18 +192,34 @@ def test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts() -> 
     with_zookeeper(use)
 
 
-async def count_up(store: ZooKeeperStore, times: int) -> list[int]:
-    """Add one so many times; the numbers that this store was told it has written."""
-    written: list[int] = []
-    while len(written) < times:
-        known = await store.get("/counter")
-        number = 0 if known is None else int(known.value)
-        try:
-            await store.compare_and_set("/counter", b"%d" % (number + 1), None if known is None else known.version)
-        except VersionConflict:
-            continue
-        written.append(number + 1)
-    return written
+def test_what_an_earlier_process_has_sent_is_not_carried_out_any_more() -> None:
+    """It would be taken for an answer about a commit of the process that is there now."""
+
+    async def use(world: World) -> None:
+        dead = await world.store("broker", servers=("zk-1",))
+        world.servers["zk-1"].cut_off()
+        asyncio.ensure_future(dead.compare_and_set("/a", b"1", None)).add_done_callback(lambda done: done.exception())
+        await asyncio.sleep(0.1)
+        dead.abandon()
+        session = await world.session("broker", servers=("zk-2",))
+        store = await ZooKeeperStore.open(session, author="broker", incarnation="b", ephemeral_folders=FOLDERS)
+        world.servers["zk-1"].rejoin()
+        await asyncio.sleep(1)
+        await store.refresh()
+        assert await everything(store) == {}
+
+    with_zookeeper(use)
+
+
+def test_a_store_is_opened_with_the_newest_state_although_its_server_is_behind() -> None:
+    async def use(world: World) -> None:
+        await (await world.store("reader", servers=("zk-2",))).close()
+        writer = await world.store("writer", servers=("zk-1",))
+        await writer.compare_and_set("/a", b"1", None)
+        reader = await world.store("reader", servers=("zk-2",))
+        assert await everything(reader) == {"/a": b"1"}
+
+    with_zookeeper(use, lag_s=5.0)
 
 
 async def three_brokers_count(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -19,9 +20,10 @@ from semel.wire.records import iterate_records, parse_header, verify_crc
 from tools.hostile.aim import ATTACKS
 from tools.hostile.attacks.widened import lists_of, widened
 from tools.hostile.batches import bombs, raw_batch, records, sound_batch, tiny_records
-from tools.hostile.canary import value_of
+from tools.hostile.canary import Waits, value_of
 from tools.hostile.fuzz import mutated, requests
 from tools.hostile.stranger import told
+from tools.hostile.trial import Result, Trial
 
 PAIRS = {(api.key, version) for api in served_apis() for version in range(api.min_version, api.max_version + 1)}
 
@@ -92,3 +94,20 @@ def test_records_of_the_canary_differ_and_some_are_large() -> None:
     assert len(set(values)) == 100
     assert sum(len(value) > 100_000 for value in values) == 10
     assert len(records(3)) > 0
+
+
+def result(broker_ms: int) -> Result:
+    waits = Waits(broker_ms=broker_ms, broker_at="produce", longest_ms=400)
+    return Result("attack", 1.0, {}, [], 100, 1.0, longest_turn_ms=7, canary=waits)
+
+
+def test_a_trial_that_fails_says_why() -> None:
+    late = Trial(results=[result(250), result(251)])
+    assert not late.passed
+    (text,) = late.failures()
+    assert text.startswith("attack: the canary waited 251 ms (produce); the limit is 250 ms")
+    assert Trial(results=[result(250)], stop_seconds=10.0).failures() == []
+    assert Trial(stop_seconds=10.5).failures() == ["SIGTERM took 10.5 s; the limit is 10.0 s"]
+    found = Trial(results=[replace(result(0), findings=["accepted"])], findings=["the end"])
+    assert found.failures() == ["the end", "attack: accepted"]
+    assert (late.sound, found.sound) == (True, False), "time is judged apart"

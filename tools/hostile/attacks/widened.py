@@ -23,7 +23,7 @@ FRAME_BYTES = 20 * 2**20
 ELEMENTS_MAX = (95_000, 1_000_000)
 
 # Nothing is made, and there is an answer.
-_CHOSEN = {"validate_only": True, "acks": -1}
+CHOSEN = {"validate_only": True, "acks": -1}
 
 
 def lists_of(struct_class: type[Any], version: int) -> Iterator[tuple[Field, ...]]:
@@ -76,7 +76,7 @@ def _run(api: Api, way: tuple[Field, ...], aim: Aim) -> None:
     for elements in ELEMENTS_MAX:
         count = min(aim.times(FRAME_BYTES) // max(1, two - one), aim.times(elements))
         message = widened(api.request_class, way, version, max(1, count))
-        for name, value in _CHOSEN.items():
+        for name, value in CHOSEN.items():
             if any(field.name == name for field in fields_of(api.request_class)):
                 message = dataclasses.replace(message, **{name: value})
         frame = frame_of(api.key, version, message)

@@ -17,15 +17,22 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from semel.broker.config.audit_config import AuditConfig
+from semel.broker.config.authorization_config import AuthorizationConfig
 from semel.broker.config.connection_config import ConnectionConfig
 from semel.broker.config.group_config import GroupConfig
+from semel.broker.config.listener_config import ListenerConfig, of_one_listener
 from semel.broker.config.maintenance_config import MaintenanceConfig
+from semel.broker.config.quota_config import QuotaConfig
+from semel.broker.config.replication_config import ReplicationConfig
+from semel.broker.config.sasl_config import SaslConfig
 from semel.broker.config.topic_defaults import TOPIC_DEFAULTS, log_defaults
 from semel.broker.config.transaction_config import TransactionConfig
 from semel.log.config import LogConfig
 from semel.settings import (
     AtLeast,
     OneOf,
+    Setting,
     SettingError,
     Settings,
     SettingType,
@@ -50,11 +57,11 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """What was set, where, as text."""
+    """What was set, where, as text. There are passwords among it, so it is never shown."""
 
-    static: Mapping[str, str] = field(default_factory=dict)
-    dynamic_default: Mapping[str, str] = field(default_factory=dict)
-    dynamic: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict, repr=False)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict, repr=False)
+    dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def effective(self) -> dict[str, str]:
         return {**self.static, **self.dynamic_default, **self.dynamic}
@@ -69,8 +76,38 @@ class _OneFolder:
         return "one folder: Semel keeps all partitions of a broker in one"
 
 
+@dataclass(frozen=True, slots=True)
+class _ConnectString:
+    def allows(self, text: str | None) -> bool:
+        if text is None:
+            return True
+        servers, slash, chroot = text.partition("/")
+        if slash and (not chroot or chroot.endswith("/") or "//" in chroot):
+            return False
+        return all(_is_host_and_port(server) for server in servers.split(","))
+
+    def __str__(self) -> str:
+        return "HOST:PORT[,HOST:PORT...][/CHROOT]"
+
+
+def _is_host_and_port(server: str) -> bool:
+    host, colon, port = server.rpartition(":")
+    return bool(host and colon) and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535
+
+
 @dataclass(frozen=True)
-class BrokerConfig(ConnectionConfig, MaintenanceConfig, TransactionConfig, GroupConfig):
+class BrokerConfig(
+    ListenerConfig,
+    ConnectionConfig,
+    SaslConfig,
+    AuthorizationConfig,
+    MaintenanceConfig,
+    ReplicationConfig,
+    TransactionConfig,
+    GroupConfig,
+    QuotaConfig,
+    AuditConfig,
+):
     """All settings of one broker, typed, each subject declared in a file of its own.
 
     ``log`` holds the defaults of its topics.
@@ -86,6 +123,28 @@ class BrokerConfig(ConnectionConfig, MaintenanceConfig, TransactionConfig, Group
         read=Flush,
     )
     node_id: int = declare("node.id", INT, 1, "The number of this broker. Kafka has no default.", rule=AtLeast(0))
+    zookeeper_connect: str | None = declare(
+        "zookeeper.connect",
+        STRING,
+        None,
+        "The ZooKeeper that makes several brokers one cluster: HOST:PORT[,HOST:PORT...][/CHROOT]. Without it this "
+        "broker is a cluster of its own, and needs no ZooKeeper. Kafka had this setting until version 3.",
+        rule=_ConnectString(),
+    )
+    zookeeper_session_timeout_ms: int = declare(
+        "zookeeper.session.timeout.ms",
+        INT,
+        6000,
+        "After this time without a word from a broker the cluster goes on without it. Kafka 3 has 18000.",
+        rule=AtLeast(1),
+    )
+    zookeeper_connection_timeout_ms: int = declare(
+        "zookeeper.connection.timeout.ms",
+        INT,
+        10_000,
+        "How long a start waits for ZooKeeper. Kafka 3 takes the session timeout where this is not set.",
+        rule=AtLeast(1),
+    )
     broker_rack: str | None = declare("broker.rack", STRING, None, "Where this broker stands. Clients are told.")
     log_dirs: tuple[str, ...] = declare(
         "log.dirs",
@@ -99,11 +158,12 @@ class BrokerConfig(ConnectionConfig, MaintenanceConfig, TransactionConfig, Group
     num_partitions: int = declare(
         "num.partitions", INT, 1, "How many partitions a topic gets where a request does not say.", rule=AtLeast(1)
     )
-    default_replication_factor: int = declare(
+    default_replication_factor: int | None = declare(
         "default.replication.factor",
         INT,
-        1,
-        "How many replicas a topic gets where a request does not say: more than 1 is refused.",
+        None,
+        "How many replicas a topic gets where a request does not say. Where it is not set: 3 in a cluster of three "
+        "brokers and more, else 1. Kafka has 1.",
         rule=AtLeast(1),
     )
     auto_create_topics_enable: bool = declare(
@@ -134,6 +194,17 @@ class BrokerConfig(ConnectionConfig, MaintenanceConfig, TransactionConfig, Group
         """The same broker with what was altered while it runs: for all brokers, and over it for this one."""
         return _build(replace(self.sources, dynamic_default=dict(dynamic_default), dynamic=dict(dynamic)))
 
+    def for_listener(self, listener: str) -> BrokerConfig:
+        """The settings as they count on one listener: those with its prefix over those without."""
+        texts = self.sources.effective()
+        own = {
+            setting: text
+            for name, text in texts.items()
+            if (parts := of_one_listener(name)) is not None and parts[0] == listener.lower()
+            for setting in parts[1:]
+        }
+        return _build(ConfigSources(static={**texts, **own})) if own else self
+
 
 def _build(sources: ConfigSources) -> BrokerConfig:
     texts = sources.effective()
@@ -159,18 +230,26 @@ def _current_names(texts: Mapping[str, str]) -> dict[str, str]:
     return current
 
 
+class _BrokerSettings(Settings):
+    """Besides those that are declared, ``listener.name.<listener>.<setting>`` for a setting of one listener alone."""
+
+    def lookup(self, name: str) -> Setting:
+        parts = of_one_listener(name)
+        return super().lookup(name) if parts is None else replace(super().lookup(parts[1]), name=name)
+
+
 _ONE_LOOP = "Semel serves all connections on one event loop and has no such threads"
-_LISTEN = "where to listen is given on the command line, with --listen and --advertise"
+_LISTEN = "Kafka 3 and later have no such setting: listeners, or --listen and --advertise of the command line"
+_PEM = "PEM files have no password of their own; that of the key is ssl.key.password"
 
 _OWN: Final = declared_in(BrokerConfig)
 _OWN_ATTRIBUTES: Final = frozenset(setting.attribute for setting in _OWN)
-BROKER_SETTINGS: Final = Settings(
+BROKER_SETTINGS: Final = _BrokerSettings(
     "broker",
     [*_OWN, *TOPIC_DEFAULTS],
     absent={
-        "listeners": _LISTEN,
-        "advertised.listeners": _LISTEN,
-        "listener.": _LISTEN,
+        "ssl.keystore.password": _PEM,
+        "ssl.truststore.password": _PEM,
         "port": _LISTEN,
         "host.name": _LISTEN,
         "num.network.threads": _ONE_LOOP,
@@ -185,6 +264,5 @@ BROKER_SETTINGS: Final = Settings(
         "log.local.": "Semel has no tiered storage",
         "log.message.format.version": "Kafka 4 has no such setting: message format 2 is the only one",
         "inter.broker.protocol.version": "Kafka 4 has no such setting",
-        "authorizer.class.name": "Semel loads no classes named in a configuration",
     },
 )

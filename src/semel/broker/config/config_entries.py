@@ -53,7 +53,7 @@ def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -
     """The settings of a broker; all of them, or those named."""
     return [
         _entry(setting, tuple(_set_on_broker(setting, broker)), read_only=setting.update is Update.READ_ONLY)
-        for setting in _visible(BROKER_SETTINGS.values())
+        for setting in _visible(_of_broker(broker))
         if names is None or setting.name in names
     ]
 
@@ -67,9 +67,15 @@ def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = No
             (ConfigSynonym(setting.name, _shown(setting, altered[setting.name]), ConfigSource.ALL_BROKERS),),
             read_only=False,
         )
-        for setting in _visible(BROKER_SETTINGS.values())
+        for setting in _visible(_of_broker(broker))
         if setting.name in altered and (names is None or setting.name in names)
     ]
+
+
+def _of_broker(broker: BrokerConfig) -> list[Setting]:
+    """Those that are declared, and those that were set for one listener alone."""
+    of_listeners = broker.sources.effective().keys() - BROKER_SETTINGS.keys()
+    return [*BROKER_SETTINGS.values(), *map(BROKER_SETTINGS.lookup, sorted(of_listeners))]
 
 
 def _topic_entry(setting: Setting, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:

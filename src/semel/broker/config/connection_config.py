@@ -44,6 +44,15 @@ class ConnectionConfig:
         rule=AtLeast(0),
         update=Update.CLUSTER_WIDE,
     )
+    max_connection_creation_rate: int = declare(
+        "max.connection.creation.rate",
+        INT,
+        200,
+        "How many connections may be made in a second, by all clients together, over ten seconds; further ones wait. "
+        "Kafka sets no limit.",
+        rule=AtLeast(1),
+        update=Update.CLUSTER_WIDE,
+    )
     queued_max_request_bytes: int = declare(
         "queued.max.request.bytes",
         LONG,

@@ -32,7 +32,8 @@ class GroupConfig:
         "offsets.topic.replication.factor",
         SHORT,
         3,
-        "The replicas of __consumer_offsets; with fewer brokers, as many as there are.",
+        "The replicas of __consumer_offsets. A cluster makes it when so many brokers are there; one node makes "
+        "it at once, with one.",
         rule=AtLeast(1),
     )
     offsets_topic_segment_bytes: int = declare(

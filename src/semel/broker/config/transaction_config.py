@@ -76,7 +76,8 @@ class TransactionConfig:
         "transaction.state.log.replication.factor",
         SHORT,
         3,
-        "The replicas of __transaction_state; with fewer brokers, as many as there are.",
+        "The replicas of __transaction_state. A cluster makes it when so many brokers are there; one node makes "
+        "it at once, with one.",
         rule=AtLeast(1),
     )
     transaction_state_log_min_isr: int = declare(

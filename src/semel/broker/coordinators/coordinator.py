@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final, Generic
 
-from semel.broker.coordinators.internal_topics import internal_topic, partition_count
+from semel.broker.coordinators.internal_topics import brokers_needed, internal_topic, partition_count
 from semel.broker.coordinators.shard_loading import LoadingLine, ShardLoading
 from semel.broker.coordinators.shard_runtime import AnyShard, Decide, DelayedRequest, Response, ShardRuntime
 from semel.broker.node import Node
@@ -78,6 +78,12 @@ class Coordinator(Generic[AnyShard]):
         state = image.partition(self.topic, self.partition_for(key))
         return None if state is None or state.leader is None else image.brokers.get(state.leader)
 
+    def elsewhere(self, key: str) -> int | None:
+        """The other broker that serves the id; ``None`` if this one does, or none."""
+        state = self._node.image.partition(self.topic, self.partition_for(key))
+        leader = None if state is None else state.leader
+        return None if leader == self._node.config.node_id else leader
+
     def why_broken(self, key: str) -> str | None:
         """Why the id cannot be served until its partition is repaired; ``None`` if nothing is wrong with it."""
         topic_partition = (self.topic, self.partition_for(key))
@@ -93,6 +99,17 @@ class Coordinator(Generic[AnyShard]):
         """Whether some of the topic's partitions could not be opened: then what is known here is not all."""
         return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
 
+    @property
+    def leads_all_that_it_should(self) -> bool:
+        """Whether every shard that the image gives to this broker is loaded, in the term that the image says."""
+        topic = self._node.image.topics.get(self.topic)
+        for index, state in enumerate(() if topic is None else topic.partitions):
+            if state.leader == self._node.config.node_id:
+                runtime = self._runtimes.get(index)
+                if runtime is None or runtime.refusal is not None or runtime.epoch != state.leader_epoch:
+                    return False
+        return True
+
     def runtime(self, partition: int) -> ShardRuntime[AnyShard] | None:
         return self._runtimes.get(partition)
 
@@ -103,6 +120,7 @@ class Coordinator(Generic[AnyShard]):
         waiter: Waiter[Response],
         *,
         producer: ProducerIdentity | None = None,
+        is_confirmed: bool = True,
     ) -> DelayedRequest | None:
         """Put a request to the shard of this id; see ``ShardRuntime.run``."""
         partition = self.partition_for(key)
@@ -110,7 +128,7 @@ class Coordinator(Generic[AnyShard]):
         if runtime is None:
             waiter.refuse(self._why_absent(partition))
             return None
-        return runtime.run(decide, waiter, producer=producer)
+        return runtime.run(decide, waiter, producer=producer, is_confirmed=is_confirmed)
 
     def _why_absent(self, partition: int) -> ErrorCode:
         node = self._node
@@ -125,8 +143,15 @@ class Coordinator(Generic[AnyShard]):
 
     async def create_topic(self) -> bool:
         """Make the topic if there is none. Says whether there is one now, or gives up after a while."""
-        if self.topic in self._node.image.topics:
+        node = self._node
+        if self.topic in node.image.topics:
             return True
+        needed = brokers_needed(self.topic, node.config)
+        if node.peers is not None and len(node.image.brokers) < needed:
+            logger.warning(
+                "%s is not made before %d brokers are here; there are %d", self.topic, needed, len(node.image.brokers)
+            )
+            return False
         try:
             return await asyncio.wait_for(self._create_topic(), CREATION_SECONDS_MAX)
         except TimeoutError:
@@ -138,7 +163,7 @@ class Coordinator(Generic[AnyShard]):
         def decide(image: ClusterImage) -> Decision[TopicResult]:
             if self.topic in image.topics:
                 return Decision((), ())  # Two clients came first.
-            wanted = internal_topic(self.topic, node.config, broker_count=max(len(image.brokers), 1))
+            wanted = internal_topic(self.topic, node.config)
             return create_topics(image, [wanted], policy=node.topic_policy(), new_id=node.new_topic_id)
 
         results = await node.change(decide, unstored=lambda refusal: [TopicResult(self.topic, refusal=refusal)])
@@ -153,6 +178,8 @@ class Coordinator(Generic[AnyShard]):
         """This broker leads the partition: take up its shard, under the partition's leader epoch."""
         index = partition.topic_partition.partition
         self.unload(index)
+        if index in self._away:
+            return
         runtime = self._runtimes[index] = ShardRuntime(
             partition,
             self._make_shard(partition),

@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.config.features import TRANSACTION_VERSION
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.expiry import CoordinatorExpiry
 from semel.broker.coordinators.markers import MarkerDelivery
 from semel.broker.coordinators.reconciliation import Reconciliation
+from semel.broker.coordinators.remote_admission import RemoteAdmission
+from semel.broker.coordinators.remote_markers import RemoteMarkers
 from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.metrics.group_metrics import GroupMetrics
@@ -49,7 +52,7 @@ class Coordinators:
         transaction_settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-            transaction_version=config.transaction_version,
+            transaction_version=node.features.finalized.get(TRANSACTION_VERSION, 0),
         )
         group_settings = _group_settings(config)
         self.transactions: Coordinator[TransactionShard] = Coordinator(
@@ -81,8 +84,10 @@ class Coordinators:
         }
         self.measured = TransactionMetrics(node, self.transactions)
         self.measured_groups = GroupMetrics(self.groups)
+        self.remote_admission = None if node.peers is None else RemoteAdmission(node.peers, loop)
+        self._remote_markers = None if node.peers is None else RemoteMarkers(node.peers, loop)
         self._sweeps = CoordinatorExpiry(node, loop, self.transactions, self.groups)
-        self._reconciliation = Reconciliation(node, self.transactions)
+        self._reconciliation = Reconciliation(node, self.transactions, loop)
 
     def start(self) -> None:
         """After the logs were opened, and before the first request."""
@@ -92,8 +97,8 @@ class Coordinators:
             for partition in node.partitions:
                 if partition.topic_partition.topic == topic:
                     coordinator.load(partition)
-        node.partitions.on_add = self._added
-        node.partitions.on_remove = self._removed
+        node.partitions.on_add.append(self._added)
+        node.partitions.on_remove.append(self._removed)
         node.cluster.watch(self._changed)
         self._reconciliation.begin()
         self._sweeps.start()
@@ -118,7 +123,13 @@ class Coordinators:
 
     def _let_go(self) -> None:
         self._sweeps.stop()
-        self._node.partitions.on_add = self._node.partitions.on_remove = _ignored
+        self._reconciliation.stop()
+        for watchers, watcher in (
+            (self._node.partitions.on_add, self._added),
+            (self._node.partitions.on_remove, self._removed),
+        ):
+            if watcher in watchers:
+                watchers.remove(watcher)
 
     def _added(self, partition: Partition) -> None:
         coordinator = self._by_topic.get(partition.topic_partition.topic)
@@ -142,7 +153,13 @@ class Coordinators:
 
     def _write_markers(self, runtime: TransactionRuntime, effect: WriteMarkers) -> None:
         completion = _Completion(self._node, runtime, effect)
-        MarkerDelivery(self._node, effect, wanted=lambda: runtime.refusal is None, finished=completion.finished).begin()
+        MarkerDelivery(
+            self._node,
+            effect,
+            remote=self._remote_markers,
+            wanted=lambda: runtime.refusal is None,
+            finished=completion.finished,
+        ).begin()
 
 
 class _Completion:
@@ -186,7 +203,3 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
             migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
         ),
     )
-
-
-def _ignored(partition: Partition) -> None:
-    """The broker ends."""

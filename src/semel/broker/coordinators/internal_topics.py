@@ -16,14 +16,25 @@ from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 _SEGMENT_BYTES: Final = "segment.bytes"
 
 
-def internal_topic(name: str, config: BrokerConfig, *, broker_count: int) -> NewTopic:
+def brokers_needed(name: str, config: BrokerConfig) -> int:
+    """How many brokers a cluster must have before the topic is made: as many as it is to have replicas. A broker
+    without ZooKeeper has all the brokers there are."""
+    if config.zookeeper_connect is None:
+        return 1
+    factors = {
+        TRANSACTION_STATE_TOPIC: config.transaction_state_log_replication_factor,
+        CONSUMER_OFFSETS_TOPIC: config.offsets_topic_replication_factor,
+    }
+    return factors[name]
+
+
+def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
     """The topic as it is to be made."""
+    replicas = brokers_needed(name, config)
     if name == TRANSACTION_STATE_TOPIC:
-        replicas = min(config.transaction_state_log_replication_factor, broker_count)
         in_sync = {"min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas))}
         segment_bytes = config.transaction_state_log_segment_bytes
     else:
-        replicas = min(config.offsets_topic_replication_factor, broker_count)
         in_sync = {}
         segment_bytes = config.offsets_topic_segment_bytes
     return NewTopic(

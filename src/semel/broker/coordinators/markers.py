@@ -1,9 +1,12 @@
 """Markers: how the end of a transaction reaches its partitions.
 
-The law: a marker that is owed is delivered until it is acknowledged, which here means that the high watermark has
-passed it. What stands in the way for now (a full disk, a shard that is loading) is tried again, ever less often. A
-partition that no longer exists owes nothing. Delivering twice is harmless: where the producer has no open transaction,
-a marker changes nothing.
+The law: a marker that is owed is delivered until it is acknowledged, which means that the high watermark has passed it.
+What stands in the way for now (a full disk, a shard that is loading, a broker that is away) is tried again, ever less
+often. Partitions that other brokers lead get theirs through ``remote_markers``. Delivering twice is harmless: where the
+producer has no open transaction, a marker changes nothing.
+
+A partition that no longer exists owes nothing. But one that this broker's image lacks may be too new for the image: it
+was part of the transaction, so a read of the metadata that begins now has it, or has its deletion.
 
 A partition that knows a newer coordinator refuses the marker, and then this one is a zombie and stops. One that knows a
 newer epoch of the producer has no transaction of the older one, and counts as done.
@@ -18,7 +21,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
@@ -26,6 +30,9 @@ from semel.coordinator.transaction.results import WriteMarkers
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker
+
+if TYPE_CHECKING:
+    from semel.broker.coordinators.remote_markers import RemoteMarkers
 
 logger = logging.getLogger("semel.broker")
 
@@ -70,19 +77,38 @@ def highest_coordinator_epoch(node: Node) -> int:
 class MarkerDelivery:
     """The markers of one transaction. ``wanted`` says whether its coordinator still stands behind it."""
 
-    __slots__ = ("_delay_ms", "_effect", "_finished", "_marker", "_node", "_owed", "_refused", "_wanted")
+    __slots__ = (
+        "_delay_ms",
+        "_finished",
+        "_is_waiting",
+        "_marker",
+        "_node",
+        "_owed",
+        "_refused",
+        "_remote",
+        "_wanted",
+        "effect",
+    )
 
     def __init__(
-        self, node: Node, effect: WriteMarkers, *, wanted: Callable[[], bool], finished: Callable[[], None]
+        self,
+        node: Node,
+        effect: WriteMarkers,
+        *,
+        remote: RemoteMarkers | None = None,
+        wanted: Callable[[], bool],
+        finished: Callable[[], None],
     ) -> None:
         self._node = node
-        self._effect = effect
+        self._remote = remote
+        self.effect = effect
         self._marker = EndTransactionMarker(effect.committed, effect.coordinator_epoch)
         self._wanted = wanted
         self._finished = finished
         # Sorted: the same run writes the same logs.
         self._owed: dict[TopicPartition, None] = dict.fromkeys(sorted(effect.partitions))
         self._refused: list[TopicPartition] = []
+        self._is_waiting = False  # For the time to try again what was refused.
         self._delay_ms = RETRY_MS_MIN
 
     def begin(self) -> None:
@@ -102,14 +128,37 @@ class MarkerDelivery:
         self._try_again_later()
 
     def expired(self) -> None:
+        self._is_waiting = False
         refused, self._refused = self._refused, []
         if self._wanted():
             self._write(refused)
 
+    # What another broker says (``MarkerSender``).
+
+    def acknowledged(self, topic_partition: TopicPartition) -> None:
+        self._acknowledged(topic_partition)
+
+    def refused(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
+        self._failed(topic_partition, KafkaError(code))
+        self._try_again_later()
+
+    def _elsewhere(self, topic_partition: TopicPartition) -> int | None:
+        """The other broker that leads the partition, if one does."""
+        if self._remote is None:
+            return None
+        state = self._node.image.partition(*topic_partition)
+        leader = None if state is None else state.leader
+        return None if leader == self._node.config.node_id else leader
+
     def _write(self, topic_partitions: list[TopicPartition]) -> None:
-        effect = self._effect
+        effect = self.effect
         producer = ProducerIdentity(effect.producer_id, effect.producer_epoch)
         for topic_partition in topic_partitions:
+            elsewhere = self._elsewhere(topic_partition)
+            if elsewhere is not None:
+                assert self._remote is not None
+                self._remote.send(elsewhere, self, topic_partition)
+                continue
             try:
                 partition, last_offset = append_marker(
                     self._node,
@@ -130,7 +179,7 @@ class MarkerDelivery:
     def _marker_for(self, topic_partition: TopicPartition) -> EndTransactionMarker:
         """The marker; with the epoch that the partition knows, if that was forged."""
         marker, partition = self._marker, self._node.partitions.get(*topic_partition)
-        known = None if partition is None else partition.log.producers.coordinator_epoch(self._effect.producer_id)
+        known = None if partition is None else partition.log.producers.coordinator_epoch(self.effect.producer_id)
         if known is None or known <= marker.coordinator_epoch or known <= highest_coordinator_epoch(self._node):
             return marker
         return EndTransactionMarker(marker.committed, known)
@@ -142,7 +191,7 @@ class MarkerDelivery:
                 self._finished()
 
     def _failed(self, topic_partition: TopicPartition, error: KafkaError | StorageError) -> None:
-        effect = self._effect
+        effect = self.effect
         code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             logger.warning("markers of %s are left to its newer coordinator: %s", effect.transactional_id, error)
@@ -151,13 +200,22 @@ class MarkerDelivery:
             logger.warning("a marker of %s came too late: %s", effect.transactional_id, error)
             self._acknowledged(topic_partition)
         elif self._node.image.partition(*topic_partition) is None:
-            logger.info("%s is gone and owes no marker of %s", topic_partition, effect.transactional_id)
-            self._acknowledged(topic_partition)
+            self._node.cluster.after_refresh(partial(self._look_again, topic_partition))
         else:
             self._refused.append(topic_partition)
 
+    def _look_again(self, topic_partition: TopicPartition, is_fresh: bool) -> None:
+        """The image lacked the partition and has been read anew, unless that failed."""
+        if is_fresh and self._node.image.partition(*topic_partition) is None:
+            logger.info("%s is gone and owes no marker of %s", topic_partition, self.effect.transactional_id)
+            self._acknowledged(topic_partition)
+        else:
+            self._refused.append(topic_partition)
+            self._try_again_later()
+
     def _try_again_later(self) -> None:
-        if self._refused and self._wanted():
+        if self._refused and not self._is_waiting and self._wanted():
+            self._is_waiting = True
             self._node.deadlines.add(self, self._delay_ms)
             self._delay_ms = min(self._delay_ms * 2, RETRY_MS_MAX)
 

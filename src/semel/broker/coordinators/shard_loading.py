@@ -107,7 +107,10 @@ class ShardLoading(Generic[AnyShard]):
             self._load_slice()
 
     def failed(self, token: object, code: ErrorCode) -> None:
-        self._give_up(code.name)
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._runtime.unload()  # Its term is over before it was loaded.
+        else:
+            self._give_up(code.name)
 
     def _load_slice(self) -> None:
         if self._runtime.refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

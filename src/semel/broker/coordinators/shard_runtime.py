@@ -9,9 +9,10 @@ safe. Kafka's CoordinatorRuntime.
     the high watermark has passed them          effects are carried out, then the responses leave
 
 The law: what was never committed was never told to a client. A decision without records waits for the records that were
-there when it was taken, because it may rest on them. If the append fails, nothing is replayed or changed, and the
-answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all requests that wait are answered NOT_COORDINATOR and
-the shard is thrown away: the next one is the replay of the log.
+there when it was taken, because it may rest on them, and with several replicas until the others have confirmed that
+this broker still leads: one that was paused would tell what is old. A heartbeat does not wait for that. If the append
+fails, nothing is replayed or changed, and the answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all
+requests that wait are answered NOT_COORDINATOR and the shard is thrown away: the next one is the replay of the log.
 
 A request may be ``DEFERRED``: the shard keeps its waiter and answers it with a later decision. Or its decision waits
 for an id (``Decision.wait_for``): then it is decided again when a record of that id was replayed. What the shard
@@ -62,6 +63,7 @@ class DelayedRequest:
         "abandoned_by_client",
         "decide",
         "due_ms",
+        "is_confirmed",
         "producer",
         "response",
         "runtime",
@@ -76,8 +78,10 @@ class DelayedRequest:
         decide: Decide[Any, Any],
         waiter: Waiter[Any],
         producer: ProducerIdentity | None,
+        is_confirmed: bool,
     ) -> None:
         self.runtime = runtime
+        self.is_confirmed = is_confirmed
         self.decide = decide
         self.waiter = waiter
         self.producer = producer
@@ -134,21 +138,28 @@ class ShardRuntime(Generic[AnyShard]):
         self._delayed: dict[_DelayedDecision, None] = {}
         self._moving: dict[str, dict[DelayedRequest, None]] = {}
 
+    @property
+    def epoch(self) -> int:
+        """Of the term that it was made for."""
+        return self.partition.leader_epoch
+
     def run(
         self,
         decide: Decide[AnyShard, Response],
         waiter: Waiter[Response],
         *,
         producer: ProducerIdentity | None = None,
+        is_confirmed: bool = True,
     ) -> DelayedRequest | None:
         """Decide, and respond once that is safe; that may be before this returns, and then None is returned.
 
-        ``producer`` makes the records a part of its transaction.
+        ``producer`` makes the records a part of its transaction. ``is_confirmed``: what is decided without records is
+        told when the other replicas have confirmed that this broker leads.
         """
         if self.refusal is not None:
             waiter.refuse(self.refusal)
             return None
-        waiting = DelayedRequest(self, decide, waiter, producer)
+        waiting = DelayedRequest(self, decide, waiter, producer, is_confirmed)
         return waiting if self._ask(waiting) else None
 
     def apply(self, decision: Decision[Any, Any, Any]) -> bool:
@@ -223,9 +234,10 @@ class ShardRuntime(Generic[AnyShard]):
     def failed(self, token: object, code: ErrorCode) -> None:
         if token in self._delayed:
             # Whether these records survive is not known, and the shard has replayed them. It must not be asked again.
-            logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
             self.unload()
-            self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # No other broker has it either.
+            if code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
+                self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # No other broker has it either.
 
     # What a waiting request says (``DelayedRequest``).
 
@@ -277,6 +289,8 @@ class ShardRuntime(Generic[AnyShard]):
         """Decide. Returns whether the answer is still to come."""
         decision = waiting.decide(self.shard)
         try:
+            if decision.records:
+                self.partition.check_enough_replicas()
             last_offset = self._append(decision.records, waiting.producer)
         except (KafkaError, StorageError) as error:
             waiting.waiter.refuse(_code_of(error))
@@ -286,7 +300,9 @@ class ShardRuntime(Generic[AnyShard]):
             self._delay(decision, None, last_offset)
             return True
         waits = decision.wait_for is not None
-        is_delayed = self._delay(decision, None if waits else waiting.waiter, last_offset)
+        is_delayed = self._delay(
+            decision, None if waits else waiting.waiter, last_offset, is_confirmed=waiting.is_confirmed
+        )
         self._moved_on(decision.records)
         return self._wait(waiting, decision) if waits else is_delayed
 
@@ -333,11 +349,25 @@ class ShardRuntime(Generic[AnyShard]):
             is_transactional=producer is not None,
         )
 
-    def _delay(self, decision: Decision[Any, Any, Any], waiter: Waiter[Any] | None, last_offset: int) -> bool:
+    def _delay(
+        self,
+        decision: Decision[Any, Any, Any],
+        waiter: Waiter[Any] | None,
+        last_offset: int,
+        *,
+        is_confirmed: bool = False,
+    ) -> bool:
         """Hold effects and responses until ``last_offset`` is committed. Returns whether they are still held."""
         if waiter is None and not decision.effects and not decision.answers:
             return False
         delayed = _DelayedDecision(decision, waiter)
+        if is_confirmed and not decision.records and self.partition.replicas is not None:
+            self._delayed[delayed] = None
+            if self.partition.when_confirmed(self, delayed):
+                return True
+            del self._delayed[delayed]
+            self._conclude(delayed)
+            return False
         if self.partition.log.high_watermark > last_offset:
             self._conclude(delayed)
             return False

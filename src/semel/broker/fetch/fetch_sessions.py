@@ -37,7 +37,9 @@ PARTITIONS_MAX: Final = 100_000
 # How long a session is safe from those that want its place.
 EVICTION_MS_MIN: Final = 120_000
 
-Key: TypeAlias = tuple[str | UUID, int]
+Key: TypeAlias = tuple[str | bytes, int]
+"""A topic by its name or the bytes of its id, and a partition. The hash of a UUID is that of a number: a client could
+send ten thousand ids of the same hash, and each would be compared with all before it. That of bytes it cannot know."""
 
 
 class Random(Protocol):
@@ -56,7 +58,7 @@ class FetchTarget:
 
     @property
     def key(self) -> Key:
-        return (self.topic if self.topic_id == ZERO_UUID else self.topic_id, self.asked.partition)
+        return (self.topic if self.topic_id == ZERO_UUID else self.topic_id.bytes, self.asked.partition)
 
     def news(self, data: PartitionData) -> bool:
         """Whether the client must hear of this, remembering that it was told."""
@@ -89,7 +91,7 @@ class FetchSession:
             else:
                 known.asked = target.asked
         for forgotten in request.forgotten_topics_data:
-            name = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
+            name = forgotten.topic_id.bytes if self.uses_topic_ids else forgotten.topic
             for partition in forgotten.partitions:
                 self.targets.pop((name, partition), None)
 

@@ -17,6 +17,7 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Isolation
+from semel.security.rights import CLUSTER_ACTION, READ_TOPIC, Rights
 from semel.types import ZERO_UUID
 from semel.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
@@ -31,6 +32,13 @@ class FetchParameters:
     max_bytes: int
     uses_topic_ids: bool
     replica_id: int | None
+    rights: Rights | None = None
+    """Of the client; None where everything is allowed."""
+
+    def may_fetch(self, topic: str, rights: Rights) -> bool:
+        if self.replica_id is not None and self.replica_id >= 0:
+            return rights.demand(CLUSTER_ACTION)
+        return rights.demand(READ_TOPIC, topic)
 
 
 @dataclass(slots=True)
@@ -99,14 +107,17 @@ def read_in_slices(
     return reading
 
 
-def partition_of(node: Node, target: FetchTarget, *, uses_topic_ids: bool) -> Partition:
-    """The partition that a target means. Raises KafkaError."""
+def partition_of(node: Node, target: FetchTarget, parameters: FetchParameters) -> Partition:
+    """The partition that a target means. Raises KafkaError: also for one that the client may not fetch, each time it is
+    read."""
     topic = target.topic
-    if uses_topic_ids:
+    if parameters.uses_topic_ids:
         found = node.image.topics_by_id.get(target.topic_id) if target.topic_id != ZERO_UUID else None
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         topic = found.name
+    if parameters.rights is not None and not parameters.may_fetch(topic, parameters.rights):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return node.led_partition(topic, target.asked.partition)
 
 
@@ -127,15 +138,15 @@ def _read(
     asked = target.asked
     partition = None
     try:
-        partition = partition_of(node, target, uses_topic_ids=parameters.uses_topic_ids)
+        partition = partition_of(node, target, parameters)
         check_leader_epoch(partition, asked.current_leader_epoch)
         if parameters.replica_id is not None and parameters.replica_id >= 0:
-            # No broker copies from a cluster of one. A client that claims to be one moves nothing (CVE-2018-1288).
+            # Followers ask the listener of brokers. A client that claims to be one moves nothing (CVE-2018-1288).
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {parameters.replica_id} is no replica")
         if asked.last_fetched_epoch is not None and asked.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, asked.last_fetched_epoch, asked.fetch_offset)
-            if diverging is not None:
-                return diverging
+            parting = diverging(partition, asked.last_fetched_epoch, asked.fetch_offset)
+            if parting is not None:
+                return parting
         log = partition.log
         read = log.read(asked.fetch_offset, max_bytes, isolation=parameters.isolation, at_least_one=at_least_one)
     except KafkaError as error:
@@ -154,7 +165,8 @@ def _read(
     )
 
 
-def _diverging(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> PartitionData | None:
+def diverging(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> PartitionData | None:
+    """Where the reader's log and ours part, if they do. Raises OFFSET_OUT_OF_RANGE."""
     log = partition.log
     end = log.end_offset_for_epoch(last_fetched_epoch)
     if end is None:

@@ -121,6 +121,11 @@ class Metrics:
         self.malformed = self.counter(
             "semel_malformed_requests_total", "Connections closed because of what they sent: not a request we serve."
         )
+        self.logins = self.counter("semel_logins_total", "Proofs of who a client is that were taken.")
+        self.logins_refused = self.counter("semel_logins_refused_total", "Proofs of who a client is that failed.")
+        self.throttled = self.counter(
+            "semel_throttled_requests_total", "Answers after which a client was muted for its quota."
+        )
         self.failed = self.counter("semel_failed_requests_total", "Requests that met a bug in the broker; see the log.")
         self.appended_batches = self.counter("semel_appended_batches_total", "Record batches appended for producers.")
         self.appended_records = self.counter("semel_appended_records_total", "Records appended for producers.")

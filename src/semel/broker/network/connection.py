@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from semel.broker.metrics.metrics import Counter
 from semel.broker.network.kernel_queue import unacknowledged_bytes
@@ -21,7 +21,11 @@ from semel.broker.network.response_memory import COUNTED_BYTES_MIN, SMALL_ANSWER
 from semel.broker.waiting.delayed_operation import HasClient
 from semel.clock import Clock
 from semel.errors import DecodeError
+from semel.metadata.image import PLAINTEXT
 from semel.types import Buffer
+
+if TYPE_CHECKING:
+    import ssl
 
 # Enough for a pipelining producer to keep the disk busy. librdkafka's default is a million in flight.
 WAITING_REQUESTS_MAX: Final = 256
@@ -42,6 +46,7 @@ _CLOSED: Final = 16
 _STARVED: Final = 32
 _NO_ROOM: Final = 64
 _TURN_IS_OVER: Final = 128
+_MUTED: Final = 256
 
 
 class DelayedResponse(HasClient, Protocol):
@@ -83,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         "_inbox",
         "_line",
         "_loop",
+        "_mute_timer",
+        "_muted_until_s",
         "_out",
         "_out_bytes",
         "_reading_paused",
@@ -95,13 +102,22 @@ class Connection(asyncio.BufferedProtocol):
         "active_at_ms",
         "has_read",
         "host",
+        "listener",
         "now_ms",
         "paused_at_ms",
         "peer",
+        "principal",
         "responses",
+        "serve",
     )
 
-    def __init__(self, server: AcceptingServer, inbox: ReceiveBuffer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        server: AcceptingServer,
+        inbox: ReceiveBuffer,
+        loop: asyncio.AbstractEventLoop,
+        listener: str = PLAINTEXT,
+    ) -> None:
         self._server = server
         self._inbox = inbox
         self._loop = loop
@@ -115,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         self._counted_bytes = 0  # Of the answers in ``_out`` and in the transport, as ``responses`` counts them.
         self._flush_scheduled = False
         self._busy = False  # While the requests of one read are looked at: their answers leave together.
+        self._mute_timer: asyncio.TimerHandle | None = None
+        self._muted_until_s = 0.0
         self._reading_paused = False
         self._resuming = False
         self._unread_bytes = 0  # When it was looked at last (``unread_ms``).
@@ -128,6 +146,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client has read a large answer."""
         self.host = "?"
         self.peer = "?"
+        self.listener = listener
+        """The name of the listener that accepted it."""
+        self.principal = "User:ANONYMOUS"
+        """Who the client is. Set at most once, before the first request that is not part of the proof."""
+        self.serve: Callable[[Connection, memoryview], None] = server.request
+        """Serves one request. On a SASL listener it is another one until the client has proven who it is."""
 
     # What a request does with its connection.
 
@@ -178,6 +202,24 @@ class Connection(asyncio.BufferedProtocol):
         """The request that is being looked at has taken its time: the others have their turn before the next one."""
         self._stops |= _TURN_IS_OVER
 
+    def mute(self, throttle_ms: int) -> None:
+        """Look at no further request for this long. What was begun is answered."""
+        until_s = self._loop.time() + throttle_ms / 1000
+        if not self._stops & _MUTED:
+            self._stops |= _MUTED
+            self._muted_until_s = until_s
+            self._mute_timer = self._loop.call_at(until_s, self._unmute)
+        elif until_s > self._muted_until_s:
+            self._muted_until_s = until_s  # ``_unmute`` comes too early, and waits for the rest.
+
+    def _unmute(self) -> None:
+        if self._loop.time() < self._muted_until_s:
+            self._mute_timer = self._loop.call_at(self._muted_until_s, self._unmute)
+            return
+        self._mute_timer = None
+        self._stops &= ~_MUTED
+        self._resume_soon()
+
     def soon(self, work: Callable[[], None]) -> None:
         """Go on with an answer when the others had their turn."""
         self._server.soon(work)
@@ -211,6 +253,10 @@ class Connection(asyncio.BufferedProtocol):
     def idle(self) -> bool:
         """Whether nothing is owed to this client."""
         return not self._line
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_closing(self) -> bool:
@@ -248,8 +294,18 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = unread_bytes
         return now_ms - self._unread_since_ms
 
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """What the client has shown in the handshake, once that is over; None without TLS."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
     def shrink(self) -> None:
         self._inbox.shrink()
+
+    def limit_frames(self, bytes_max: int) -> int:
+        """Take no larger requests from now on; returns the limit that there was."""
+        before, self._inbox.frame_bytes_max = self._inbox.frame_bytes_max, bytes_max
+        return before
 
     # What asyncio says.
 
@@ -266,6 +322,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._stops |= _CLOSED
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()  # A quota may mute for days, and the timer would keep the connection as long.
+            self._mute_timer = None
         line, self._line = self._line, deque()
         self._out.clear()
         self.responses.forget(self._room_made)
@@ -306,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
     # In: frames to requests, as long as nothing stops it.
 
     def _work(self) -> None:
-        inbox, line, serve, responses = self._inbox, self._line, self._server.request, self.responses
+        inbox, line, responses = self._inbox, self._line, self.responses
         self._busy = True
         must_wait = False
         left = TURN_REQUESTS_MAX
@@ -319,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
                     inbox.put_back(frame)
                     must_wait = True
                     break
-                serve(self, frame)
+                self.serve(self, frame)
                 left -= 1
                 if self._out_bytes > OUT_BYTES_MAX:
                     self._flush()

@@ -26,12 +26,13 @@ SCRATCH_BYTES: Final = 256 * 1024
 
 _SIZE: Final = Struct(">i")
 _SIZE_BYTES: Final = _SIZE.size
+# The first bytes of a client that begins with TLS, read as the half of a size: a record of its handshake, version 3.
+_TLS_HANDSHAKE: Final = 0x1603
 
 
 class ReceiveBuffer:
     __slots__ = (
         "_end",
-        "_frame_bytes_max",
         "_large",
         "_large_size",
         "_memory",
@@ -40,13 +41,14 @@ class ReceiveBuffer:
         "_start",
         "_view",
         "_wanted",
+        "frame_bytes_max",
         "large_frames",
         "starved",
     )
 
     def __init__(self, scratch: memoryview, frame_bytes_max: int, memory: RequestMemory) -> None:
         self._scratch = scratch
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._memory = memory
         self._view = scratch
         self._start = self._end = 0
@@ -103,8 +105,10 @@ class ReceiveBuffer:
         if available < _SIZE_BYTES:
             return None
         size: int = _SIZE.unpack_from(self._view, start)[0]
-        if not 0 < size <= self._frame_bytes_max:
-            raise DecodeError(f"a frame of {size} bytes; the limit is {self._frame_bytes_max}")
+        if not 0 < size <= self.frame_bytes_max:
+            if size >> 16 == _TLS_HANDSHAKE:
+                raise DecodeError("the client speaks TLS, and this listener does not")
+            raise DecodeError(f"a frame of {size} bytes; the limit is {self.frame_bytes_max}")
         if available < size + _SIZE_BYTES:
             return None
         self._start = start + size + _SIZE_BYTES

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from semel.broker.metrics.metrics import Histogram
 from semel.broker.network.answer_cache import AnswerCache
@@ -22,7 +22,13 @@ from semel.types import Buffer
 from semel.wire.apis import Api
 from semel.wire.framing import encode_response_in_slices, encode_response_parts
 
+if TYPE_CHECKING:
+    from semel.broker.quotas.client_quotas import ClientLimits
+
 logger = logging.getLogger("semel.broker")
+
+Amend: TypeAlias = Callable[[Any], Generator[None, None, object]]
+"""What a client is told in place of a response, made with a pause after every slice."""
 
 
 class Request:
@@ -33,13 +39,17 @@ class Request:
         "_in_line",
         "_operation",
         "_received_at_ms",
+        "_throttle_ms",
         "_time",
+        "amend",
         "api",
         "cache_key",
         "client_id",
         "correlation_id",
         "elements_told",
         "in_slices",
+        "is_from_broker",
+        "limits",
         "parts",
         "version",
     )
@@ -60,13 +70,20 @@ class Request:
         self._gone = False
         self._operation: HasClient | None = None
         self._cache: AnswerCache | None = None
+        self.amend: Amend | None = None
+        """What is done to the response by the client's rights."""
+        self._throttle_ms = 0
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.cache_key: bytes | None = None
+        self.limits: ClientLimits | None = None
+        """The quotas of the client; None if it has none."""
         self.elements_told = 0
         """How many elements the answer has, where the API counts that: a short request may mean a great many."""
+        self.is_from_broker = False
+        """Whether it came to the listener of brokers."""
         self.in_slices = False
         """Whether the answer may be large: then it is encoded in slices, and the client's next requests wait."""
         self.parts: list[Buffer] | None = None
@@ -74,6 +91,16 @@ class Request:
     @property
     def peer_host(self) -> str:
         return self._connection.host
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came by."""
+        return self._connection.listener
+
+    @property
+    def principal(self) -> str:
+        """Who asks."""
+        return self._connection.principal
 
     def room_bytes(self) -> int:
         """How many bytes of records the answer may have, by the memory that is left for answers."""
@@ -98,13 +125,26 @@ class Request:
 
     def answer(self, response: object) -> None:
         """Send ``response``, after the answers of the requests before this one."""
+        if self.limits is not None:
+            self._tell_throttle_time(self.limits, response)
         if self.in_slices:
-            self._encode(encode_response_in_slices(self.correlation_id, self.api, self.version, response))
+            self._encode(self._steps(response))
             return
+        if self.amend is not None:
+            response = _at_once(self.amend(response))
         parts = encode_response_parts(self.correlation_id, self.api, self.version, response)
         if self._cache is not None:
             self._keep(parts)
         self.send(parts)
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Mute the client for this long, once it is answered."""
+        self._throttle_ms = max(self._throttle_ms, throttle_ms)
+
+    def _tell_throttle_time(self, limits: ClientLimits, response: object) -> None:
+        self.throttle(limits.time_throttle_ms())
+        if self._throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = self._throttle_ms
 
     def answer_delayed(self, make_response: Callable[[], object]) -> None:
         """Answer from outside the handler."""
@@ -135,6 +175,9 @@ class Request:
             connection.answered(self)
         else:
             connection.reply(parts)
+        if self.limits is not None and self._throttle_ms:
+            self.limits.muted()
+            connection.mute(self._throttle_ms)
 
     def answer_nothing(self) -> None:
         """The client asked for no answer (acks=0)."""
@@ -177,6 +220,11 @@ class Request:
         if operation is not None:
             operation.abandoned()
 
+    def _steps(self, response: object) -> Generator[None, None, list[Buffer]]:
+        if self.amend is not None:
+            response = yield from self.amend(response)
+        return (yield from encode_response_in_slices(self.correlation_id, self.api, self.version, response))
+
     def _encode(self, steps: Generator[None, None, list[Buffer]]) -> None:
         try:
             next(steps)
@@ -200,6 +248,14 @@ class Request:
     def _keep(self, parts: list[Buffer]) -> None:
         if self._cache is not None and self.cache_key is not None:
             self._cache.put(self.cache_key, b"".join(parts))
+
+
+def _at_once(steps: Generator[None, None, object]) -> object:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 _CORRELATION_ID: Final = Struct(">i")

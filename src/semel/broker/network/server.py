@@ -1,26 +1,34 @@
 """Who may connect, and for how long.
 
 The law: a stranger costs at most one connection's worth of memory and one log line. Connections over the limits are
-closed before a byte is read, silent ones after ``connections.max.idle.ms``, those that hold memory without progress
-after ``connections.max.stalled.ms`` (``stalled_connections``), and all of them share one receive buffer.
+closed before a byte is read, and those over the rate of new ones wait (``connection_rate``). Silent ones are closed
+after ``connections.max.idle.ms``, those that hold memory without progress after ``connections.max.stalled.ms``
+(``stalled_connections``). All of them share one receive buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.network.connection import Connection
+from semel.broker.network.connection_rate import ConnectionRate
 from semel.broker.network.receive_buffer import SCRATCH_BYTES, ReceiveBuffer
 from semel.broker.network.request_memory import RequestMemory
 from semel.broker.network.response_memory import ResponseMemory
 from semel.broker.network.stalled_connections import StalledConnections
 from semel.clock import Clock
-from semel.net.network import Listener, Network
+from semel.metadata.image import PLAINTEXT
+from semel.net.network import Listener, Network, ProtocolFactory
+
+if TYPE_CHECKING:
+    import ssl
 
 logger = logging.getLogger("semel.broker")
 
@@ -35,6 +43,7 @@ class Limits:
     frame_bytes_max: int
     connections_max: int
     connections_per_ip_max: int
+    connections_per_second_max: int
     idle_ms_max: int | None
     stalled_ms_max: int
     arriving_bytes_max: int
@@ -42,8 +51,26 @@ class Limits:
     connections_rule: str = "max.connections"  # what sets connections_max
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """How connections of one listener begin."""
+
+    name: str = PLAINTEXT
+    authenticate: Callable[[Connection], None] | None = None
+    """Told of each connection before it is read; it may have it served by another function."""
+    tls: Callable[[], ssl.SSLContext] | None = None
+    connections_max: Callable[[], int | None] = lambda: None
+    """How many of all connections this listener may have."""
+
+
+PLAIN: Final = ListenerOptions()
+
+
 class Server:
-    """Accepts connections and closes them. What they ask is ``serve``'s business."""
+    """Accepts connections on one listener or several, and closes them. What they ask is ``serve``'s business.
+
+    The limits, and the memory of requests and answers, are those of all its listeners together.
+    """
 
     def __init__(
         self,
@@ -54,8 +81,11 @@ class Server:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         soon: Callable[[Callable[[], None]], object],
+        admits: Callable[[str], bool] = lambda host: True,
     ) -> None:
+        """``admits`` says whether an address may connect once more, by its quota."""
         self.clock = clock
+        self._admits = admits
         self.request = serve
         self.soon = soon
         self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
@@ -65,25 +95,36 @@ class Server:
         self._metrics = metrics
         self._loop = loop
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._rate = ConnectionRate()
         self._per_ip: dict[str, int] = {}
+        self._per_listener: Counter[str] = Counter()
+        self._options: dict[str, ListenerOptions] = {}
         self.memory = RequestMemory(limits().arriving_bytes_max, self._shrink_all, self._memory_is_scarce)
         self.responses = ResponseMemory(limits().leaving_bytes_max, self._memory_is_scarce, loop.call_soon)
         self._stalled = StalledConnections(self.memory, self.responses)
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._scarce_sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
-    async def listen(self, network: Network, host: str, port: int) -> int:
-        """Accept from now on; returns the port."""
-        self._listener = await network.listen(host, port, self._connection)
-        self._sweep_later()
-        return self._listener.port
+    async def listen(self, network: Network, host: str, port: int, options: ListenerOptions = PLAIN) -> int:
+        """Accept there too from now on; returns the port."""
+        factory: ProtocolFactory = partial(self._connection, options.name)
+        if options.tls is not None:
+            from semel.net.tls_server import TlsProtocolFactory
+
+            factory = TlsProtocolFactory(factory, options.tls, self._loop, self.soon, self._tls_refused)
+        self._options[options.name] = options
+        listener = await network.listen(host, port, factory)
+        self._listeners.append(listener)
+        if self._sweep is None:
+            self._sweep_later()
+        return listener.port
 
     def stop_accepting(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
         for timer in (self._sweep, self._scarce_sweep):
             if timer is not None:
                 timer.cancel()
@@ -114,25 +155,44 @@ class Server:
     # What a connection says (``AcceptingServer``).
 
     def opened(self, connection: Connection) -> bool:
-        limits, host = self._limits(), connection.host
+        limits, host, name = self._limits(), connection.host, connection.listener
         on_host = self._per_ip.get(host, 0) + 1
         self.connections[connection] = None
         self._per_ip[host] = on_host
-        if self._listener is None:
+        self._per_listener[name] += 1
+        if not self._listeners:
             return False
+        options = self._options[name]
         for count, maximum, setting in (
             (len(self.connections), limits.connections_max, limits.connections_rule),
             (on_host, limits.connections_per_ip_max, "max.connections.per.ip"),
+            (self._per_listener[name], options.connections_max(), f"listener.name.{name.lower()}.max.connections"),
         ):
-            if count > maximum:
+            if maximum is not None and count > maximum:
                 self._metrics.connections_refused.value += 1
                 logger.warning("connection from %s refused: %s is %d", connection.peer, setting, maximum)
                 return False
+        if not self._admits(host):
+            self._metrics.connections_refused.value += 1
+            logger.warning("connection from %s refused: its quota of connection_creation_rate", connection.peer)
+            return False
         self._metrics.connections_accepted.value += 1
+        wait_ms = self._rate.wait_ms(limits.connections_per_second_max, connection.active_at_ms)
+        if wait_ms:
+            logger.warning(
+                "connection from %s waits for %d ms: max.connection.creation.rate is %d",
+                connection.peer,
+                wait_ms,
+                limits.connections_per_second_max,
+            )
+            connection.mute(wait_ms)
+        if options.authenticate is not None:
+            options.authenticate(connection)
         return True
 
     def closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self._per_listener[connection.listener] -= 1
         remaining = self._per_ip.get(connection.host, 0) - 1
         if remaining > 0:
             self._per_ip[connection.host] = remaining
@@ -145,9 +205,13 @@ class Server:
         self._metrics.malformed.value += 1
         logger.warning("connection from %s closed: %s", connection.peer, reason)
 
-    def _connection(self) -> Connection:
+    def _tls_refused(self, peer: str, reason: str) -> None:
+        self._metrics.malformed.value += 1
+        logger.warning("connection from %s closed: %s", peer, reason)
+
+    def _connection(self, listener: str) -> Connection:
         inbox = ReceiveBuffer(self._scratch, self._limits().frame_bytes_max, self.memory)
-        return Connection(self, inbox, self._loop)
+        return Connection(self, inbox, self._loop, listener)
 
     def _shrink_all(self) -> None:
         for connection in self.connections:
@@ -181,7 +245,7 @@ class Server:
 
     def _memory_is_scarce(self) -> None:
         """Begin to look at once: whether a client reads is seen from one look to the next."""
-        if self._scarce_sweep is None and self._listener is not None:
+        if self._scarce_sweep is None and self._listeners:
             self._scarce_sweep = self._loop.call_later(0, self._swept_scarce)
 
     def _swept_scarce(self) -> None:

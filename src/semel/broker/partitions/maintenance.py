@@ -15,9 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.node import Node
-from semel.broker.partitions.partitions import Partition
 from semel.errors import KafkaError
-from semel.log.retention import retention_steps
+from semel.log.retention import follower_steps, retention_steps
 from semel.log.worker import Worker
 
 if TYPE_CHECKING:
@@ -85,9 +84,10 @@ class Maintenance:
             self._node.open_unavailable()
 
     def _retention(self) -> None:
-        def slices() -> Iterator[tuple[Partition, Callable[[], object]]]:
-            for partition in self._node.partitions:
-                steps = retention_steps(partition.log, self._node.clock.now_ms())
+        def slices() -> Iterator[tuple[PartitionLog, Callable[[], object]]]:
+            for log in list(self._node.logs.logs.values()):
+                is_led = self._node.partitions.get(*log.topic_partition) is not None
+                steps = retention_steps(log, self._node.clock.now_ms()) if is_led else follower_steps(log)
                 ended: list[int | None] = []
 
                 def step(steps: Generator[None, None, int] = steps, ended: list[int | None] = ended) -> None:
@@ -97,11 +97,9 @@ class Maintenance:
                         ended.append(end.value)
 
                 while not ended:  # After an error the steps have ended, too.
-                    yield partition, step
+                    yield log, step
                 if ended[0]:
-                    logger.info(
-                        "%s: %d segments are past their retention and gone", partition.topic_partition, ended[0]
-                    )
+                    logger.info("%s: %d segments are past their retention and gone", log.topic_partition, ended[0])
 
         def again() -> None:
             self._later("retention", self._node.config.log_retention_check_interval_ms, self._retention)
@@ -111,14 +109,14 @@ class Maintenance:
     def _producers(self) -> None:
         now_ms = self._node.clock.now_ms()
 
-        def slices() -> Iterator[tuple[Partition, Callable[[], object]]]:
-            for partition in self._node.partitions:
-                producers = partition.log.producers
+        def slices() -> Iterator[tuple[PartitionLog, Callable[[], object]]]:
+            for log in list(self._node.logs.logs.values()):
+                producers = log.producers
                 producers.producer_id_expiration_ms = self._node.config.producer_id_expiration_ms
                 producer_ids = producers.producer_ids()
                 for first in range(0, len(producer_ids), EXPIRY_SLICE):
                     some = producer_ids[first : first + EXPIRY_SLICE]
-                    yield partition, partial(producers.expire, now_ms, some)
+                    yield log, partial(producers.expire, now_ms, some)
 
         def again() -> None:
             self._later("producers", self._node.config.producer_id_expiration_check_interval_ms, self._producers)
@@ -165,19 +163,19 @@ class Maintenance:
         return self._node.cleaner
 
     def _round(
-        self, name: str, slices: Iterator[tuple[Partition, Callable[[], object]]], again: Callable[[], None]
+        self, name: str, slices: Iterator[tuple[PartitionLog, Callable[[], object]]], again: Callable[[], None]
     ) -> None:
         """One slice of work per turn of the loop."""
         found = next(slices, None)
         if found is None:
             again()
             return
-        partition, work = found
-        if partition.log.offline is None:
+        log, work = found
+        if log.offline is None:
             try:
                 work()
             except (OSError, KafkaError) as error:
-                logger.error("%s of %s failed and is tried again later: %s", name, partition.topic_partition, error)
+                logger.error("%s of %s failed and is tried again later: %s", name, log.topic_partition, error)
             except Exception:
-                logger.exception("%s of %s failed", name, partition.topic_partition)
+                logger.exception("%s of %s failed", name, log.topic_partition)
         self._timers[name] = self._loop.call_soon(self._round, name, slices, again)

@@ -1,8 +1,12 @@
-"""What the cluster's image means for this broker: which logs it keeps, with which settings.
+"""What the cluster's image means for this broker: which logs it keeps, with which settings, and which of them it leads.
 
 The metadata is the truth and the logs follow it: a topic exists once the metadata store has it, and a log that is
 missing is made, one that belongs to no topic is removed, now or at the next start. A log that cannot be made leaves its
 partition unavailable (KAFKA_STORAGE_ERROR) and everything else as it is.
+
+A partition is led while the image names this broker as its leader and the broker is a member of the cluster
+(``Node.is_member``). Every other leader epoch is another term. While the image names another leader, the log follows
+that one (``broker/replication``).
 """
 
 from __future__ import annotations
@@ -10,22 +14,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import Final, assert_never
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig, Flush
 from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.log.config import LogConfig
+from semel.log.directory import LogDirectory
 from semel.log.disk import NO_ROOM
+from semel.log.partition_folders import FolderOutcome
+from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
 from semel.metadata.image import (
     BrokerConfigsAltered,
-    BrokerRegistered,
-    BrokerUnregistered,
     Change,
     ClusterImage,
+    PartitionState,
     Topic,
     TopicAltered,
     TopicCreated,
@@ -37,6 +44,7 @@ logger = logging.getLogger("semel.broker")
 
 LOGS_MS_PER_TURN: Final = 5.0
 LOGS_PER_TURN: Final = 100
+"""How many the worker makes or deletes before the loop hears of it."""
 
 # In place of a partition, after all those of a topic that was deleted.
 _ALL_ARE_DELETED: Final = -1
@@ -49,15 +57,45 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
         config=LogConfig.from_settings(topic.configs, config.log),
         synced=config.flush is Flush.COMMIT or topic.is_internal,
         partitions=tuple(index for index, state in enumerate(topic.partitions) if config.node_id in state.replicas),
+        replicated=frozenset(index for index, state in enumerate(topic.partitions) if len(state.replicas) > 1),
+        held_elsewhere=frozenset(
+            index
+            for index, state in enumerate(topic.partitions)
+            if any(replica != config.node_id for replica in state.isr)
+        ),
+    )
+
+
+def lost_replicas(image: ClusterImage, logs: LogDirectory, config: BrokerConfig) -> frozenset[TopicPartition]:
+    """After the logs were loaded: the partitions of which this broker may lack what it has acknowledged, and others may
+    have it. Their logs are gone with their disk, or damaged, or were not synced when the machine died.
+
+    A log that is merely not there yet, in a directory that is sound, has acknowledged nothing.
+    """
+
+    def may_lack(topic_partition: TopicPartition) -> bool:
+        log = logs.get(topic_partition)
+        if log is None:
+            return topic_partition in logs.unavailable
+        return log.is_shorter_than_promised or (logs.machine_died and not log.is_synced)
+
+    return frozenset(
+        topic_partition
+        for topic in image.topics.values()
+        for index, state in enumerate(topic.partitions)
+        if config.node_id in state.replicas
+        and len(state.replicas) > 1
+        and may_lack(topic_partition := TopicPartition(topic.name, index))
     )
 
 
 class PartitionLifecycle:
     """Keeps logs and partitions equal to the image. Watches ``ClusterMetadata``.
 
-    Making or deleting a log means waiting for the disk, so that is done to a few per turn of the loop: a topic of a
-    thousand partitions keeps no other request waiting. ``settled`` waits until all are there, or gone. All that is to
-    be done stands in one line, and no topic is made while a former one of its name stands there (``Node.change``).
+    Making or deleting a log means waiting for the disk, so a worker does that, to a few at a time
+    (``LogDirectory.change``), and a log is led when the worker has made it, if the image then says so. ``settled``
+    waits until all are there, or gone. All that is to be done stands in one line, and no topic is made while a former
+    one of its name stands there (``Node.change``).
     """
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
@@ -65,16 +103,28 @@ class PartitionLifecycle:
         self._loop = loop
         self._to_do: deque[tuple[Topic, int]] = deque()
         self._scheduled: asyncio.Handle | None = None
+        self._is_changing = False  # whether the worker has something to do
+        self._is_closed = False
         self._deleting: set[UUID] = set()
         self._waiting: list[asyncio.Future[None]] = []
         node.settled = self.settled
+        if node.replicas is not None:
+            node.replicas.on_changed = self._has_changed
         node.open_unavailable = self.open_unavailable
 
     def open_all(self) -> None:
         """After the logs were loaded: make those that are missing, and serve them all."""
-        for topic in self._node.image.topics.values():
-            for index in range(len(topic.partitions)):
-                self._open(topic, index)
+        node = self._node
+        for topic in node.image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if self._needs_log(topic, index):
+                    topic_partition = TopicPartition(topic.name, index)
+                    try:
+                        log = node.logs.create(topic_partition, topic_logs(topic, node.config))
+                    except (OSError, StorageError) as error:
+                        self._not_made(topic_partition, error)
+                    else:
+                        self._take_up(log, state)
 
     def changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
         self._node.answers.clear()
@@ -90,54 +140,89 @@ class PartitionLifecycle:
                     self._remove(topic)
                 case BrokerConfigsAltered():
                     self._reconfigure_broker(after)
-                case BrokerRegistered() | BrokerUnregistered():
-                    pass
                 case _:
-                    assert_never(change)
+                    pass  # Brokers, the controller, security: nothing of the logs.
+        self._begin()
+
+    def lead_all(self) -> None:
+        """This broker has become a member: begin the terms that the image says, a few per turn of the loop."""
+        for topic in self._node.image.topics.values():
+            self._open_soon(topic)
+        self._begin()
+
+    def resign_all(self) -> None:
+        """This broker is no member any more: it leads nothing, and follows nothing."""
+        for partition in self._node.partitions:
+            self._node.partitions.resign(partition.topic_partition)
+        if self._node.replicas is not None:
+            self._node.replicas.unfollow_all()
 
     def open_unavailable(self) -> None:
         """Called now and then: the disk may have room again for the logs that could not be made."""
+        if self._to_do or self._is_changing:
+            return
         for name, index in list(self._node.partitions.unavailable):
             topic = self._node.image.topics.get(name)
             if topic is None or index >= len(topic.partitions):
                 del self._node.partitions.unavailable[name, index]
             else:
-                self._open(topic, index)
+                self._to_do.append((topic, index))
+        self._begin()
 
     async def settled(self) -> None:
-        if self._to_do:
+        if self._to_do or self._is_changing:
             waiting: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(waiting)
             await waiting
 
     def close(self) -> None:
+        self._is_closed = True
         if self._scheduled is not None:
             self._scheduled.cancel()
 
     def _open_soon(self, topic: Topic) -> None:
-        known = self._node.partitions
         self._to_do += (
-            (topic, index) for index in range(len(topic.partitions)) if known.get(topic.name, index) is None
+            (topic, index) for index in range(len(topic.partitions)) if not self._is_taken_up(topic.name, index)
         )
-        self._begin()
 
     def _begin(self) -> None:
-        if self._to_do and self._scheduled is None:
+        if self._to_do and self._scheduled is None and not self._is_changing:
             self._do_some()
 
     def _do_some(self) -> None:
+        """What needs no disk is done here, the rest by the worker, and then this goes on."""
         self._scheduled = None
         clock = self._node.clock
         until_ms = clock.monotonic_ms() + LOGS_MS_PER_TURN
+        deleted: list[TopicPartition] = []
+        all_deleted: list[Topic] = []
+        wanted: dict[TopicPartition, TopicLogs] = {}
+        described: dict[UUID, TopicLogs] = {}
         done = 0
         while self._to_do and done < LOGS_PER_TURN and clock.monotonic_ms() < until_ms:
             topic, index = self._to_do.popleft()
             done += 1
-            if topic.id in self._deleting:
-                self._delete(topic, index)
-            elif topic.id in self._node.image.topics_by_id:  # It may have been deleted while it waited.
-                self._open(topic, index)
+            if topic.id not in self._deleting:
+                known = self._node.image.topics_by_id.get(topic.id)
+                if known is not None and self._needs_log(known, index):  # Not deleted while it waited.
+                    if known.id not in described:
+                        described[known.id] = topic_logs(known, self._node.config)
+                    wanted[TopicPartition(topic.name, index)] = described[known.id]
+            elif index == _ALL_ARE_DELETED:
+                all_deleted.append(topic)
+            else:
+                deleted.append(TopicPartition(topic.name, index))
         self._node.turns.worked(done)
+        if deleted or all_deleted or wanted:
+            self._stop_cleaning(deleted)
+            self._is_changing = True
+            self._node.logs.change(
+                partial(self._have_changed, all_deleted), deleted=deleted, settled=bool(all_deleted), wanted=wanted
+            )
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._to_do:
             self._scheduled = self._loop.call_soon(self._do_some)
             return
@@ -146,73 +231,154 @@ class PartitionLifecycle:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _open(self, topic: Topic, index: int) -> None:
+    def _have_changed(self, all_deleted: Sequence[Topic], outcome: FolderOutcome) -> None:
+        if self._is_closed:
+            return
+        self._is_changing = False
+        try:
+            self._lead_made(outcome.made.values())
+            for topic_partition, error in outcome.failed.items():
+                self._not_made(topic_partition, error)
+            for topic in all_deleted:
+                self._all_are_deleted(topic, outcome.unsettled)
+        finally:
+            self._go_on()
+
+    def _needs_log(self, topic: Topic, index: int) -> bool:
+        """Take up the partition, if its log is there. Returns whether the log has to be made first."""
         node = self._node
         state = topic.partitions[index]
-        if node.config.node_id not in state.replicas or node.partitions.get(topic.name, index) is not None:
-            return
+        if node.config.node_id not in state.replicas or self._is_taken_up(topic.name, index):
+            return False
         topic_partition = TopicPartition(topic.name, index)
-        if (unavailable := node.logs.unavailable.get(topic_partition)) is not None:
+        unavailable, log = node.logs.unavailable.get(topic_partition), node.logs.get(topic_partition)
+        # What is there may be of a former topic, and go in the same change that makes the new log.
+        if unavailable is not None and unavailable.topic_id == topic.id:
             node.partitions.unavailable[topic_partition] = unavailable.reason
+            return False
+        if log is not None and log.topic_id == topic.id:
+            self._take_up(log, state)
+            return False
+        return True
+
+    def _lead_made(self, logs: Iterable[PartitionLog]) -> None:
+        """The image may have changed since these logs were asked for: what it says now is what counts."""
+        node = self._node
+        configs: dict[UUID, LogConfig] = {}
+        for log in logs:
+            topic = node.image.topics_by_id.get(log.topic_id)
+            if topic is None:
+                continue  # The log stands in line to be deleted.
+            if topic.id not in configs:
+                configs[topic.id] = topic_logs(topic, node.config).config
+            log.config = configs[topic.id]
+            self._take_up(log, topic.partitions[log.partition])
+
+    def _not_made(self, topic_partition: TopicPartition, error: Exception) -> None:
+        node = self._node
+        if node.image.partition(*topic_partition) is None:
             return
-        try:
-            log = node.logs.get(topic_partition) or node.logs.create(topic_partition, topic_logs(topic, node.config))
-        except (OSError, StorageError) as error:
-            if isinstance(error, OSError) and error.errno in NO_ROOM:
-                node.logs.refusals.refused(topic_partition, error)
-            elif topic_partition not in node.partitions.unavailable:
-                logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
-            node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            node.logs.refusals.refused(topic_partition, error)
+        elif topic_partition not in node.partitions.unavailable:
+            logger.error("the log of %s could not be made, and is tried again: %s", topic_partition, error)
+        node.partitions.unavailable[topic_partition] = f"its log could not be made: {error}"
+
+    def _is_taken_up(self, topic: str, index: int) -> bool:
+        """Whether the partition is led or followed here."""
+        replicas = self._node.replicas
+        return self._node.partitions.get(topic, index) is not None or (
+            replicas is not None and replicas.follows(TopicPartition(topic, index))
+        )
+
+    def _take_up(self, log: PartitionLog, state: PartitionState) -> None:
+        """Lead, and then what is appended from now on carries the term's epoch; or follow the leader."""
+        node, replicas = self._node, self._node.replicas
+        if replicas is not None and replicas.is_changing(log.topic_partition):
+            # Whatever it is now, it is taken up when that has ended: ``_has_changed``.
+            replicas.unfollow(log.topic_partition)
             return
-        log.set_leader_epoch(state.leader_epoch)
-        node.partitions.add(log, leader_epoch=state.leader_epoch)
+        if self._leads(state):
+            replica_set = None
+            if replicas is not None:
+                replicas.unfollow(log.topic_partition)
+                replica_set = replicas.replica_set(log, state)
+            log.set_leader_epoch(state.leader_epoch)
+            node.partitions.add(log, leader_epoch=state.leader_epoch, replicas=replica_set)
+        elif replicas is not None and node.is_member:
+            replicas.follow(log, state)
+
+    def _has_changed(self, topic_partition: TopicPartition) -> None:
+        """A log was truncated while its role changed: it takes up the one that the image says now."""
+        log, state = self._node.logs.get(topic_partition), self._node.image.partition(*topic_partition)
+        topic = self._node.image.topics.get(topic_partition.topic)
+        if log is None or state is None or topic is None or topic.id != log.topic_id:
+            return
+        if not self._is_taken_up(*topic_partition):
+            self._take_up(log, state)
+
+    def _leads(self, state: PartitionState) -> bool:
+        return self._node.is_member and state.leader == self._node.config.node_id
 
     def _reconfigure(self, topic: Topic) -> None:
         config = topic_logs(topic, self._node.config).config
         for index in range(len(topic.partitions)):
+            log = self._node.logs.get(TopicPartition(topic.name, index))
+            if log is not None:
+                log.config = config
             partition = self._node.partitions.get(topic.name, index)
-            if partition is not None:
-                partition.log.config = config
+            if partition is not None and partition.replicas is not None:
+                partition.replicas.min_insync_replicas = config.min_insync_replicas
 
     def _lead(self, topic: Topic) -> None:
-        """A new term of leadership: what is appended from now on carries its epoch."""
+        """End the terms that are over, and begin those that follow them here."""
+        node = self._node
         for index, state in enumerate(topic.partitions):
-            partition = self._node.partitions.get(topic.name, index)
-            if partition is not None and partition.leader_epoch != state.leader_epoch:
-                partition.leader_epoch = state.leader_epoch
-                partition.log.set_leader_epoch(state.leader_epoch)
+            partition = node.partitions.get(topic.name, index)
+            if partition is None:
+                if node.replicas is not None:
+                    self._follow(TopicPartition(topic.name, index), state)
+            elif partition.leader_epoch != state.leader_epoch or not self._leads(state):
+                node.partitions.resign(partition.topic_partition)
+                self._take_up(partition.log, state)
+            elif partition.replicas is not None:
+                partition.isr_changed(state.isr)
+
+    def _follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Another leader, or another term of the same one, or this broker's turn to lead."""
+        replicas = self._node.replicas
+        if replicas is not None and replicas.follows(topic_partition):
+            log = self._node.logs.get(topic_partition)
+            assert log is not None
+            self._take_up(log, state)
 
     def _remove(self, topic: Topic) -> None:
         node = self._node
         for index in range(len(topic.partitions)):
             node.partitions.remove(TopicPartition(topic.name, index))
+            if node.replicas is not None:
+                node.replicas.unfollow(TopicPartition(topic.name, index))
         self._deleting.add(topic.id)
         node.deleting[topic.name] += 1
         self._to_do += ((topic, index) for index in range(len(topic.partitions)))
         self._to_do.append((topic, _ALL_ARE_DELETED))
-        self._begin()
 
-    def _delete(self, topic: Topic, index: int) -> None:
+    def _stop_cleaning(self, deleted: Sequence[TopicPartition]) -> None:
+        cleaner = self._node.cleaner
+        if cleaner is not None:
+            for topic_partition in deleted:
+                if (log := self._node.logs.get(topic_partition)) is not None:
+                    cleaner.abort(log)
+
+    def _all_are_deleted(self, topic: Topic, error: OSError | None) -> None:
         node = self._node
-        if index == _ALL_ARE_DELETED:
-            try:
-                node.logs.names_settled()
-            except OSError as error:
-                if error.errno in NO_ROOM:
-                    node.logs.refusals.refused("the checkpoint files", error)
-                else:
-                    logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
-            self._deleting.discard(topic.id)
-            node.deleting -= Counter([topic.name])
-            return
-        topic_partition = TopicPartition(topic.name, index)
-        log = node.logs.get(topic_partition)
-        if log is not None and node.cleaner is not None:
-            node.cleaner.abort(log)
-        try:
-            node.logs.delete(topic_partition)
-        except OSError as error:
-            logger.error("the files of %s stay until the next start: %s", topic_partition, error)
+        if error is not None:
+            if error.errno in NO_ROOM:
+                node.logs.refusals.refused("the checkpoint files", error)
+            else:
+                logger.error("a power cut may bring back the files of %s: %s", topic.name, error)
+        self._deleting.discard(topic.id)
+        node.deleting -= Counter([topic.name])
 
     def _reconfigure_broker(self, image: ClusterImage) -> None:
         node = self._node

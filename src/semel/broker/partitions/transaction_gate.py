@@ -23,6 +23,10 @@ class TransactionGate:
     def is_open(self, transactional_id: str, producer: ProducerIdentity) -> bool:
         return self._admitted.get(producer.producer_id) == (transactional_id, producer.producer_epoch)
 
+    def knows(self, producer_id: int) -> bool:
+        """Whether the coordinator let this producer in, or is being asked to."""
+        return producer_id in self._admitted or producer_id in self._asking
+
     def ask(self, producer_id: int) -> Asking:
         """The coordinator is about to be asked. ``answered`` must follow."""
         asking = self._asking.get(producer_id)

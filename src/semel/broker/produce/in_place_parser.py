@@ -23,6 +23,7 @@ from semel.broker.produce.produce_batch import TOPIC_IDS_SINCE, ProduceBatch, wr
 from semel.broker.produce.produce_operation import ProduceOperation, Respond
 from semel.broker.produce.produce_response import ResponseTemplate
 from semel.errors import KafkaError
+from semel.security.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, Rights
 from semel.types import ZERO_UUID
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.records import HEADER_SIZE
@@ -52,6 +53,12 @@ _Target: TypeAlias = tuple[int, Partition, Respond]
 """A partition as requests of one version name it: its index, itself, and how such a request is answered."""
 
 
+def may_write(rights: Rights, transactional_id: str | None, partition: Partition) -> bool:
+    return rights.may(WRITE_TOPIC, partition.topic_partition.topic) and (
+        transactional_id is None or rights.may(WRITE_TRANSACTIONAL_ID, transactional_id)
+    )
+
+
 class InPlaceParser:
     def __init__(self, node: Node, time: Histogram) -> None:
         self._node = node
@@ -74,6 +81,11 @@ class InPlaceParser:
         if target is None:
             return None
         index, partition, respond = target
+        authorizer = self._node.authorizer
+        if authorizer is not None and not may_write(
+            authorizer.rights(connection.principal, connection.host), transactional_id, partition
+        ):
+            return None  # The general parser refuses it.
         return ProduceOperation(
             self._node,
             Request(connection, _API, version, correlation_id, None, self._time),

@@ -55,6 +55,11 @@ class ProduceBatch:
         self.outcome: Outcome | None = error
 
     @property
+    def is_transactional(self) -> bool:
+        header = self.header
+        return header is not None and header.magic == MAGIC_V2 and bool(header.attributes & TRANSACTIONAL_BIT)
+
+    @property
     def producer(self) -> ProducerIdentity | None:
         """The producer of a transactional batch. None for any other batch, and for what is none."""
         header = self.header

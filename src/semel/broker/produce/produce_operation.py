@@ -6,8 +6,9 @@
     wait     until the high watermark has passed every batch that was appended
     answer   once, in the order in which the client asked
 
-``acks`` 1 and -1 mean the same on one node: acknowledged is what the high watermark has passed. With ``acks`` 0 there
-is no answer; the client learns of an error by losing its connection, as in Apache Kafka.
+``acks`` 1 and -1 mean the same for a partition with one replica: acknowledged is what the high watermark has passed.
+With several replicas ``acks`` 1 waits for this broker's disk alone. With ``acks`` 0 there is no answer; the client
+learns of an error by losing its connection, as in Apache Kafka.
 
 While a request is checked or admitted, the client's next requests are held back, so that the producer's batches stay in
 order; its records are copied, because the buffer that they arrived in is needed for others. What the coordinator says
@@ -41,6 +42,7 @@ from semel.log.partition_log import Appended
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 
+_ACKS_ALL: Final = -1
 _NONE_REFUSED: Final[Refusals] = MappingProxyType({})
 
 Respond: TypeAlias = Callable[[Request, Sequence[ProduceBatch]], None]
@@ -192,11 +194,13 @@ class ProduceOperation:
             try:
                 batch.outcome = appended = self._append_batch(batch, refusals)
             except (KafkaError, StorageError) as error:
-                batch.outcome = error
+                # Its traceback leads to this frame, and from here to the batch: such a circle is freed by the garbage
+                # collector only, which does not look at the objects of large requests.
+                batch.outcome = error.with_traceback(None)
                 has_failed = True
                 continue
             assert batch.partition is not None
-            if batch.partition.log.high_watermark <= appended.last_offset:
+            if not batch.partition.is_acknowledged(appended.last_offset, by_all=self._acks == _ACKS_ALL):
                 uncommitted[batch] = appended
         if self._acks == 0:
             if has_failed:
@@ -221,6 +225,8 @@ class ProduceOperation:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"zstd in a produce request of version {version}; it needs version {ZSTD_SINCE}",
             )
+        if partition.replicas is not None and self._acks == _ACKS_ALL:
+            partition.check_enough_replicas()
         require_zero_first = False
         if attributes & TRANSACTIONAL_BIT:
             self._check_admitted(batch, partition.topic_partition, refusals)
@@ -265,7 +271,7 @@ class ProduceOperation:
         self._request.delay(self, hold=False)
         for batch, appended in uncommitted.items():
             assert batch.partition is not None
-            batch.partition.when_committed(appended.last_offset, self, batch)
+            batch.partition.when_acknowledged(appended.last_offset, self, batch, by_all=self._acks == _ACKS_ALL)
 
     def committed(self, token: object) -> None:
         uncommitted = self._uncommitted

@@ -20,7 +20,7 @@ from semel.errors import ErrorCode, KafkaError
 from semel.types import ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:  # Most brokers never see a transaction.
-    from semel.broker.coordinators.shard_runtime import DelayedRequest
+    from semel.broker.waiting.delayed_operation import HasClient
     from semel.coordinator.transaction.decisions import TransactionDecision
     from semel.coordinator.transaction.shard import TransactionShard
 
@@ -47,7 +47,7 @@ def admit(
     *,
     adds: bool,
     respond: Callable[[Refusals], None],
-) -> DelayedRequest | None:
+) -> HasClient | None:
     """Say by ``respond`` which partitions may not be written to: at once if the coordinator need not be asked or knows
     at once, and then None is returned; otherwise later."""
     closed = [partition for partition in partitions if not partition.gate.is_open(transactional_id, producer)]
@@ -74,10 +74,16 @@ def admit(
             error = result.error or result.errors.get(topic_partition, ErrorCode.NONE)
             holds = partition.gate.answered(asking, transactional_id, producer, admitted=error is ErrorCode.NONE)
             if not holds:
-                refusals[topic_partition] = error or ErrorCode.INVALID_TXN_STATE
+                # Admitted, and then a marker came: of this transaction, or a late copy of the last one's, from a broker
+                # that got no answer. The producer asks again, and the coordinator says which.
+                refusals[topic_partition] = error or ErrorCode.NETWORK_EXCEPTION
         respond(refusals)
 
-    return node.coordinators.transactions.run(transactional_id, decide, Waiter(answered, AddPartitionsResult))
+    coordinators, waiter = node.coordinators, Waiter(answered, AddPartitionsResult)
+    remote = coordinators.remote_admission
+    if remote is not None and (elsewhere := coordinators.transactions.elsewhere(transactional_id)) is not None:
+        return remote.ask(elsewhere, transactional_id, producer, topic_partitions, adds=adds, waiter=waiter)
+    return coordinators.transactions.run(transactional_id, decide, waiter)
 
 
 def refusal(

@@ -38,13 +38,21 @@ _NOTES: Final = {
     ApiKey.FIND_COORDINATOR: "groups and transactions; the first question makes the internal topic and is answered "
     "when that is there",
     ApiKey.INIT_PRODUCER_ID: "version 6 is unstable in Kafka 4.3 and not offered",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "from 4 on also batched and verify-only",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "from 4 on also batched and verify-only; in a cluster of several brokers these are "
+    "theirs, and refused to clients (CLUSTER_AUTHORIZATION_FAILED)",
+    ApiKey.CREATE_TOPICS: "a replication factor above the number of brokers is refused (INVALID_REPLICATION_FACTOR)",
     ApiKey.END_TXN: "5 is transactions V2: every end raises the producer's epoch",
     ApiKey.WRITE_TXN_MARKERS: "also as an administrator's abort of a transaction that hangs",
     ApiKey.TXN_OFFSET_COMMIT: "5 is transactions V2",
+    ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED where no authorizer is configured",
+    ApiKey.CREATE_ACLS: "as above. An element that is not known refuses its item; Kafka closes the connection",
+    ApiKey.DELETE_ACLS: "as above",
     ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
     ApiKey.ALTER_CONFIGS: "topics and brokers",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
+    ApiKey.SASL_HANDSHAKE: "after version 0 the tokens come bare; ILLEGAL_SASL_STATE on a listener without SASL",
+    ApiKey.SASL_AUTHENTICATE: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; re-authentication (KIP-368)",
+    ApiKey.ALTER_CLIENT_QUOTAS: "an address is no name that would have to be resolved",
     ApiKey.DESCRIBE_LOG_DIRS: "one log directory; its total size is not known (-1)",
 }
 
@@ -68,6 +76,10 @@ administration.
 | aiokafka | 0.14 |
 | kcat | 1.7 |
 
+In a cluster of three brokers, of which each is killed and started again: transactional copies by all of these but
+kcat, by our own client, and by the Java client 4.3 (`make test-kafka`), beside `kafka-topics`,
+`kafka-consumer-groups` and `kafka-transactions`.
+
 ## Spark
 
 `semel.spark` runs on PySpark 4.2 and 4.3, with Java 17 or 21. What `make test` runs of `tests/spark` was run with
@@ -87,6 +99,8 @@ All clients share one event loop, so no request may keep it ([the design](design
 |---|---|---|
 | elements of a request: partitions, names, ids, all together | 100,000; CreateTopics 20,000 | the connection closes |
 | the answer to DescribeConfigs | 32 MiB, the settings of some 10,000 topics | INVALID_REQUEST for the rest |
+| rules in CreateAcls, filters in DeleteAcls, entries and quotas in AlterClientQuotas | 1,000 | the connection closes |
+| several filters in DeleteAcls that name no pattern, times all patterns | 100,000 | POLICY_VIOLATION |
 | protocols in JoinGroup | 1,000 | INVALID_REQUEST |
 | assignments in SyncGroup; names in ConsumerGroupHeartbeat or DescribeTopicPartitions | 10,000 | INVALID_REQUEST |
 | metadata that a member offers, names that it subscribes to, an assignment | 1 MiB | INVALID_REQUEST |
@@ -95,6 +109,8 @@ All clients share one event loop, so no request may keep it ([the design](design
 | a fetch session | 10,000 partitions, 100,000 in all sessions | there is no session: every fetch is a full one |
 | a regular expression | 4,096 characters, 2,000 steps and 5,000 ways between them | INVALID_REGULAR_EXPRESSION |
 | regular expressions of a group's members | ten different ones | INVALID_REGULAR_EXPRESSION |
+| producers that one partition remembers | 100,000 | NOT_ENOUGH_REPLICAS to a new one: clients send again |
+| open transactions of a partition of `__transaction_state` | 10,000 | CONCURRENT_TRANSACTIONS to the next one |
 | a coordinator epoch in WriteTxnMarkers | the highest leader epoch of `__transaction_state` | INVALID_REQUEST |
 
 A request of many partitions is served in pieces, with other clients between them: OffsetCommit of 10,000 partitions is
@@ -105,6 +121,9 @@ several appends, and a member that is fenced in the middle is told so for the re
 Every byte of a request must mean something here; what trails a message closes the connection. One known exception is
 put right, because Apache Kafka serves it: librdkafka asks for the metadata of all topics with a null array of four
 bytes instead of one, in Metadata 9 and later.
+
+librdkafka before 2.6.1 (Debian's kcat has 2.0.2) repeats its own nonce in the last message of SCRAM. It is refused, as
+by Apache Kafka since 3.7.2 (CVE-2024-56128): use PLAIN over TLS, or a newer one.
 """
 
 

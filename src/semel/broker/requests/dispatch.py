@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.large_requests import LargeRequests, at_once_bytes
 from semel.broker.requests.quirks import repaired
-from semel.broker.requests.routes import CACHED, LARGE_ANSWERS, SERVED, handler_of
+from semel.broker.requests.routes import CACHED, LARGE_ANSWERS, SERVED, access_of, handler_of
 from semel.broker.turns import SHARE_MS, TURN_MS_MAX
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.apis import APIS, Api, ApiKey
@@ -32,6 +32,8 @@ from semel.wire.refusal import whole_refusal
 
 if TYPE_CHECKING:  # Imported with the first request.
     from semel.broker.produce.produce_operation import ProduceOperation
+    from semel.broker.quotas.client_quotas import ClientLimits
+    from semel.broker.security.audit import Audit
 
 logger = logging.getLogger("semel.broker")
 
@@ -41,9 +43,12 @@ _PRODUCE_BYTES_MIN: Final = 80
 
 
 class Dispatcher:
-    def __init__(self, node: Node) -> None:
+    """Of one listener: ``served`` are the APIs that can be asked there."""
+
+    def __init__(self, node: Node, *, served: Sequence[ApiKey] = SERVED, for_brokers: bool = False) -> None:
         self._node = node
-        self._served: Final = frozenset(SERVED)
+        self._served: Final = frozenset(served)
+        self._for_brokers = for_brokers
         self._routes: dict[int, _Route] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._large = LargeRequests(node.turns)
@@ -51,7 +56,8 @@ class Dispatcher:
 
     def request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
-        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == _PRODUCE:
+        quotas = self._node.quotas
+        if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == _PRODUCE and not self._for_brokers and quotas is None:
             try:
                 produce = self._parse_in_place(connection, frame)
                 if produce is not None:
@@ -71,10 +77,16 @@ class Dispatcher:
             self._unsupported(connection, header)
             return
         request = Request(connection, route.api, version, correlation_id, client_id, route.time)
+        request.is_from_broker = self._for_brokers
         request.in_slices = route.answers_in_slices
+        began_ms = 0.0
+        if quotas is not None and not self._for_brokers:
+            began_ms = connection.now_ms()
+            _limit(request, quotas.limits(connection.principal, client_id), len(frame))
         if len(frame) <= route.at_once_bytes:
-            if route.cached:
-                request.cache_key = bytes(frame[:4]) + bytes(frame[position:])
+            # An answer to a client with limits may say for how long it is muted: that is not kept for others.
+            if route.cached and not self._for_brokers and request.limits is None:
+                request.cache_key = b"".join((connection.listener.encode(), frame[:4], frame[position:]))
                 encoded = self._node.answers.get(request.cache_key)
                 if encoded is not None:
                     request.answer_encoded(encoded)
@@ -101,6 +113,8 @@ class Dispatcher:
                     request.answer(result)
         except Exception as error:
             self._failed(request, error)
+        if request.limits is not None:
+            request.limits.worked(connection.now_ms() - began_ms)
         took_ms = connection.now_ms() - connection.active_at_ms
         if took_ms < SHARE_MS:
             return
@@ -111,7 +125,8 @@ class Dispatcher:
     async def drain(self) -> None:
         """Wait for the requests that are being served in tasks of their own."""
         while self._tasks:
-            await asyncio.shield(next(iter(self._tasks)))
+            # It gives up its turn even if all of them are done: only then are they taken out.
+            await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
         for task in list(self._tasks):
@@ -133,11 +148,32 @@ class Dispatcher:
         key = ApiKey(api_key)
         api = APIS[key]
         try:
-            handle = partial(handler_of(key), self._node)
+            handle: Callable[[Request, Any], object] = partial(handler_of(key), self._node)
+            if self._node.audit is not None and not self._for_brokers:
+                handle = self._audited(key, handle, self._node.audit)
+            if self._node.authorizer is not None:
+                handle = self._guarded(key, handle)
         except OSError as error:
             raise DecodeError(f"{api.name} cannot be served now: {error}") from None
         route = self._routes[key] = _Route(api, handle, self._node.metrics.requests(api.name))
         return route
+
+    def _audited(
+        self, key: ApiKey, handle: Callable[[Request, Any], object], audit: Audit
+    ) -> Callable[[Request, Any], object]:
+        from semel.broker.requests.audited_changes import audited
+
+        return audited(audit, key, handle)
+
+    def _guarded(self, key: ApiKey, handle: Callable[[Request, Any], object]) -> Callable[[Request, Any], object]:
+        from semel.broker.requests.access.declarations import BROKERS_ONLY, guarded
+
+        access = access_of(key)
+        if self._for_brokers and key is not ApiKey.API_VERSIONS:
+            access = BROKERS_ONLY
+        if access is None:
+            raise DecodeError(f"{APIS[key].name} is not served here: it declares no right that it needs")
+        return guarded(self._node, access, handle)
 
     def _serve_large(self, request: Request, route: _Route, body: memoryview) -> None:
         request.in_slices = True
@@ -201,6 +237,13 @@ class Dispatcher:
 
         request = Request(connection, route.api, 0, correlation_id, None, route.time)
         request.answer(unsupported_version(route.api))
+
+
+def _limit(request: Request, limits: ClientLimits | None, size_bytes: int) -> None:
+    """By the quotas of its client."""
+    request.limits = limits
+    if limits is not None and request.api.key == ApiKey.PRODUCE:
+        request.throttle(limits.produced(size_bytes))
 
 
 class _Route:

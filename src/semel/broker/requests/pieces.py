@@ -16,7 +16,7 @@ from semel.broker.waiting.delayed_operation import HasClient
 
 if TYPE_CHECKING:
     from semel.broker.network.answer_cache import AnswerCache
-    from semel.broker.network.request import Request
+    from semel.broker.network.request import Amend, Request
 
 
 class Lists(NamedTuple):
@@ -58,10 +58,16 @@ class Piece:
         self.operation: HasClient | None = None
         self.parts: list[Any] | None = None
         self.api = request.api
+        self.listener = request.listener
         self.version = request.version
         self.correlation_id = request.correlation_id
         self.client_id = request.client_id
         self.peer_host = request.peer_host
+        self.principal = request.principal
+        self.is_from_broker = request.is_from_broker
+        self.amend: Amend | None = None
+        """What is done to the answer of this piece by the client's rights, before it is joined with the others."""
+        self.limits = request.limits
 
     def as_request(self) -> Request:
         return cast("Request", self)
@@ -87,6 +93,9 @@ class Piece:
     def forget_room(self, resume: Callable[[], None]) -> None:
         self._request.forget_room(resume)
 
+    def throttle(self, throttle_ms: int) -> None:
+        self._request.throttle(throttle_ms)
+
     def answer(self, response: object) -> None:
         self.parts, self.operation = [], None
         if not self.answered.done():
@@ -101,6 +110,11 @@ class Piece:
 
     def answer_nothing(self) -> None:
         self.answer(None)
+
+    def give_up(self) -> None:
+        self.parts = []
+        self._request.give_up()
+        self.answered.cancel()
 
     def refuse(self) -> None:
         self.parts = []

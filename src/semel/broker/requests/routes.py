@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from semel.wire.apis import APIS, Api, ApiKey
+
+if TYPE_CHECKING:
+    from semel.broker.requests.access.declarations import Access
 
 Handler: TypeAlias = Callable[[Any, Any, Any], object | Awaitable[object] | None]
 """``handler(node, request, message)``: the response, or None if it answered or will answer itself, or a coroutine."""
@@ -29,6 +32,7 @@ SERVED: Final[tuple[ApiKey, ...]] = (
     ApiKey.SYNC_GROUP,
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.LIST_GROUPS,
+    ApiKey.SASL_HANDSHAKE,
     ApiKey.API_VERSIONS,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
@@ -40,13 +44,22 @@ SERVED: Final[tuple[ApiKey, ...]] = (
     ApiKey.END_TXN,
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.SASL_AUTHENTICATE,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.DELETE_GROUPS,
+    ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DESCRIBE_TRANSACTIONS,
@@ -54,6 +67,18 @@ SERVED: Final[tuple[ApiKey, ...]] = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+
+# What brokers ask each other, on a listener of their own.
+ASKED_BY_BROKERS: Final[tuple[ApiKey, ...]] = (
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.FETCH,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
 )
 
 # Asked by every client in the same bytes, so their answers are kept encoded.
@@ -66,11 +91,15 @@ LARGE_ANSWERS: Final = frozenset(
         ApiKey.OFFSET_FETCH,
         ApiKey.DESCRIBE_GROUPS,
         ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
@@ -79,6 +108,17 @@ LARGE_ANSWERS: Final = frozenset(
 
 def served_apis() -> list[Api]:
     return [APIS[key] for key in SERVED]
+
+
+def asked_by_brokers() -> list[Api]:
+    return [APIS[key] for key in ASKED_BY_BROKERS]
+
+
+def access_of(key: ApiKey) -> Access | None:
+    """What an API asks of its clients where an authorizer is configured; None if it declares nothing."""
+    from semel.broker.requests.access.table import ACCESS
+
+    return ACCESS.get(key)
 
 
 def handler_of(key: ApiKey) -> Handler:

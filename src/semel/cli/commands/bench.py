@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings
-from semel.cli.output import print_rows
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json
-from semel.cli.progress import Progress
+from semel.cli.terminal.output import print_rows
+from semel.cli.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, key_and_value
-from semel.cli.output import print_facts, print_rows
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
+from semel.cli.terminal.output import print_facts, print_rows
 from semel.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Final
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, unescaped
 from semel.cli.parsing import Subcommands, add_command, add_connection
-from semel.cli.times import timestamp_of
+from semel.cli.terminal.times import timestamp_of
 
 FORMATS: Final = ("value", "key-value", "json", "raw", "hex", "base64")
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.exits import Exit, UsageError
 from semel.cli.offsets import offsets_at, offsets_where_known
 from semel.cli.option_values import client_settings, partition_of
-from semel.cli.output import print_deleted, print_facts, print_rows
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
-from semel.cli.times import timestamp_of
+from semel.cli.terminal.output import print_deleted, print_facts, print_rows
+from semel.cli.terminal.times import timestamp_of
 
 if TYPE_CHECKING:
     from semel.blocking import Admin

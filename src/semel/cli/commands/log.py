@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.output import print_json, shown
 from semel.cli.parsing import Subcommands, add_command, add_family, add_json
-from semel.cli.progress import Progress
+from semel.cli.terminal.output import print_json, shown
+from semel.cli.terminal.progress import Progress
 from semel.errors import SemelError
 
 if TYPE_CHECKING:  # A command imports what it needs when it runs.

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from semel.cli.exits import UsageError
 from semel.cli.internal_records import decoded
-from semel.cli.output import time_text
+from semel.cli.terminal.output import time_text
 from semel.errors import DecodeError
 from semel.log.disk import Disk, read_file
 from semel.log.durability import checkpoints

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.interruption import interruptible
-from semel.cli.output import print_facts, print_json
 from semel.cli.parsing import Subcommands, add_command, add_family, add_json
+from semel.cli.terminal.interruption import interruptible
+from semel.cli.terminal.output import print_facts, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from semel.cli.exits import Exit, UsageError
 from semel.cli.inputs import FORMATS, InputError, InputRecord, format_of, read_records
 from semel.cli.option_values import client_settings, key_and_value, unescaped
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json
-from semel.cli.progress import Progress
+from semel.cli.terminal.progress import Progress
 from semel.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from semel.blocking import Producer
-    from semel.cli.output import print_facts
+    from semel.cli.terminal.output import print_facts
 
     if options.transaction is not None and options.transaction < 1:
         raise UsageError(f"--transaction {options.transaction}: a transaction has at least one record")

@@ -6,8 +6,8 @@ import argparse
 
 from semel.cli.exits import Exit
 from semel.cli.option_values import client_settings, partition_of
-from semel.cli.output import print_rows, time_text
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
+from semel.cli.terminal.output import print_rows, time_text
 
 
 def add_parser(commands: Subcommands) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 
 from semel.cli.parsing import Subcommands, add_command, add_json
 
@@ -59,6 +58,6 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # The prover uses the broker for tests, which is above the commands; it may use all that they use.
-    code: int = import_module("semel.testing.prover.command").run(options)
-    return code
+    from semel.cli.proving import run
+
+    return run(options)

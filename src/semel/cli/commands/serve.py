@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import errno
 from typing import TYPE_CHECKING, Final
 
+from semel.cli.addresses import check_free, listening_failed, parse_address
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import file_text, key_and_value
 from semel.cli.parsing import Subcommands
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from semel.broker.broker import Address, Broker
+    from semel.broker.broker import Broker
+    from semel.broker.endpoints import Address
+
+LISTEN: Final = "127.0.0.1:9092"
 
 EXAMPLES: Final = """\
 examples:
@@ -26,6 +29,10 @@ examples:
 
   semel serve --set num.partitions=4 --set flush=os --metrics 127.0.0.1:9100
       other settings (docs/configuration.md lists them all), and numbers for Prometheus
+
+With --set listeners=NAME://HOST:PORT,... it listens on several ports, with TLS where that is asked; with --set
+zookeeper.connect=HOST:PORT and a node.id of its own it is one of several, which coordinate through ZooKeeper (pip
+install 'semel[cluster]'). docs/operations.md describes both.
 
 The broker says "semel ready on HOST:PORT" when it serves. SIGTERM or Ctrl-C stops it: what was asked is answered, and
 the next start has nothing to recover. It ends within ten seconds, whatever clients and disks do, and at once when it is
@@ -45,10 +52,23 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where all data is kept (default: ./semel-data)")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:9092", help="where to listen (default: %(default)s)"
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"where to listen, without TLS and SASL (default: {LISTEN}, or the setting listeners)",
     )
     parser.add_argument(
         "--advertise", metavar="HOST:PORT", help="the address that clients are told to use (default: that of --listen)"
+    )
+    parser.add_argument(
+        "--inter-broker-listen",
+        metavar="HOST:PORT",
+        help="where the other brokers of the cluster reach this one, with zookeeper.connect (default: the host of "
+        "--listen, any free port)",
+    )
+    parser.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="with zookeeper.connect: serve an empty data directory, although partitions of this node should be in it",
     )
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve GET /metrics for Prometheus there")
     parser.add_argument("--config", metavar="FILE", help="settings, in the syntax of Kafka's server.properties")
@@ -69,29 +89,29 @@ def run(options: argparse.Namespace) -> int:
     from semel.settings import SettingError
 
     try:
-        make_broker = _maker(options)
+        make_broker, addresses = _maker(options)
     except SettingError as error:
         raise UsageError(str(error)) from None
     # Before the broker makes its data directory: an address that is taken leaves nothing behind.
-    addresses = [address for address in (options.listen, options.metrics) if address is not None]
     for address in addresses:
         try:
-            _check_free(*_address("", address))
+            check_free(*address)
         except OSError as error:
-            raise SemelError(_sentence(error, address)) from None
+            raise SemelError(listening_failed(error, str(address))) from None
     try:
         clean = run_broker(make_broker, ready=_say_ready)
     except OSError as error:
-        raise SemelError(_sentence(error, " or ".join(addresses))) from None
+        raise SemelError(listening_failed(error, " or ".join(map(str, addresses)))) from None
     return Exit.OK if clean else Exit.FAILED
 
 
-def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop], Broker]:
-    """Everything that can be wrong with the arguments, before anything is touched."""
+def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEventLoop], Broker], list[Address]]:
+    """Everything that can be wrong with the arguments, before anything is touched; and where it is going to listen."""
     from random import SystemRandom
 
     from semel.broker.broker import Broker
     from semel.broker.config.broker_config import BrokerConfig
+    from semel.broker.endpoints import WILDCARD_HOSTS, Address, check_listeners
     from semel.broker.network.descriptors import raised_descriptors
     from semel.clock import SystemClock
     from semel.log.disk import SystemDisk
@@ -102,35 +122,44 @@ def _maker(options: argparse.Namespace) -> Callable[[asyncio.AbstractEventLoop],
     if options.data_dir is not None:
         overrides["log.dirs"] = options.data_dir
     config = BrokerConfig.load("" if options.config is None else file_text("--config", options.config), overrides)
-    listen = _address("--listen", options.listen)
-    advertise = None if options.advertise is None else _address("--advertise", options.advertise)
-    metrics = None if options.metrics is None else _address("--metrics", options.metrics)
-    if advertise is None and listen.host in ("", "0.0.0.0", "::"):
+    listen = None
+    if config.listeners is None or options.listen is not None:
+        listen = parse_address("--listen", options.listen or LISTEN)
+    advertise = None if options.advertise is None else parse_address("--advertise", options.advertise)
+    metrics = None if options.metrics is None else parse_address("--metrics", options.metrics)
+    inter_broker = None
+    if options.inter_broker_listen is not None:
+        if config.zookeeper_connect is None:
+            raise UsageError("--inter-broker-listen is for brokers of one cluster: set zookeeper.connect as well")
+        inter_broker = parse_address("--inter-broker-listen", options.inter_broker_listen)
+    if options.accept_loss and config.zookeeper_connect is None:
+        raise UsageError("--accept-loss is for brokers of one cluster: set zookeeper.connect as well")
+    listeners = check_listeners(config, listen, advertise, inter_broker)
+    if listen is not None and advertise is None and listen.host in WILDCARD_HOSTS:
         raise UsageError(
             f"--listen {options.listen} is not an address that clients can reach: name one with --advertise HOST:PORT"
         )
-    return lambda loop: Broker(
-        config,
-        listen=listen,
-        advertise=advertise,
-        metrics_listen=metrics,
-        disk=SystemDisk(),
-        network=SystemNetwork(),
-        clock=SystemClock(),
-        random=SystemRandom(),
-        make_worker=lambda name: ThreadWorker(loop, name),
-        descriptors=raised_descriptors(),
-    )
+    of_settings = () if listeners is None else (*listeners.clients, listeners.brokers)
+    addresses = [address for address in (listen, inter_broker, metrics) if address is not None]
+    addresses += [Address(listener.host, listener.port) for listener in of_settings if listener is not None]
 
+    def make(loop: asyncio.AbstractEventLoop) -> Broker:
+        return Broker(
+            config,
+            listen=listen,
+            advertise=advertise,
+            metrics_listen=metrics,
+            inter_broker_listen=inter_broker,
+            accept_loss=options.accept_loss,
+            disk=SystemDisk(),
+            network=SystemNetwork(),
+            clock=SystemClock(),
+            random=SystemRandom(),
+            make_worker=lambda name: ThreadWorker(loop, name),
+            descriptors=raised_descriptors(),
+        )
 
-def _address(option: str, text: str) -> Address:
-    from semel.broker.broker import Address
-
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise UsageError(f"{option} {text}: it takes the form HOST:PORT, with a port from 0 to 65535")
-    return Address(host, int(port))
+    return make, addresses
 
 
 def _say_ready(broker: Broker) -> None:
@@ -138,37 +167,8 @@ def _say_ready(broker: Broker) -> None:
     line = (
         f"semel ready on {broker.address}, node {broker.config.node_id}, cluster {broker.cluster_id}, data in {folder}"
     )
+    if len(broker.endpoints.addresses) > 1:
+        line += f", listeners {' '.join(f'{name}://{address}' for name, address in broker.endpoints.addresses.items())}"
     if broker.metrics_address is not None:
         line += f", metrics on http://{broker.metrics_address}/metrics"
     print(line, flush=True)
-
-
-def _check_free(host: str, port: int) -> None:
-    """Raises the ``OSError`` that listening there would raise now."""
-    import socket
-
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    failures = []
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(address)
-        except OSError as error:
-            failures.append(error)
-            if error.errno == errno.EADDRINUSE:
-                raise
-    if len(failures) == len(found):
-        raise failures[0]
-
-
-def _sentence(error: OSError, address: str) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"cannot listen: {address} is in use by another process"
-        case errno.EADDRNOTAVAIL:
-            return f"cannot listen: this machine has no address {address}"
-        case _:
-            return f"the broker cannot start: {error}"

@@ -6,9 +6,9 @@ import argparse
 
 from semel.cli.exits import Exit
 from semel.cli.offsets import offsets_at
-from semel.cli.option_values import client_settings, key_and_value, partition_of
-from semel.cli.output import print_deleted, print_facts, print_rows
+from semel.cli.option_values import client_settings, has_tls, key_and_value, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
+from semel.cli.terminal.output import print_deleted, print_facts, print_rows
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -81,17 +81,22 @@ def _list(options: argparse.Namespace) -> int:
 
 def _describe(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
+    from semel.cli.cluster_status import answering
     from semel.client.admin.configs import ConfigResource
     from semel.client.admin.partitions import OffsetSpec
     from semel.types import TopicPartition
     from semel.wire.codes import ConfigSource
 
-    with Admin(**client_settings(options)) as admin:
+    settings = client_settings(options)
+    with Admin(**settings) as admin:
         topic = admin.topics.describe(options.topic)
         partitions = [TopicPartition(topic.name, partition.partition) for partition in topic.partitions]
-        starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
-        ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
-        stable = offsets_at(admin, partitions, OffsetSpec.LATEST, "read_committed")
+        # The offsets of a partition whose leader is away would be waited for until the client gives up.
+        up = answering(admin.cluster.describe().brokers, has_tls=has_tls(settings))
+        led = [key for partition, key in zip(topic.partitions, partitions, strict=True) if partition.leader in up]
+        starts = offsets_at(admin, led, OffsetSpec.EARLIEST)
+        ends = offsets_at(admin, led, OffsetSpec.LATEST)
+        stable = offsets_at(admin, led, OffsetSpec.LATEST, "read_committed")
         configs = admin.configs.describe(ConfigResource.topic(topic.name))
     rows = [
         {
@@ -110,8 +115,8 @@ def _describe(options: argparse.Namespace) -> int:
         facts = {"name": topic.name, "id": str(topic.topic_id), "configs": own, "partitions": rows}
         print_facts(facts, as_json=True)
         return Exit.OK
-    settings = [f"{name}={value}" for name, value in sorted(own.items())]
-    print_facts({"topic": topic.name, "id": topic.topic_id, "settings": settings}, as_json=False)
+    shown = [f"{name}={value}" for name, value in sorted(own.items())]
+    print_facts({"topic": topic.name, "id": topic.topic_id, "settings": shown}, as_json=False)
     print()
     print_rows(rows, tuple(rows[0]), as_json=False)
     return Exit.OK

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, partition_of
-from semel.cli.output import print_facts, print_rows, time_text
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
+from semel.cli.terminal.output import print_facts, print_rows, time_text
 from semel.errors import SemelError
 
 if TYPE_CHECKING:  # A command imports the client when it runs.

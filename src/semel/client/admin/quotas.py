@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping
 from typing import Final
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import AnyBroker, Ask, Controller, outcome
+from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.wire.apis import ApiKey
 from semel.wire.messages import alter_client_quotas as alter
 from semel.wire.messages import describe_client_quotas as describe
-
-
-class Quoted(Enum):
-    """Names that are none."""
-
-    DEFAULT = "the default"
-    """All users, or client ids, that have no quota of their own."""
-    ANY = "any"
-    """In a filter: all that have a quota of their own, and the default."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaEntity:
-    """What a quota is for: a user, a client id, both together, or an address; ``Quoted.DEFAULT`` for all the others.
-
-    QuotaEntity(user="alice"), QuotaEntity(user="alice", client_id=Quoted.DEFAULT)
-    """
-
-    user: str | Quoted | None = None
-    client_id: str | Quoted | None = None
-    ip: str | Quoted | None = None
-
-    def __post_init__(self) -> None:
-        if self.ip is not None and (self.user, self.client_id) != (None, None):
-            raise ValueError(f"{self}: a quota is for an address, or for users and clients, not for both")
-
-    def __str__(self) -> str:
-        parts = (f"{kind} {repr(name) if isinstance(name, str) else name.value}" for kind, name in _parts(self))
-        return ", ".join(parts) or "everybody"
 
 
 class Quotas:
@@ -82,12 +52,6 @@ _DEFAULT: Final = 1
 _ANY: Final = 2
 
 
-def _parts(entity: QuotaEntity) -> Iterator[tuple[str, str | Quoted]]:
-    for kind, name in (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip)):
-        if name is not None:
-            yield kind, name
-
-
 def _component(kind: str, name: str | Quoted) -> describe.ComponentData:
     match name:
         case Quoted.DEFAULT:
@@ -112,7 +76,7 @@ def _describe(strict: bool) -> Ask[QuotaEntity, dict[QuotaEntity, dict[str, floa
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         target=lambda entity: AnyBroker(),
         build=lambda entities, version: describe.DescribeClientQuotasRequest(
-            [_component(kind, name) for kind, name in _parts(entities[0])], strict
+            [_component(kind, name) for kind, name in entities[0].parts()], strict
         ),
         read=lambda response, entities, version: [
             (entities[0], outcome(_quotas(response.entries), response.error_code, response.error_message))
@@ -124,7 +88,7 @@ def _describe(strict: bool) -> Ask[QuotaEntity, dict[QuotaEntity, dict[str, floa
 
 def _alter(quotas: Mapping[QuotaEntity, Mapping[str, float | None]], validate_only: bool) -> Ask[QuotaEntity, None]:
     def entry(entity: QuotaEntity) -> alter.EntryData:
-        parts = [alter.EntityData(kind, name if isinstance(name, str) else None) for kind, name in _parts(entity)]
+        parts = [alter.EntityData(kind, name if isinstance(name, str) else None) for kind, name in entity.parts()]
         operations = [alter.OpData(key, value or 0.0, value is None) for key, value in quotas[entity].items()]
         return alter.EntryData(parts, operations)
 

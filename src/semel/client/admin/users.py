@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Final, TypeAlias
 
 from semel.client.admin.asking import Asker
 from semel.client.admin.results import Results
 from semel.client.machine.admin.ask import CLUSTER, AnyBroker, Ask, Controller, Refusal, outcome
 from semel.errors import ErrorCode, named
+from semel.security.sasl.scram import ITERATIONS_MIN, salted_password
 from semel.wire.apis import ApiKey
+from semel.wire.codes import ScramMechanism
 from semel.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -24,20 +24,7 @@ from semel.wire.messages.describe_user_scram_credentials import (
     UserName,
 )
 
-ITERATIONS_MIN: Final = 4096
 _SALT_BYTES: Final = 32
-
-
-class ScramMechanism(IntEnum):
-    """Numbered as on the wire."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> ScramMechanism:
-        return cls.UNKNOWN  # Newer than this client.
 
 
 Credentials: TypeAlias = Mapping[ScramMechanism, int]
@@ -88,7 +75,7 @@ class Users:
             raise ValueError(f"{iterations} iterations for user {user!r}: Kafka takes {ITERATIONS_MIN} or more")
         salt = self._asker.random.randbytes(_SALT_BYTES) if salt is None else salt
         secret = password.encode() if isinstance(password, str) else password
-        salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], secret, salt, iterations)
+        salted = salted_password(mechanism, secret, salt, iterations)
         await self._asker.one(_upsert(mechanism, iterations, salt, salted), user)
 
     async def delete(self, user: str, *, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512) -> None:
@@ -97,9 +84,6 @@ class Users:
         await admin.users.delete("alice")
         """
         await self._asker.one(_delete(mechanism), user)
-
-
-_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 
 
 def _user(name: str) -> str:
@@ -146,10 +130,10 @@ _LIST: Ask[str, dict[str, Credentials]] = Ask(
 )
 
 
-def _upsert(mechanism: ScramMechanism, iterations: int, salt: bytes, salted_password: bytes) -> Ask[str, None]:
+def _upsert(mechanism: ScramMechanism, iterations: int, salt: bytes, salted: bytes) -> Ask[str, None]:
     return _alter(
         lambda user: AlterUserScramCredentialsRequest(
-            upsertions=[ScramCredentialUpsertion(user, mechanism, iterations, salt, salted_password)]
+            upsertions=[ScramCredentialUpsertion(user, mechanism, iterations, salt, salted)]
         )
     )
 

@@ -133,13 +133,13 @@ class ClientConfig:
 CLIENT_SETTINGS: Final = (*declared_in(ClientConfig), *SECURITY_SETTINGS)
 
 # Settings that are no text.
-_OBJECTS: Final = ("sasl_oauthbearer_token_provider",)
+OBJECTS: Final = ("sasl_oauthbearer_token_provider",)
 
 
 def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[str, Any]:
     """Attributes by name, for the dataclasses that declare the settings. ``None`` means: not set."""
     texts: dict[str, str] = {}
-    objects = {keyword: keywords[keyword] for keyword in _OBJECTS if keyword in keywords}
+    objects = {keyword: keywords[keyword] for keyword in OBJECTS if keyword in keywords}
     for keyword, value in keywords.items():
         if keyword in objects:
             continue
@@ -151,7 +151,7 @@ def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[st
 
 def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """The settings that all clients share, as a value, and what is left."""
-    secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *_OBJECTS}
+    secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *OBJECTS}
     shared = {setting.attribute for setting in CLIENT_SETTINGS} - secure
     client = ClientConfig(
         security=SecurityConfig(**{name: value for name, value in attributes.items() if name in secure}),

@@ -7,7 +7,7 @@ program runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Required, TypeAlias, TypedDict
 
 Number: TypeAlias = int | str
@@ -35,6 +35,18 @@ class ClientSettings(TypedDict, total=False):
     sasl_jaas_config: str | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_token_endpoint_allow_http: Flag | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_header_urlencode: Flag | None
+    sasl_login_callback_handler_class: str | None
+    sasl_oauthbearer_jwt_retriever_class: str | None
+    sasl_login_connect_timeout_ms: Number | None
+    sasl_login_read_timeout_ms: Number | None
+    sasl_login_retry_backoff_ms: Number | None
+    sasl_login_retry_backoff_max_ms: Number | None
     ssl_truststore_type: str | None
     ssl_truststore_location: str | None
     ssl_truststore_certificates: str | None
@@ -44,7 +56,7 @@ class ClientSettings(TypedDict, total=False):
     ssl_keystore_key: str | None
     ssl_key_password: str | None
     ssl_endpoint_identification_algorithm: str | None
-    sasl_oauthbearer_token_provider: Callable[[], str] | None
+    sasl_oauthbearer_token_provider: Callable[[], str | Awaitable[str]] | None
 
 
 class ProducerSettings(ClientSettings, total=False):

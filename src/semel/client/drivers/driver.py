@@ -20,12 +20,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from semel.client.drivers.frame_buffer import FrameReceiver
 from semel.client.drivers.process import Process
-from semel.client.machine.connection.actions import Connect, Disconnect, Machine, Send
+from semel.client.drivers.tokens import Tokens
+from semel.client.machine.connection.actions import Connect, Disconnect, FetchToken, Machine, Send
 from semel.client.machine.connection.promise import Promise
 from semel.clock import NEVER, Clock
-from semel.errors import ClientFailed, DecodeError, ErrorCode
+from semel.errors import AuthorizationFailed, ClientFailed, DecodeError, ErrorCode, SemelError
+from semel.net.frame_receiver import FrameReceiver
 from semel.net.network import Network
 from semel.types import Buffer
 
@@ -38,7 +39,8 @@ class Driver:
     """``turned`` is called whenever the machine may have settled something, outside of the guard.
 
     It is called before a caller that waits for a promise goes on, so that the caller finds everything done. ``failed``
-    is called once if a step raises; ``title`` names the client in that error.
+    is called once if a step raises; ``title`` names the client in that error. ``application_loop`` is where the
+    application runs, if that is another loop.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Driver:
         guard: AbstractContextManager[Any] | None,
         turned: Callable[[], None],
         failed: Callable[[ClientFailed], None],
+        application_loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._title = title
         self._machine = machine
@@ -66,7 +69,9 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self.create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
         self._call_soon = self._loop.call_soon if guard is None else self._loop.call_soon_threadsafe
+        self._tokens = Tokens(application_loop)
         self._connecting: dict[int, asyncio.Task[None]] = {}
+        """What a connection waits for: the broker, or a token."""
         self._connections: dict[int, _Connection] = {}
         self._ending: list[asyncio.Task[None]] = []
         self._scheduled = False
@@ -145,6 +150,7 @@ class Driver:
             self._stop_timer,
             *(connection.close for connection in self._connections.values()),
             *(task.cancel for task in self._connecting.values()),
+            self._tokens.cancel,
             *(partial(settle, told) for settle in tuple(self._waiting.values())),
         ]
         for step in steps:
@@ -162,6 +168,7 @@ class Driver:
         self._connections.clear()
         tasks = [*self._connecting.values(), *self._ending]
         self._connecting.clear()
+        self._tokens.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -195,6 +202,9 @@ class Driver:
                         self._connecting[action.connection] = task
                     case Disconnect():
                         self._disconnect(action.connection)
+                    case FetchToken():
+                        task = self._loop.create_task(self._fetch_token(action))
+                        self._connecting[action.connection] = task
             if not self._closed:
                 self._set_timer(deadline_ms, now_ms)
             self._turned()
@@ -241,6 +251,25 @@ class Driver:
             self._connections[number] = connection
             with self._guard:
                 self._machine.connected(number, self._clock.monotonic_ms())
+            self._poll_soon()
+
+    async def _fetch_token(self, action: FetchToken) -> None:
+        with self._step:
+            number = action.connection
+            try:
+                token = await self._tokens.fetch(action.provider)
+            except Exception as error:
+                reason = str(error) if isinstance(error, SemelError) else f"no token: {type(error).__name__}: {error}"
+                self._connecting.pop(number, None)
+                with self._guard:
+                    if isinstance(error, AuthorizationFailed):
+                        self._machine.refused(error.message)
+                    self._machine.token_failed(number, reason, self._clock.monotonic_ms())
+            else:
+                self._connecting.pop(number, None)
+                with self._guard:
+                    self._machine.token_received(number, token, self._clock.monotonic_ms())
+            self._turned()
             self._poll_soon()
 
     def _disconnect(self, number: int) -> None:

@@ -65,7 +65,7 @@ class ClientRuntime(Generic[M]):
         if self.driver is None:
             if self._has_own_thread:
                 self._thread = LoopThread(self._title)
-                self.driver = self._thread.run(self._driven())
+                self.driver = self._thread.run(self._driven(asyncio.get_running_loop()))
             else:
                 self.driver = self._drive()
             self.driver.wake()
@@ -117,7 +117,7 @@ class ClientRuntime(Generic[M]):
         if self._thread is not None and self._thread.is_running:
             self._thread.abandon(self._disconnect())
 
-    def _drive(self) -> Driver:
+    def _drive(self, application_loop: asyncio.AbstractEventLoop | None = None) -> Driver:
         return Driver(
             self._title,
             self.machine,
@@ -126,10 +126,11 @@ class ClientRuntime(Generic[M]):
             guard=self._lock,
             turned=self._turned,
             failed=self._failed,
+            application_loop=application_loop,
         )
 
-    async def _driven(self) -> Driver:
-        return self._drive()
+    async def _driven(self, application_loop: asyncio.AbstractEventLoop) -> Driver:
+        return self._drive(application_loop)
 
     def _failed(self, failure: ClientFailed) -> None:
         self.failure = failure

@@ -1,41 +1,53 @@
 """The settings of TLS and SASL, under Kafka's names.
 
 Certificates and keys are PEM, in files or as text; Java's keystores (JKS, PKCS12) are not read. User and password come
-from ``sasl.jaas.config``, as in Java, or from ``sasl.username`` and ``sasl.password``, as in librdkafka.
+from ``sasl.jaas.config``, as in Java, or from ``sasl.username`` and ``sasl.password``, as in librdkafka. A token for
+OAUTHBEARER comes from a function of the application, or from the token endpoint of an authorization server.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from semel.settings import OneOf, SettingError, SettingType, declare, declared_in
+from semel.security.sasl.jaas import jaas_options
+from semel.security.security_protocol import SecurityProtocol
+from semel.settings import AtLeast, OneOf, SettingError, SettingType, declare, declared_in
 
-STRING, PASSWORD = SettingType.STRING, SettingType.PASSWORD
+BOOLEAN, STRING, PASSWORD = SettingType.BOOLEAN, SettingType.STRING, SettingType.PASSWORD
+INT, LONG = SettingType.INT, SettingType.LONG
 
-
-class SecurityProtocol(Enum):
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def uses_tls(self) -> bool:
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-
-    @property
-    def uses_sasl(self) -> bool:
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-
+TokenProvider: TypeAlias = Callable[[], str | Awaitable[str]]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
+_TOKEN_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
+_ALLOW_HTTP: Final = "sasl.oauthbearer.token.endpoint.allow.http"
+_LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+# Classes in Kafka that ask a token endpoint. They are never loaded: a file for Java's clients may name them.
+_JAVA_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_JAVA_HANDLERS: Final = (
+    f"{_JAVA_OAUTH}.OAuthBearerLoginCallbackHandler",
+    f"{_JAVA_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
+)
+_JAVA_RETRIEVERS: Final = (f"{_JAVA_OAUTH}.ClientCredentialsJwtRetriever", f"{_JAVA_OAUTH}.DefaultJwtRetriever")
+
 _PROTOCOLS: Final = tuple(protocol.value for protocol in SecurityProtocol)
 _PEM: Final = "PEM"
+
+
+class ClientCredentials(NamedTuple):
+    """How this client is known to the authorization server that issues its tokens."""
+
+    client_id: str
+    client_secret: str
+    scope: str | None
+
+    def __repr__(self) -> str:
+        return f"<ClientCredentials {self.client_id}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,57 @@ class SecurityConfig:
     )
     sasl_username: str | None = declare("sasl.username", STRING, None, "The user, for PLAIN and SCRAM.")
     sasl_password: str | None = declare("sasl.password", PASSWORD, None, "The user's password, for PLAIN and SCRAM.")
+    sasl_oauthbearer_token_endpoint_url: str | None = declare(
+        _TOKEN_ENDPOINT, STRING, None, "Where an authorization server issues tokens, for OAUTHBEARER: an https address."
+    )
+    sasl_oauthbearer_token_endpoint_allow_http: bool = declare(
+        _ALLOW_HTTP, BOOLEAN, False, "Whether it may be an http address of this machine (localhost), for tests."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = declare(
+        _CLIENT_ID, STRING, None, "The client id there; or ``clientId=...`` in sasl.jaas.config."
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = declare(
+        _CLIENT_SECRET, PASSWORD, None, "The client's secret; or ``clientSecret=...`` in sasl.jaas.config."
+    )
+    sasl_oauthbearer_scope: str | None = declare(
+        "sasl.oauthbearer.scope", STRING, None, "What the token is to be for; or ``scope=...`` in sasl.jaas.config."
+    )
+    sasl_oauthbearer_header_urlencode: bool = declare(
+        "sasl.oauthbearer.header.urlencode",
+        BOOLEAN,
+        False,
+        "Whether client id and secret are URL-encoded in the request's header, as RFC 6749 has it.",
+    )
+    sasl_login_callback_handler_class: str | None = declare(
+        "sasl.login.callback.handler.class",
+        STRING,
+        None,
+        "What Java's client needs for a token endpoint. Here it may be left out, and changes nothing.",
+        rule=OneOf(_JAVA_HANDLERS),
+    )
+    sasl_oauthbearer_jwt_retriever_class: str | None = declare(
+        "sasl.oauthbearer.jwt.retriever.class",
+        STRING,
+        None,
+        "The same.",
+        rule=OneOf(_JAVA_RETRIEVERS),
+    )
+    sasl_login_connect_timeout_ms: int = declare(
+        "sasl.login.connect.timeout.ms", INT, 10_000, "How long connecting to it may take.", rule=AtLeast(1)
+    )
+    sasl_login_read_timeout_ms: int = declare(
+        "sasl.login.read.timeout.ms", INT, 10_000, "How long it may take to answer.", rule=AtLeast(1)
+    )
+    sasl_login_retry_backoff_ms: int = declare(
+        "sasl.login.retry.backoff.ms",
+        LONG,
+        100,
+        "The pause before it is asked again when it did not answer; it doubles every time.",
+        rule=AtLeast(0),
+    )
+    sasl_login_retry_backoff_max_ms: int = declare(
+        "sasl.login.retry.backoff.max.ms", LONG, 10_000, "How long it is asked again in all.", rule=AtLeast(0)
+    )
     ssl_truststore_type: str = declare(
         "ssl.truststore.type", STRING, _PEM, "The format of what is trusted.", rule=OneOf((_PEM,))
     )
@@ -85,8 +148,9 @@ class SecurityConfig:
         "Whether a broker's certificate must name its host: https, or empty for no.",
         rule=OneOf(("https", "")),
     )
-    sasl_oauthbearer_token_provider: Callable[[], str] | None = None
-    """Called for a token whenever a connection is made. Not text, so only as a keyword."""
+    sasl_oauthbearer_token_provider: TokenProvider | None = None
+    """Called for a token whenever a connection is made, in a thread of its own, or awaited. Not text, so only as a
+    keyword."""
 
     def __post_init__(self) -> None:
         protocol = self.security_protocol
@@ -100,20 +164,44 @@ class SecurityConfig:
                 f"security.protocol={protocol.value} needs sasl.mechanism: one of {', '.join(MECHANISMS)}",
             )
         if self.sasl_mechanism == "OAUTHBEARER":
-            if self.sasl_oauthbearer_token_provider is None:
-                raise SettingError(
-                    "sasl_oauthbearer_token_provider",
-                    "sasl.mechanism=OAUTHBEARER needs sasl_oauthbearer_token_provider, a function that gives a token",
-                )
+            self._check_tokens()
         else:
             self.credentials()
 
     def __repr__(self) -> str:
         return f"<SecurityConfig {self.security_protocol.value} {self.sasl_mechanism or ''}>"
 
+    def client_credentials(self) -> ClientCredentials:
+        """For the token endpoint. Raises ``SettingError`` if one is missing."""
+        options = {} if self.sasl_jaas_config is None else jaas_options(self.sasl_jaas_config)
+        client_id = self.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
+        client_secret = self.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret")
+        for setting, option, value in (
+            (_CLIENT_ID, "clientId", client_id),
+            (_CLIENT_SECRET, "clientSecret", client_secret),
+        ):
+            if not value:
+                raise SettingError(setting, f"{_TOKEN_ENDPOINT} needs {setting}, or {option}=... in sasl.jaas.config")
+        assert client_id is not None
+        assert client_secret is not None
+        return ClientCredentials(client_id, client_secret, self.sasl_oauthbearer_scope or options.get("scope"))
+
+    def _check_tokens(self) -> None:
+        url, provider = self.sasl_oauthbearer_token_endpoint_url, self.sasl_oauthbearer_token_provider
+        if (url is None) == (provider is None):
+            raise SettingError(
+                _TOKEN_ENDPOINT,
+                f"sasl.mechanism=OAUTHBEARER needs one of two: {_TOKEN_ENDPOINT}, or "
+                f"sasl_oauthbearer_token_provider, a function that returns a token; "
+                f"{'none is' if url is None else 'both are'} set",
+            )
+        if url is not None:
+            _check_url(url, allows_http=self.sasl_oauthbearer_token_endpoint_allow_http)
+            self.client_credentials()
+
     def credentials(self) -> tuple[str, str]:
         """User and password. Raises ``SettingError`` if one is missing."""
-        options = {} if self.sasl_jaas_config is None else _jaas_options(self.sasl_jaas_config)
+        options = {} if self.sasl_jaas_config is None else jaas_options(self.sasl_jaas_config)
         username = self.sasl_username if self.sasl_username is not None else options.get("username")
         password = self.sasl_password if self.sasl_password is not None else options.get("password")
         for name, value in (("username", username), ("password", password)):
@@ -128,17 +216,29 @@ class SecurityConfig:
 
 
 SECURITY_SETTINGS: Final = tuple(declared_in(SecurityConfig))
+PASSWORD_SETTINGS: Final = tuple(setting.name for setting in SECURITY_SETTINGS if setting.type is PASSWORD)
+"""What Kafka never shows. Certificates are among them."""
 
-_OPTION: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s;"\']+))')
 
+def _check_url(url: str, *, allows_http: bool) -> None:
+    """Raises ``SettingError`` for an address to which no secret is sent. What it says shows no password in it."""
+    from urllib.parse import urlsplit
 
-def _jaas_options(text: str) -> dict[str, str]:
-    """The options in ``some.LoginModule required username="u" password="p";``."""
-    found: dict[str, str] = {}
-    for match in _OPTION.finditer(text):
-        quoted = match[2]
-        found[match[1]] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else match[3] or match[4] or ""
-    return found
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise SettingError(_TOKEN_ENDPOINT, f"{_TOKEN_ENDPOINT} is no address: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise SettingError(_TOKEN_ENDPOINT, f"{_TOKEN_ENDPOINT} has a user or a password in it: set {_CLIENT_SECRET}")
+    if not host or parts.scheme not in ("https", "http"):
+        raise SettingError(_TOKEN_ENDPOINT, f"{_TOKEN_ENDPOINT}={url}: an address of the form https://host/path")
+    if parts.scheme == "http" and not (allows_http and host in _LOCAL_HOSTS):
+        raise SettingError(
+            _TOKEN_ENDPOINT,
+            f"{_TOKEN_ENDPOINT}={url}: the secret would travel in the clear. Use https; {_ALLOW_HTTP}=true allows http "
+            "to localhost",
+        )
 
 
 def _contradiction(setting: str, value: str, protocol: SecurityProtocol, needed: str) -> SettingError:

@@ -1,93 +1,42 @@
-"""SASL mechanisms as small machines: what to send first, and what to answer to what the broker says.
-
-They decide and compute; the bytes travel in SaslAuthenticate (``machine/authentication.py``). A mechanism that does not
-believe the broker raises ``SaslError``: the proof of identity goes both ways.
-"""
+"""The SASL mechanism that the settings of a client ask for, and where the tokens for OAUTHBEARER come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from random import Random
-from typing import Protocol
+from typing import Final
 
-from semel.client.security.config import SecurityConfig
-from semel.client.security.scram import ScramExchange
-from semel.errors import SemelError
+from semel.client.security.config import SecurityConfig, TokenProvider
+from semel.security.sasl.client import Mechanism, Plain, SaslError, Scram
 
-
-class SaslError(SemelError):
-    """The exchange cannot go on."""
-
-
-class Mechanism(Protocol):
-    name: str
-
-    def first(self) -> bytes:
-        """What the client says first."""
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        """What it says next; ``None`` if it has said everything. Raises ``SaslError``."""
-
-
-class Plain:
-    """RFC 4616: user and password as they are, so only over TLS."""
-
-    name = "PLAIN"
-
-    def __init__(self, username: str, password: str) -> None:
-        self._token = f"\0{username}\0{password}".encode()
-
-    def first(self) -> bytes:
-        return self._token
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        return None
-
-
-class Scram:
-    """RFC 5802: the password itself never travels, and the broker proves that it knows it, too."""
-
-    def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
-        self.name = name
-        self._exchange = ScramExchange(name, username, password, nonce)
-
-    def first(self) -> bytes:
-        return self._exchange.client_first()
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        try:
-            if not self._exchange.has_proven:
-                return self._exchange.client_final(challenge)
-            self._exchange.verify(challenge)
-        except ValueError as error:
-            raise SaslError(f"{self.name}: {error}") from None
-        return None
-
-
-class OAuthBearer:
-    """RFC 7628: a token that an authorization server has issued."""
-
-    name = "OAUTHBEARER"
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def first(self) -> bytes:
-        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        # The broker says in JSON why it refuses, and wants to hear this before it says so with an error code.
-        return b"\x01" if challenge else None
+# RFC 6750. Nothing else is sent: a control character would end the token's field and begin another.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def mechanism_for(security: SecurityConfig, random: Random) -> Mechanism:
+    """Of those that need no token."""
     match security.sasl_mechanism:
         case "PLAIN":
             return Plain(*security.credentials())
-        case "OAUTHBEARER":
-            provider: Callable[[], str] | None = security.sasl_oauthbearer_token_provider
-            assert provider is not None
-            return OAuthBearer(provider())
         case name:
             assert name is not None
             return Scram(name, *security.credentials(), nonce=f"{random.getrandbits(192):048x}")
+
+
+def token_provider(security: SecurityConfig) -> TokenProvider | None:
+    """What is called for a token; ``None`` where the mechanism needs none."""
+    if security.sasl_mechanism != "OAUTHBEARER":
+        return None
+    if security.sasl_oauthbearer_token_provider is not None:
+        return security.sasl_oauthbearer_token_provider
+    from semel.client.security.token_endpoint import token_endpoint  # It imports what few clients need.
+
+    return token_endpoint(security)
+
+
+def check_token(token: object) -> None:
+    """Raises ``SaslError`` for what is no bearer token. Its text is not shown."""
+    if not isinstance(token, str):
+        raise SaslError(f"a token is text, and this is {type(token).__name__}")
+    if _TOKEN.fullmatch(token) is None:
+        raise SaslError(f"a token has letters, digits and ._~+/-= only, and this, of length {len(token)}, has others")

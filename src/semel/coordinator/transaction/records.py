@@ -279,6 +279,8 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         last_producer_epoch = _derived_last_epoch(
             state, producer_id, value.producer_epoch, last_producer_id, value.client_transaction_version
         )
+    # None are written for an EMPTY transaction: those that a damaged record names are left out.
+    topics = None if state is TxnState.EMPTY else value.transaction_partitions
     return Transaction(
         transactional_id,
         producer_id,
@@ -287,7 +289,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         last_producer_epoch,
         value.next_producer_id,
         state,
-        _flat(value.transaction_partitions) if value.transaction_partitions else NO_PARTITIONS,
+        _flat(topics) if topics else NO_PARTITIONS,
         _the_same(value.transaction_timeout_ms),
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,

@@ -13,6 +13,9 @@ class TransactionSettings:
     transactional_id_expiration_ms: int = 7 * 24 * 3600 * 1000
     """``transactional.id.expiration.ms``: an idle id is forgotten after this."""
 
+    open_max: int = 10_000
+    """Open transactions of one partition of ``__transaction_state``. The next one to begin is told to ask again."""
+
     transaction_version: int = 2
     """The cluster's ``transaction.version``. It decides how the coordinator itself ends a transaction (V2 with the
     bumped epoch in the record) and the version of the records it writes."""

@@ -149,6 +149,8 @@ class TransactionShard:
             return Decision(AddPartitionsResult(errors=dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)))
         if not missing:
             return Decision(AddPartitionsResult())
+        if transaction.state is not TxnState.ONGOING and len(self._ongoing) >= self._settings.open_max:
+            return Decision(AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS))
         added = transitions.with_partitions(
             transaction, frozenset(missing), transaction_version=transaction_version, now_ms=now_ms
         )

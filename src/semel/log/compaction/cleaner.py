@@ -79,7 +79,7 @@ class LogCleaner:
         self._forget_deleted()
         candidates: list[tuple[PartitionLog, CleanableRange]] = []
         for log in self._directory.logs.values():
-            if not log.config.compact or log.offline is not None or log in self._running:
+            if not log.config.compact or log.offline is not None or log.is_truncating or log in self._running:
                 continue
             self._roll_if_due(log, now_ms)
             if now_ms >= self._not_before_ms.get(log, 0) and (found := self.cleanable(log, now_ms)) is not None:

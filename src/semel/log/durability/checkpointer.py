@@ -50,6 +50,9 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 CHECKPOINT_INTERVAL_MS: Final = 60_000
 
+HIGH_WATERMARK_INTERVAL_MS: Final = 5_000
+"""How often the high watermarks of replicated partitions are written between checkpoints, as in Kafka."""
+
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 30_000
 
@@ -66,13 +69,13 @@ class Checkpointer:
         interval_ms: int = CHECKPOINT_INTERVAL_MS,
         refused: Callable[[object, OSError], None],
     ) -> None:
-        self.named: set[TopicPartition] = set()  # the partitions that the checkpoint files may have lines of
         # By file, the offsets of partitions that could not be opened. They stay in the files as evidence that records
         # are missing.
         self.kept: dict[str, dict[TopicPartition, int]] = {}
         self.journal: Journal | None = None
         self.killed = False
-        # The loop writes the files too, before a topic is created under the name of a deleted one.
+        # The files are written by three threads: at checkpoints, before a topic is created under the name of a deleted
+        # one (``partition_folders.py``), and before DeleteRecords is answered.
         self._write_lock = threading.Lock()
         self._path = path
         self._disk = disk
@@ -89,8 +92,11 @@ class Checkpointer:
         self._failures = 0  # in a row
         self._retry_ms = 0.0
         self._due_ms = 0.0
+        self._high_watermarks_due_ms = 0.0
+        self._high_watermarks_before = 0  # the sum, when they were last written
         self._bytes_before = 0
         self._waiting: list[Callable[[], None]] = []
+        self._after_this: list[Callable[[], None]] = []
         self._not_held: frozenset[PartitionLog] = frozenset()
 
     def begin(self, journal: Journal) -> None:
@@ -112,6 +118,24 @@ class Checkpointer:
         written = self._appended_bytes() - self._bytes_before
         if written >= CHECKPOINT_BYTES or (written and now >= self._due_ms):
             self.start()
+        elif now >= self._high_watermarks_due_ms and self._running is None:
+            self._high_watermarks_due_ms = now + HIGH_WATERMARK_INTERVAL_MS
+            self._write_moved_high_watermarks()
+
+    def _write_moved_high_watermarks(self) -> None:
+        """One that is too low costs a leader a moment after a start; so a write that fails is left to the next."""
+        moved_to = sum([log.high_watermark for log in self._logs.values() if log.is_replicated])
+        if moved_to == self._high_watermarks_before:
+            return
+        self._high_watermarks_before = moved_to
+
+        def written(outcome: object) -> None:
+            if isinstance(outcome, OSError) and outcome.errno in NO_ROOM:
+                self._refused("the high watermarks", outcome)
+            elif isinstance(outcome, BaseException):
+                logger.error("the high watermarks in %s could not be written: %s", self._path, outcome)
+
+        self._worker.run(self.write_high_watermarks, written)
 
     def journal_is_full(self) -> None:
         """Called after every group while the journal is full: use the other file, and checkpoint to free this one."""
@@ -141,6 +165,13 @@ class Checkpointer:
         self._closing = True
         self._waiting.append(done)
         self.start()
+
+    def when_rested(self, callback: Callable[[], None]) -> None:
+        """Call back when the checkpoint that runs now is over. Another one may follow it."""
+        if self._running is None:
+            callback()
+        else:
+            self._after_this.append(callback)
 
     @property
     def failing(self) -> bool:
@@ -172,7 +203,7 @@ class Checkpointer:
             offsets.recovery_points[job.log] = job.offset
         try:
             self._write(LOG_START_FILE, offsets.log_starts)
-            self._write(HIGH_WATERMARK_FILE, offsets.high_watermarks)
+            self.write_high_watermarks()
             self._write(RECOVERY_POINT_FILE, offsets.recovery_points)
         except OSError as error:
             # What is synced stays synced, and a sync that failed has failed: the outcome of each log is still true.
@@ -182,10 +213,10 @@ class Checkpointer:
         return outcome
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:
-        here = {log.topic_partition: offset for log, offset in offsets.items() if self._is_here(log)}
-        write = checkpoints.write_log_starts if name == LOG_START_FILE else checkpoints.write_offsets
         with self._write_lock:
-            write(self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
+            # Not sooner: a log that another thread has taken out of the file since then would be there again.
+            here = {log.topic_partition: offset for log, offset in offsets.items() if self._is_here(log)}
+            _WRITERS[name](self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
 
     def carry_out_at_once(self, logs: Iterable[PartitionLog]) -> Outcome:
         """At a start, before requests are served: runs on the caller."""
@@ -219,6 +250,9 @@ class Checkpointer:
         else:
             self._failures = 0
             self._release_journal()
+        after_this, self._after_this = self._after_this, []
+        for rested in after_this:
+            rested()
         if self._wanted and (self._closing or failure is None):
             self.start()
             return
@@ -231,7 +265,6 @@ class Checkpointer:
         """Apply the outcome. Returns why some recovery points did not move, if there is a reason."""
         for job in outcome.moved:
             checkpointed(job)
-            self.named.add(job.log.topic_partition)
         for job, error in outcome.failed:
             checkpoint_failed(job.log)
             if self._is_here(job.log):
@@ -281,12 +314,28 @@ class Checkpointer:
     def write_log_starts(self) -> None:
         self._write(LOG_START_FILE, self._offsets().log_starts)
 
+    def write_high_watermarks(self) -> None:
+        """Write the high watermarks as they are now, on any thread.
+
+        Not those of an earlier moment: a log that is truncated has lowered its own before, and one that was taken
+        sooner would be in the file again.
+        """
+        name = HIGH_WATERMARK_FILE
+        with self._write_lock:
+            here = {topic_partition: log.high_watermark for topic_partition, log in list(self._logs.items())}
+            _WRITERS[name](self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
+
+    def write_offsets(self) -> None:
+        """Write all three, so that there is no line of a log that is not here."""
+        self.write_recovery_points()
+        self.write_log_starts()
+        self.write_high_watermarks()
+
     def _offsets(self) -> _Offsets:
-        logs = self._logs.values()
+        logs = list(self._logs.values())  # A copy, which the loop does not change while a worker reads it.
         return _Offsets(
             recovery_points={log: log.recovery_point for log in logs},
             log_starts={log: log.log_start_offset for log in logs if log.log_start_offset},
-            high_watermarks={log: log.high_watermark for log in logs},
         )
 
     def _appended_bytes(self) -> int:
@@ -294,6 +343,13 @@ class Checkpointer:
 
     def _is_here(self, log: PartitionLog) -> bool:
         return self._logs.get(log.topic_partition) is log
+
+
+_WRITERS: Final[Mapping[str, Callable[[Disk, str, Mapping[TopicPartition, int]], None]]] = {
+    RECOVERY_POINT_FILE: checkpoints.write_offsets,
+    LOG_START_FILE: checkpoints.write_log_starts,
+    HIGH_WATERMARK_FILE: checkpoints.write_high_watermarks,
+}
 
 
 class _Failure(NamedTuple):
@@ -305,8 +361,7 @@ class _Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """The content of the three files at one moment."""
+    """The content of two of the files at one moment."""
 
     recovery_points: dict[PartitionLog, int]
     log_starts: dict[PartitionLog, int]
-    high_watermarks: dict[PartitionLog, int]

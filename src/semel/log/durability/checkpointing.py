@@ -50,7 +50,8 @@ class CheckpointState:
     log_start_offset: int  # the one in ``partition.checkpoint``
     epochs: _Epochs | None = None  # those in ``leader-epoch-checkpoint``, once this process has written it
     is_running: bool = False  # whether a worker writes files of this log
-    # Held to write ``partition.checkpoint``: at checkpoints on a worker, and before segments are removed on the loop.
+    # Held to write ``partition.checkpoint``: at checkpoints and for DeleteRecords on workers, and before segments are
+    # removed on the loop.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -86,11 +87,11 @@ class Outcome:
 
 
 def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoint | None:
-    """A checkpoint at the log end. ``None`` if the recovery point is there already, or the log is offline.
+    """A checkpoint at the log end. ``None`` if the recovery point is there already, the log is offline or truncated.
 
     Until ``checkpointed`` or ``checkpoint_failed`` is called, compaction does not rename segments.
     """
-    if log.offline is not None or log.recovery_point == log.log_end_offset:
+    if log.offline is not None or log.is_truncating or log.recovery_point == log.log_end_offset:
         # The epochs may have changed all the same. They are not written for that alone: a start assigns them again.
         return None
     # With the segment that ends at the recovery point: it may have been closed since then, and its indexes with it.
@@ -148,8 +149,9 @@ def checkpoint_failed(log: PartitionLog) -> None:
 def persist_log_start(log: PartitionLog) -> None:
     """Write the log start offset, before records below it are removed or a client is told that they are deleted."""
     with log.checkpoints.lock:
+        log_start_offset = log.log_start_offset  # It may move while a worker writes it.
         replace_file(log.disk, _path(log), _encode(log, log.recovery_point, tuple(log.epochs.entries)))
-    log.checkpoints.log_start_offset = log.log_start_offset
+        log.checkpoints.log_start_offset = log_start_offset
 
 
 def remove_partition_checkpoint(log: PartitionLog) -> None:

@@ -2,7 +2,7 @@
 
     <name>-checkpoint         "0", the number of entries, then "topic partition offset" or "epoch offset" per line
     partition.metadata        "version: 0", "topic_id: <22 characters>", and a checksum that Kafka does not read
-    meta.properties           cluster.id, node.id, version
+    meta.properties           cluster.id, node.id, version; semel.directory.id in a cluster of several brokers
 
 The law: a file is replaced as a whole or not at all. A missing file has no entries. A file that does not have exactly
 its format raises ``DecodeError``: a number from half a file would be worse than none.
@@ -33,6 +33,9 @@ PARTITION_METADATA_VERSION: Final = 0
 META_PROPERTIES_VERSION: Final = 1
 CHECKSUM_SUFFIX: Final = ".crc32c"
 
+# By Kafka's own name for it, ``directory.id``, a directory of Kafka is recognised.
+_DIRECTORY_ID: Final = "semel.directory.id"
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -45,6 +48,8 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     version: int = META_PROPERTIES_VERSION
+    directory_id: str | None = None
+    """Of a broker that shares its metadata with others: tells its successor from a stranger with the same node id."""
 
 
 # Offsets by partition
@@ -73,6 +78,58 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
+# Offsets with a checksum, in a second file: Kafka's format has none
+
+
+def _read_checked(disk: Disk, path: str) -> tuple[bytes | None, bool]:
+    """The content, and whether it is what was written. A file that was never written is sound."""
+    data = _read(disk, path)
+    checksums = _read(disk, path + CHECKSUM_SUFFIX)
+    if data is None:
+        return None, checksums is None
+    return data, checksums is not None and _checksum(data) in checksums.split(b"\n")
+
+
+def is_sound(disk: Disk, path: str) -> bool:
+    """Whether a file that has a checksum is what was written."""
+    return _read_checked(disk, path)[1]
+
+
+def _write_checked(disk: Disk, path: str, data: bytes) -> None:
+    """The checksums are written first, those of the new and of the old content: after a crash in between, one of them
+    is right."""
+    old = _read(disk, path)
+    checksums = [_checksum(data)] + ([] if old is None else [_checksum(old)])
+    if old == data and _checksum(data) in (_read(disk, path + CHECKSUM_SUFFIX) or b"").split(b"\n"):
+        return
+    replace_file(disk, path + CHECKSUM_SUFFIX, b"".join(line + b"\n" for line in checksums))
+    replace_file(disk, path, data)
+
+
+def _checksum(data: bytes) -> bytes:
+    return checked_text.checksum(data).encode("ascii")
+
+
+# High watermarks: one that is too low is made good by the leader, one that is too high shows what may be cut
+
+
+def read_high_watermarks(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """Those that were written. None if the file is not what was written: then a log begins at its start."""
+    data, is_sound = _read_checked(disk, path)
+    if data is None:
+        return {}
+    try:
+        offsets = decode_offsets(data)
+    except DecodeError as error:
+        logger.warning("%s is passed over, the leaders say how far their logs may be read: %s", path, error)
+        return {}
+    return offsets if is_sound else {}
+
+
+def write_high_watermarks(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    _write_checked(disk, path, encode_offsets(offsets))
+
+
 # Log starts: deleted records must stay deleted, so a wrong number must be told from a right one
 
 
@@ -80,7 +137,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 class LogStarts:
     """What ``log-start-offset-checkpoint`` says, and whether that is what was written."""
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: dict[TopicPartition, int]
     is_sound: bool
 
     def of(self, topic_partition: TopicPartition, own: int | None) -> int:
@@ -92,11 +149,9 @@ class LogStarts:
 
 
 def read_log_starts(disk: Disk, path: str) -> LogStarts:
-    data = _read(disk, path)
-    checksums = _read(disk, path + CHECKSUM_SUFFIX)
+    data, is_sound = _read_checked(disk, path)
     if data is None:
-        return LogStarts({}, is_sound=checksums is None)
-    is_sound = checksums is not None and _checksum(data) in checksums.split(b"\n")
+        return LogStarts({}, is_sound)
     try:
         return LogStarts(decode_offsets(data), is_sound)
     except DecodeError as error:
@@ -105,22 +160,7 @@ def read_log_starts(disk: Disk, path: str) -> LogStarts:
 
 
 def write_log_starts(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write the log start offsets, and their checksum in a second file: Kafka's format has no checksum.
-
-    That file is written first, with the checksums of the new and of the old content: after a crash in between, one of
-    them is right.
-    """
-    data = encode_offsets(offsets)
-    old = _read(disk, path)
-    checksums = [_checksum(data)] + ([] if old is None else [_checksum(old)])
-    if old == data and _checksum(data) in (_read(disk, path + CHECKSUM_SUFFIX) or b"").split(b"\n"):
-        return
-    replace_file(disk, path + CHECKSUM_SUFFIX, b"".join(line + b"\n" for line in checksums))
-    replace_file(disk, path, data)
-
-
-def _checksum(data: bytes) -> bytes:
-    return checked_text.checksum(data).encode("ascii")
+    _write_checked(disk, path, encode_offsets(offsets))
 
 
 # Leader epochs
@@ -199,7 +239,10 @@ def write_meta_properties(disk: Disk, path: str, properties: MetaProperties) -> 
 
 
 def encode_meta_properties(properties: MetaProperties) -> bytes:
-    return f"cluster.id={properties.cluster_id}\nnode.id={properties.node_id}\nversion={properties.version}\n".encode()
+    text = f"cluster.id={properties.cluster_id}\nnode.id={properties.node_id}\nversion={properties.version}\n"
+    if properties.directory_id is not None:
+        text += f"{_DIRECTORY_ID}={properties.directory_id}\n"
+    return text.encode()
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
@@ -210,7 +253,9 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
             f"the data directory has format version {version}; this program knows versions up to "
             f"{META_PROPERTIES_VERSION}. Start it with the newer program that wrote it"
         )
-    return MetaProperties(_required(fields, "cluster.id"), _number(_required(fields, "node.id")), version)
+    return MetaProperties(
+        _required(fields, "cluster.id"), _number(_required(fields, "node.id")), version, fields.get(_DIRECTORY_ID)
+    )
 
 
 def _read(disk: Disk, path: str) -> bytes | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -131,6 +131,8 @@ class Committer:
         self._direct_bytes_min = direct_bytes_min
         self._written: dict[CommittedLog, None] = {}
         self._busy = False
+        self._group: Sequence[Unsynced] = ()  # what is being synced
+        self._unsettled: list[tuple[set[CommittedLog], Callable[[], None]]] = []
         self._idle: list[Callable[[], None]] = []
         self._said_no_room_ms = -float(NO_ROOM_LINE_INTERVAL_MS)
         self.statistics = CommitStatistics()
@@ -150,14 +152,22 @@ class Committer:
         else:
             callback()
 
-    def void(self, log: CommittedLog, offset: int) -> None:
-        """Before a truncation to ``offset``: journal entries at or above it must not be replayed."""
-        if self._journal is not None:
-            try:
-                self._journal.append([Entry(Kind.VOID, log.topic_id, log.partition, offset, b"")])
-            except OSError as error:
-                self._journal_failed(error)
-                raise
+    def when_settled(self, logs: Iterable[CommittedLog], callback: Callable[[], None]) -> None:
+        """Call back when no group holds these logs, to which nothing more is written until then."""
+        held = {unsynced.log for unsynced in self._group}.union(self._written).intersection(logs)
+        if held:
+            self._unsettled.append((held, callback))
+        else:
+            callback()
+
+    def void(self, offsets: Sequence[tuple[CommittedLog, int]]) -> None:
+        """Before truncations: journal entries at or above these offsets must not be replayed.
+
+        May run on another thread. Raises ``OSError``; then the caller calls ``journal_failed`` on the loop.
+        """
+        journal = self._journal
+        if journal is not None and offsets:
+            journal.append([Entry(Kind.VOID, log.topic_id, log.partition, offset, b"") for log, offset in offsets])
 
     def _start(self) -> None:
         written, self._written = self._written, {}
@@ -165,6 +175,7 @@ class Committer:
         if not group:
             self._rest()
             return
+        self._group = group
         started_ms = self._monotonic_ms()
         try:
             self._hand_over(group, started_ms)
@@ -239,7 +250,7 @@ class Committer:
         if statistics.observe is not None:
             statistics.observe(seconds)
         if outcome.journal_error is not None:
-            self._journal_failed(outcome.journal_error)
+            self.journal_failed(outcome.journal_error)
         for unsynced in group:
             try:
                 self._complete(unsynced, outcome)
@@ -248,6 +259,9 @@ class Committer:
                 logger.exception("a callback of a committed partition failed")
         if self._journal is not None and self._journal.is_full:
             self._journal_is_full()
+        self._group = ()
+        if self._unsettled:
+            self._tell_settled()
         if self._written:
             self._start()
         else:
@@ -261,13 +275,21 @@ class Committer:
             unsynced.log.own_files_synced(unsynced.end_offset, unsynced.new_names)
         unsynced.log.synced(unsynced.end_offset)
 
+    def _tell_settled(self) -> None:
+        waiting, self._unsettled = self._unsettled, []
+        for logs, callback in waiting:
+            self.when_settled(logs, callback)
+
     def _rest(self) -> None:
         self._busy = False
+        if self._unsettled:
+            self._tell_settled()
         callbacks, self._idle = self._idle, []
         for callback in callbacks:
             callback()
 
-    def _journal_failed(self, error: OSError) -> None:
+    def journal_failed(self, error: OSError) -> None:
+        """Give the journal up, unless it only had no room."""
         if self._journal is None:
             return
         if error.errno in NO_ROOM:

@@ -207,7 +207,7 @@ def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
     """All sound entries, oldest first, and the highest generation seen (0 when there is no journal)."""
     kept: list[Entry] = []
     if disk.exists(f"{folder}/{KEPT_FILE_NAME}"):
-        _, kept = _read_one(read_file(disk, f"{folder}/{KEPT_FILE_NAME}"))
+        _, kept = decode_entries(read_file(disk, f"{folder}/{KEPT_FILE_NAME}"))
     found: list[tuple[int, list[Entry]]] = []
     for name in FILE_NAMES:
         path = f"{folder}/{name}"
@@ -215,7 +215,7 @@ def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
             continue
         file = disk.open(path)
         try:
-            generation, entries = _read_one(file.read(0, file.size()))
+            generation, entries = decode_entries(file.read(0, file.size()))
         finally:
             file.close()
         if entries:
@@ -224,7 +224,8 @@ def read_entries(disk: Disk, folder: str) -> tuple[int, list[Entry]]:
     return (found[-1][0] if found else 0), [*kept, *(entry for _, entries in found for entry in entries)]
 
 
-def _read_one(data: bytes) -> tuple[int, list[Entry]]:
+def decode_entries(data: bytes) -> tuple[int, list[Entry]]:
+    """The generation of one file and its entries, up to the first that is unsound or of another generation."""
     view = memoryview(data)
     entries: list[Entry] = []
     position, first_generation = 0, 0

@@ -33,13 +33,17 @@ class JournalContent:
     def of(self, topic_id: UUID, partition: int) -> Sequence[Entry]:
         return self._entries.get((topic_id, partition), ())
 
+    def forget(self, topic_id: UUID, partition: int) -> None:
+        """Replay nothing of this partition."""
+        self._entries.pop((topic_id, partition), None)
+
     def end_after(self, topic_id: UUID, partition: int, offset: int) -> int:
         """The offset that a log which ends at ``offset`` would reach with the journal's entries."""
         try:
-            for _, header in _batches(self.of(topic_id, partition)):
-                if header.base_offset > offset:
+            for _, header, follows in _batches(self.of(topic_id, partition)):
+                if follows > offset:
                     break
-                if header.base_offset == offset:
+                if header.base_offset >= offset:
                     offset = header.next_offset
         except DecodeError:
             pass  # Replaying it will say so.
@@ -56,10 +60,12 @@ class JournalContent:
             logger.info("%s: offsets %d to %d come from the journal", log, before, log.log_end_offset)
 
     def _replay(self, log: PartitionLog, now_ms: int) -> None:
-        for batch, header in _batches(self.of(log.topic_id, log.partition)):
+        for batch, header, follows in _batches(self.of(log.topic_id, log.partition)):
             if header.base_offset < log.log_end_offset:
                 continue
-            if header.base_offset > log.log_end_offset:
+            if header.partition_leader_epoch < (log.epochs.latest or 0):
+                continue  # Of a history that was cut: the epochs of a log never go back.
+            if follows > log.log_end_offset:
                 where = (
                     f"{log.folder}: the journal continues at offset {header.base_offset}, "
                     f"the log ends at {log.log_end_offset}"
@@ -68,13 +74,19 @@ class JournalContent:
             log.append_copied(batch, now_ms=now_ms)
 
 
-def _batches(entries: Sequence[Entry]) -> Iterator[tuple[memoryview, BatchHeader]]:
+def _batches(entries: Sequence[Entry]) -> Iterator[tuple[memoryview, BatchHeader, int]]:
+    """Each batch, and the offset at which the log ended before it.
+
+    The batch may begin later: a follower copies the holes that compaction has left in the leader's log.
+    """
     for entry, limit in _with_limits(entries):
         payload = memoryview(entry.payload)
+        follows = entry.base_offset
         for position, header in iterate_headers(payload):
             if header.base_offset >= limit:
                 break
-            yield payload[position : position + header.size_bytes], header
+            yield payload[position : position + header.size_bytes], header, follows
+            follows = header.next_offset
 
 
 def _with_limits(entries: Sequence[Entry]) -> list[tuple[Entry, int]]:

@@ -49,12 +49,15 @@ def decode(data: bytes) -> PartitionCheckpoint:
     if tuple(key for key, _ in fields[:3]) != ("topic_id", "recovery_point", "log_start_offset"):
         raise DecodeError(f"its fields are {[key for key, _ in fields]}")
     (_, topic_id), (_, recovery_point), (_, log_start_offset), *epochs = fields
-    return PartitionCheckpoint(
-        parse_kafka_uuid(topic_id),
-        int(recovery_point),
-        int(log_start_offset),
-        tuple(_epoch(value) for _, value in epochs),
-    )
+    try:
+        return PartitionCheckpoint(
+            parse_kafka_uuid(topic_id),
+            int(recovery_point),
+            int(log_start_offset),
+            tuple(_epoch(value) for _, value in epochs),
+        )
+    except ValueError as error:
+        raise DecodeError(str(error)) from None
 
 
 def read(disk: Disk, folder: str) -> PartitionCheckpoint | None:

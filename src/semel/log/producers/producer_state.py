@@ -13,6 +13,7 @@ The result of ``check`` for a producer's next batch:
     older than those, known to be in the log   DUPLICATE_SEQUENCE_NUMBER: clients treat it as success
     anything else (gap, partial overlap)       OUT_OF_ORDER_SEQUENCE_NUMBER
     producer not known                         accepted at any sequence: it may have expired
+    producer not known, too many known         NOT_ENOUGH_REPLICAS: all clients send it again
 
 DUPLICATE_SEQUENCE_NUMBER for a batch that never arrived would lose it. So it is returned only if the batch is known to
 be in the log. Example: a producer's state expired, and then its second batch arrives before its first. The first must
@@ -38,6 +39,9 @@ from semel.wire.control import EndTransactionMarker
 from semel.wire.records import NO_SEQUENCE, BatchHeader
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+PRODUCERS_MAX: Final = 100_000
+"""Of one partition. None is forgotten for another one: that would be to forget which of its batches are duplicates. A
+new one is told to send again, and has its turn when others have expired."""
 
 # A coordinator needs time to notice a timeout and to deliver the markers; before that a transaction is not called late.
 
@@ -142,6 +146,8 @@ class ProducerStates:
         appended = self._producers.get(producer_id)
         producer = appended if pending is None else pending.producers.get(producer_id, appended)
         if producer is None:
+            if len(self._producers) >= PRODUCERS_MAX:
+                raise self._too_many(producer_id)
             if require_zero_first and header.base_sequence > 0:
                 raise self._out_of_order(header, "as the first", expected=0)
         else:
@@ -160,6 +166,13 @@ class ProducerStates:
                 expected.transaction_first_offset = header.base_offset
             pending.producers[producer_id] = expected
         return None
+
+    def _too_many(self, producer_id: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"producer {producer_id} is new on {self.topic_partition}, which knows {len(self._producers)} producers "
+            f"already; the limit is {PRODUCERS_MAX}. Idle ones are forgotten after {self.producer_id_expiration_ms} ms",
+        )
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, *, transaction_version: int = 1

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from semel.log.disk import Disk, read_file, replace_file
 from semel.log.durability import checkpoints
+from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE
 from semel.log.durability.journal import Kind
 from semel.log.verification.journal import entry_at
 from semel.log.verification.walk import Walk, walk
@@ -21,7 +22,10 @@ from semel.types import TopicPartition
 from semel.wire.records import iterate_headers
 
 _DERIVED_OF_A_SEGMENT: Final = (".index", ".timeindex", ".txnindex", ".checksums")
-_PROMISES: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+_PROMISES: Final = (
+    (RECOVERY_POINT_FILE, checkpoints.read_offsets, checkpoints.write_offsets),
+    (HIGH_WATERMARK_FILE, checkpoints.read_high_watermarks, checkpoints.write_high_watermarks),
+)
 _PARTITION_CHECKPOINT: Final = "partition.checkpoint"
 
 
@@ -90,11 +94,11 @@ def _cut(disk: Disk, folder: str, part: SoundPart) -> None:
 
 def lower_recovery_point(disk: Disk, data_folder: str, partition: TopicPartition, offset: int) -> None:
     """Lower the recovery point: the next start reads the log from there and builds derived files again."""
-    for name in _PROMISES:
+    for name, read, write in _PROMISES:
         path = f"{data_folder}/{name}"
-        offsets = checkpoints.read_offsets(disk, path)
+        offsets = read(disk, path)
         if offsets.get(partition, 0) > offset:
-            checkpoints.write_offsets(disk, path, {**offsets, partition: offset})
+            write(disk, path, {**offsets, partition: offset})
 
 
 def _forget_in_journal(disk: Disk, data_folder: str, topic_id: UUID, partition: int, end_offset: int) -> None:

@@ -57,12 +57,14 @@ def load_log(
     required_end: int | None = None,
     checkpoint: PartitionCheckpoint | None = None,
     journal_end: Callable[[int], int] = nothing_in_the_journal,
+    stored_high_watermark: int | None = None,
 ) -> PartitionLog:
     """Open the log in ``folder``, or create an empty one there.
 
     ``checkpoint``: the partition's own, if it is sound. It gives the recovery point, and an index is used only if
     its segment's checksums confirm it. ``required_end``: the offset up to which records must exist; by default the
     recovery point. ``journal_end``: the offset that a log which ends at a given offset reaches with the journal.
+    ``stored_high_watermark``: of a partition with several replicas; ``None`` if this is the only one.
 
     Raises ``LostRecords`` if records are missing that the journal does not hold, and ``OSError`` if the disk fails.
     Then the folder is as it was, but for a compaction that was finished.
@@ -81,7 +83,10 @@ def load_log(
             epochs, recovery_point = _load_epochs(disk, folder, segments, recovery_point)
         recovery_point = load_indexes(disk, segments, recovery_point, is_checked=checkpoint is not None)
         producers = ProducerStates(topic_partition, producer_id_expiration_ms=producer_id_expiration_ms)
-        replay_from = load_snapshot(disk, folder, names, segments, producers, recovery_point)
+        snapshot_max = recovery_point
+        if stored_high_watermark is not None:
+            snapshot_max = _snapshot_max(segments, recovery_point, stored_high_watermark)
+        replay_from = load_snapshot(disk, folder, names, segments, producers, snapshot_max)
         epochs.truncate_from_end(recovery_point)
         end_offset = _Recovery(disk, segments, producers, epochs, config, required).run(replay_from, recovery_point)
     except BaseException:
@@ -106,7 +111,24 @@ def load_log(
         log_start_offset=log_start_offset,
         log_end_offset=end_offset,
         recovery_point=min(recovery_point, end_offset),
+        stored_high_watermark=stored_high_watermark,
     )
+
+
+def _snapshot_max(segments: Segments, end_offset: int, high_watermark: int) -> int:
+    """Up to where a snapshot may be used for a log that is sound up to ``end_offset``.
+
+    A snapshot does not say where ended transactions began, and one whose marker is at or above the high watermark still
+    holds the last stable offset back. So with such a marker the batches from the high watermark on are replayed.
+    """
+    for segment in segments.reaching(high_watermark):
+        if segment.base_offset >= end_offset:
+            break
+        _, start = segment.offset_index.lookup(high_watermark)
+        for _, header in segment.headers_below(end_offset, start):
+            if header.is_control and header.base_offset >= high_watermark:
+                return high_watermark
+    return end_offset
 
 
 def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
@@ -116,7 +138,8 @@ def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
     """
     producers = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     names = disk.list(log.folder)
-    replay_from = load_snapshot(disk, log.folder, names, log.segments, producers, log.log_end_offset)
+    snapshot_max = _snapshot_max(log.segments, log.log_end_offset, log.high_watermark)
+    replay_from = load_snapshot(disk, log.folder, names, log.segments, producers, snapshot_max)
     recovery = _Recovery(disk, log.segments, producers, LeaderEpochs(), log.config, Required(0))
     recovery.replay_trusted(replay_from, log.log_end_offset)
     return producers

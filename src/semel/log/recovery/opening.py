@@ -23,12 +23,19 @@ from semel.errors import DecodeError, SemelError
 from semel.log.damage import REMEDY, LostRecords
 from semel.log.disk import NO_ROOM, Disk, replace_file, write_file
 from semel.log.durability import checkpoints, partition_checkpoint
-from semel.log.durability.checkpoints import PARTITION_METADATA_FILE, LogStarts
+from semel.log.durability.checkpointing import persist_log_start
+from semel.log.durability.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    LogStarts,
+)
 from semel.log.durability.journal_replay import JournalContent
 from semel.log.durability.partition_checkpoint import PartitionCheckpoint
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery.loading import load_log
-from semel.log.recovery.truncation import restart_at
+from semel.log.recovery.truncation import restart_at, truncate_where_epochs_go_back
 from semel.log.topic_logs import TopicLogs
 from semel.types import TopicPartition
 
@@ -57,11 +64,18 @@ class Opening:
     topics: Mapping[str, TopicLogs]
     now_ms: int
     producer_id_expiration_ms: int
-    recovery_points: Mapping[TopicPartition, int]
+    recovery_points: dict[TopicPartition, int]
     log_starts: LogStarts
+    high_watermarks: dict[TopicPartition, int]
     journal: JournalContent
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     unavailable: dict[TopicPartition, Unavailable] = field(default_factory=dict)
+    suspected: frozenset[tuple[UUID, int]] = frozenset()
+    """The logs that are known to have lost records, by topic id and partition: they are read from end to end."""
+    found_lost: Callable[[UUID, int], None] = lambda topic_id, partition: None
+    """Called before a log is cut to its sound part, because other brokers have the rest."""
+    lost: list[TopicPartition] = field(default_factory=list)
+    """The logs that were cut so."""
     _starts: dict[TopicPartition, int] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -85,12 +99,16 @@ class Opening:
     def _one_of_many(self, topic_partition: TopicPartition, work: Callable[[TopicPartition], None]) -> None:
         """Open one partition. If it fails, the others are opened all the same."""
         try:
-            work(topic_partition)
+            try:
+                work(topic_partition)
+            except LostRecords as error:
+                topic = self.topics.get(topic_partition.topic)
+                if topic is None or topic_partition.partition not in topic.held_elsewhere:
+                    raise
+                self._open_what_is_left(topic_partition, topic, str(error))
         except Exception as error:
             topic = self.topics.get(topic_partition.topic)
-            log = self.logs.pop(topic_partition, None)
-            if log is not None:
-                log.close()
+            self._forget_log(topic_partition)
             folder = f"{self.path}/{topic_partition}"
             reason = str(error) if isinstance(error, SemelError) else f"{type(error).__name__}: {error}"
             if folder not in reason:
@@ -103,6 +121,36 @@ class Opening:
             logger.error("%s is offline: %s", topic_partition, reason)
             self.unavailable[topic_partition] = Unavailable(topic.topic_id, reason)
 
+    def _forget_log(self, topic_partition: TopicPartition) -> None:
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            log.close()
+
+    def _open_what_is_left(self, topic_partition: TopicPartition, topic: TopicLogs, reason: str) -> None:
+        """Cut a damaged log to its sound part: other brokers have the rest, and this one will fetch it again.
+
+        Every batch is read. If that is not enough, the folder is set aside, and the log begins empty.
+        """
+        self._forget_log(topic_partition)
+        folder = f"{self.path}/{topic_partition}"
+        logger.error("%s is read from end to end, and fetches from other brokers what it lost: %s", folder, reason)
+        self.found_lost(topic.topic_id, topic_partition.partition)
+        self.recovery_points.pop(topic_partition, None)
+        if topic_partition in self.lost:  # For the second time: what is left does not reach the journal's entries.
+            self.journal.forget(topic.topic_id, topic_partition.partition)
+        else:
+            self.lost.append(topic_partition)
+        if self.disk.exists(folder):
+            try:
+                self._open(topic_partition, topic, folder, None)
+                truncate_where_epochs_go_back(self.disk, self.logs[topic_partition])
+                # And with it the recovery point: what is cut is not to be missed again.
+                persist_log_start(self.logs[topic_partition])
+                return
+            except LostRecords:
+                self._set_aside(folder, topic.topic_id, topic_partition.partition)
+        self._missing(topic_partition)
+
     # Whose folder
 
     def _found(self, topic_partition: TopicPartition) -> None:
@@ -113,11 +161,17 @@ class Opening:
         if topic_id is None:
             logger.warning("%s belongs to no topic, and does not say to which it belonged; it stays as it is", folder)
         elif topic is None or topic_id != topic.topic_id:
+            if topic is not None:
+                self._forget_offsets(topic_partition)
             self._set_aside(folder, topic_id, topic_partition.partition)
         else:
             if checkpoint is not None and checkpoint.topic_id != topic_id:
                 checkpoint = None
-            self._open(topic_partition, topic, folder, checkpoint)
+            partition = topic_partition.partition
+            if (topic_id, partition) in self.suspected and partition in topic.held_elsewhere:
+                self._open_what_is_left(topic_partition, topic, "the last run has found it damaged")
+            else:
+                self._open(topic_partition, topic, folder, checkpoint)
 
     def _topic_id_in(self, folder: str, topic: TopicLogs | None, checkpoint: PartitionCheckpoint | None) -> UUID | None:
         path = f"{folder}/{PARTITION_METADATA_FILE}"
@@ -143,6 +197,19 @@ class Opening:
         except DecodeError as error:
             logger.warning("%s; the partition is read from end to end instead", error)
             return None
+
+    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
+        """Take the lines of a former topic out of the checkpoint files, before its folder loses the name.
+
+        The topic was deleted and made again by other brokers. The new one must not miss what the old one had.
+        """
+        for name, offsets, write in (
+            (RECOVERY_POINT_FILE, self.recovery_points, checkpoints.write_offsets),
+            (LOG_START_FILE, self.log_starts.offsets, checkpoints.write_log_starts),
+            (HIGH_WATERMARK_FILE, self.high_watermarks, checkpoints.write_high_watermarks),
+        ):
+            if offsets.pop(topic_partition, None) is not None:
+                write(self.disk, f"{self.path}/{name}", offsets)
 
     def _set_aside(self, folder: str, topic_id: UUID, partition: int) -> None:
         stray = f"{self.path}/{topic_id.hex}-{partition}{STRAY_FOLDER_SUFFIX}"
@@ -186,6 +253,9 @@ class Opening:
             required_end=recovery_point if checkpoint is None else None,
             checkpoint=checkpoint,
             journal_end=lambda offset: self.journal.end_after(topic.topic_id, topic_partition.partition, offset),
+            stored_high_watermark=(
+                self.high_watermarks.get(topic_partition, 0) if topic_partition.partition in topic.replicated else None
+            ),
         )
         # The process before this one may have been killed between making a name and syncing it.
         if log.recovery_point > log.segments.first.base_offset:
@@ -248,6 +318,7 @@ def make_log(
             config=topic.config,
             now_ms=now_ms,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            stored_high_watermark=0 if topic_partition.partition in topic.replicated else None,
         )
     except OSError:
         if not existed:

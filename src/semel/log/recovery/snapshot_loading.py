@@ -72,6 +72,13 @@ def remove_stray_snapshots(disk: Disk, folder: str, segments: Segments, end_offs
             disk.remove(f"{folder}/{file_name(offset, '.snapshot')}")
 
 
+def remove_snapshots_above(disk: Disk, folder: str, end_offset: int) -> None:
+    """Remove the snapshots of offsets that the log does not reach any more. The caller syncs the folder."""
+    for offset in _snapshot_offsets(disk.list(folder)):
+        if offset > end_offset:
+            disk.remove(f"{folder}/{file_name(offset, '.snapshot')}")
+
+
 def _snapshot_offsets(names: list[str]) -> list[int]:
     stems = (name.removesuffix(".snapshot") for name in names if name.endswith(".snapshot"))
     return [int(stem) for stem in stems if stem.isdigit()]

@@ -1,9 +1,15 @@
-"""Truncation of a log: a follower that diverged from its leader, or a log that must begin at another offset.
+"""Truncation of one log: the part above an offset is cut off, or all of it goes and the log begins anew elsewhere.
 
-All derived state is truncated with it: indexes, producer state, leader epochs, open transactions.
+A follower does this when it has diverged from its leader, or has fallen behind the leader's log start. All derived
+state is truncated with the log: indexes, producer state and its snapshots, leader epochs, open transactions.
+
+The law: before this begins, nothing else may claim what goes. ``semel.log.truncations`` lowers the high watermark and
+the recovery point and voids the journal first, and has the table of what a crash leaves.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from semel.log.disk import Disk
 from semel.log.durability.checkpointing import persist_log_start
@@ -11,45 +17,94 @@ from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import PartitionLog
 from semel.log.producers.producer_state import ProducerStates
 from semel.log.recovery.loading import rebuild_producers
+from semel.log.recovery.snapshot_loading import remove_snapshots_above
 from semel.log.segments.segment import Segment
 
 
-def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
-    """Make the log end at ``offset``, or at the batch boundary before it. What the journal holds of the rest must be
-    void before this is called (``LogDirectory.truncate`` does both)."""
-    if offset >= log.log_end_offset:
-        return
-    number = log.segments.number_for(offset)
-    lost = list(log.segments)[number + 1 :]
-    segment = log.segments[number]
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log is cut: within or behind one of its segments."""
+
+    segment: Segment
+    position: int | None  # None: at its end
+    end_offset: int
+
+
+def find_cut(log: PartitionLog, offset: int) -> Cut:
+    """A batch is kept whole or not at all: the log will end at ``offset``, or where the batch begins that holds it.
+
+    Raises ``DecodeError`` if what is there cannot be read.
+    """
+    segment = log.segments[log.segments.number_for(offset)]
     place = segment.locate(offset)
-    if place is not None:
-        # A batch is kept whole or not at all.
-        first = next(segment.headers(place.position))[1]
-        offset = min(offset, first.base_offset)
-        segment.cut(place.position, offset)
+    if place is None:
+        return Cut(segment, None, offset)
+    _, first = next(segment.headers(place.position))
+    return Cut(segment, place.position, min(offset, first.base_offset))
+
+
+def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
+    """Make the log end at ``offset``, or at the batch boundary before it."""
+    if offset < log.log_end_offset:
+        cut = find_cut(log, offset)
+        cut_off(disk, log, cut)
+        sync_cut(disk, log, cut)
+
+
+def truncate_where_epochs_go_back(disk: Disk, log: PartitionLog) -> None:
+    """Cut a log that is known to be damaged in front of an epoch that is followed by an older one.
+
+    One of the two is wrong: epochs ascend, and the CRC of a batch does not cover its epoch.
+    """
+    epoch, start_offset = -1, log.log_start_offset
+    for segment in log.segments:
+        for _, header in segment.headers():
+            if header.partition_leader_epoch < epoch:
+                truncate_to(disk, log, start_offset)
+                return
+            if header.partition_leader_epoch > epoch:
+                epoch, start_offset = header.partition_leader_epoch, header.base_offset
+
+
+def cut_off(disk: Disk, log: PartitionLog, cut: Cut) -> None:
+    """Cut the files and all that is derived from them. The caller syncs the cut before anything is appended."""
+    lost = [segment for segment in log.segments if segment.base_offset > cut.segment.base_offset]
+    if cut.position is not None:
+        cut.segment.cut(cut.position, cut.end_offset)
     log.segments.replace(lost, ())
     for later in reversed(lost):
         later.remove()
-    segment.file.sync()
+    # Of the history that is cut: later they would be taken for snapshots of the one that takes its place.
+    remove_snapshots_above(disk, log.folder, cut.end_offset)
+    log.log_end_offset = cut.end_offset
+    log.high_watermark = min(log.high_watermark, cut.end_offset)
+    log.truncated(cut.end_offset, rebuild_producers(disk, log))
+
+
+def sync_cut(disk: Disk, log: PartitionLog, cut: Cut) -> None:
+    cut.segment.file.sync()
     disk.sync_directory(log.folder)
-    log.log_end_offset = offset
-    log.truncated(offset, rebuild_producers(disk, log))
 
 
 def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
-    """Make the log empty, with ``offset`` as its next offset."""
-    old = list(log.segments)
-    fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
-    # The name carries the log end: it must survive before anything else goes.
-    disk.sync_directory(log.folder)
-    log.log_start_offset = offset
+    """Make the log empty, with ``offset`` as its next offset.
+
+    At first nothing is missed any more: whatever a crash leaves of the old segments can be opened, and is a part of
+    the old log.
+    """
+    log.log_start_offset, log.recovery_point = min(log.log_start_offset, offset), 0
     persist_log_start(log)
+    old = list(log.segments)
+    for segment in reversed(old):
+        segment.remove()
+    remove_snapshots_above(disk, log.folder, -1)
+    disk.sync_directory(log.folder)
+    fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
+    disk.sync_directory(log.folder)  # The name carries the log end.
     log.segments.replace(old, (fresh,))
-    for segment in old:
-        if segment.base_offset != offset:
-            segment.remove()
     log.epochs = LeaderEpochs()
+    log.log_start_offset = offset
     empty = ProducerStates(log.topic_partition, producer_id_expiration_ms=log.producers.producer_id_expiration_ms)
     log.truncated(offset, empty)
-    log.recovery_point = offset
+    log.recovery_point = log.durable_offset = log.high_watermark = offset
+    persist_log_start(log)

@@ -117,6 +117,12 @@ class Segment:
         self.size_bytes = position + len(batch)
         self.note(header, position, index_interval_bytes)
 
+    def appended(self, header: BatchHeader, index_interval_bytes: int) -> None:
+        """The batch was written at the end, together with others."""
+        position = self.size_bytes
+        self.size_bytes = position + header.size_bytes
+        self.note(header, position, index_interval_bytes)
+
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Add a batch of the file to the indexes."""
         if header.max_timestamp > self.largest_timestamp:
@@ -146,6 +152,23 @@ class Segment:
             and header.base_offset + header.last_offset_delta - self.base_offset <= INT32_MAX
             # One entry is kept for the one that closes the time index.
             and (self._index_entries + 2) * TIME_INDEX_ENTRY_SIZE <= config.segment_index_bytes
+        )
+
+    def takes_all(self, headers: Sequence[BatchHeader], size_bytes: int, config: LogConfig, age_max_ms: int) -> bool:
+        """Whether ``takes`` is true of each of these batches in turn, ``size_bytes`` in all. May be ``False`` though it
+        is, where their timestamps or the size of the indexes do not make it plain."""
+        newest = max([header.max_timestamp for header in headers])
+        oldest = min([header.max_timestamp for header in headers])
+        first_timestamp = self.first_timestamp() if self.size_bytes else headers[0].max_timestamp
+        index_entries = min(len(headers), size_bytes // (config.index_interval_bytes + 1) + 1)
+        return (
+            oldest >= 0
+            and first_timestamp is not None
+            and first_timestamp >= 0
+            and newest - first_timestamp <= age_max_ms
+            and self.size_bytes + size_bytes <= config.segment_bytes
+            and headers[-1].last_offset - self.base_offset <= INT32_MAX
+            and (self._index_entries + index_entries + 1) * TIME_INDEX_ENTRY_SIZE <= config.segment_index_bytes
         )
 
     def _age_ms(self, now_ms: int, timestamp: int) -> int:

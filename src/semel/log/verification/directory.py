@@ -23,7 +23,7 @@ CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 _WITHOUT: Final = {
     RECOVERY_POINT_FILE: "reads every log from end to end",
     LOG_START_FILE: "finds the log starts elsewhere, or lets the logs begin with their first segment",
-    HIGH_WATERMARK_FILE: "does not need it, and writes it again",
+    HIGH_WATERMARK_FILE: "asks the leaders of replicated partitions, and writes it again",
     CLEANER_FILE: "lets compaction begin at the start of each log",
 }
 
@@ -129,9 +129,7 @@ def _offsets_in(disk: Disk, path: str, report: Report) -> dict[TopicPartition, i
     name = path.rpartition("/")[2]
     try:
         offsets = checkpoints.read_offsets(disk, path)
-        if name != LOG_START_FILE or not disk.exists(path + checkpoints.CHECKSUM_SUFFIX):
-            return offsets
-        if not checkpoints.read_log_starts(disk, path).is_sound:
+        if disk.exists(path + checkpoints.CHECKSUM_SUFFIX) and not checkpoints.is_sound(disk, path):
             raise DecodeError("its checksum does not match")
         return offsets
     except DecodeError as error:

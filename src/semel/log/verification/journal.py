@@ -138,10 +138,12 @@ def _end_after(entries: list[Entry], offset: int) -> int:
     for entry in entries:
         if entry.kind is Kind.VOID:
             continue
+        follows = entry.base_offset
         try:
             for _, header in iterate_headers(entry.payload):
-                if header.base_offset <= offset < header.next_offset:
+                if follows <= offset < header.next_offset:
                     offset = header.next_offset
+                follows = header.next_offset
         except DecodeError:
             continue
     return offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
@@ -28,7 +29,17 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 
 from semel.errors import StorageError
-from semel.metadata.zookeeper.session import ConnectionLost, Create, Node, Refused, Remove, SessionState, SetData, Write
+from semel.metadata.zookeeper.session import (
+    ConnectionLost,
+    Create,
+    Exists,
+    Node,
+    Refused,
+    Remove,
+    SessionState,
+    SetData,
+    Write,
+)
 
 _LOST: Final = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 _REFUSED: Final = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
@@ -38,6 +49,8 @@ _STATES: Final = {
     KazooState.LOST: SessionState.LOST,
 }
 _ANY_VERSION: Final = -1
+# kazoo's own pauses double up to an hour: after a long outage of ZooKeeper its brokers would be away for as long again.
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
 class KazooSession:
@@ -45,7 +58,7 @@ class KazooSession:
 
     def __init__(self, connect: str, *, timeout_s: float) -> None:
         self._connect = connect
-        self._client = KazooClient(connect, timeout=timeout_s)
+        self._client = KazooClient(connect, timeout=timeout_s, connection_retry=_RECONNECT)
         self._loop = asyncio.get_running_loop()
         self._state_watches: list[Callable[[SessionState], None]] = []
         self._client.add_listener(self._state_changed)
@@ -104,6 +117,8 @@ class KazooSession:
                     transaction.set_data(path, data, _ANY_VERSION if version is None else version)
                 case Remove(path, version):
                     transaction.delete(path, _ANY_VERSION if version is None else version)
+                case Exists(path):
+                    transaction.check(path, _ANY_VERSION)
                 case _:
                     assert_never(write)
         results = await self._told(transaction.commit_async())
@@ -125,6 +140,9 @@ class KazooSession:
             self._client.close()
 
         await asyncio.to_thread(end)
+
+    def abandon(self) -> None:
+        threading.Thread(target=self._client.stop, name="semel-zookeeper-stop", daemon=True).start()
 
     # Inside
 

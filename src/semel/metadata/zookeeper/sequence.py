@@ -11,10 +11,9 @@ from typing import Final
 
 from semel.errors import DecodeError
 
-# A process that is behind by more commits reads everything.
+# A process that is behind by more commits, or by commits with more paths than these, reads everything.
 HISTORY_COMMITS_MAX: Final = 50
-# A commit that changes more says nothing about what: processes that follow it read everything.
-PATHS_MAX: Final = 100
+HISTORY_PATHS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,15 @@ class History:
     commits: tuple[Commit, ...] = ()
 
     def with_commit(self, number: int, paths: tuple[str, ...]) -> History:
-        commit = Commit(number, paths if len(paths) <= PATHS_MAX else None)
-        return History((*self.commits, commit)[-HISTORY_COMMITS_MAX:])
+        """Every commit writes all of the history, so it stays small."""
+        kept = [Commit(number, paths if len(paths) <= HISTORY_PATHS_MAX else None)]
+        room = HISTORY_PATHS_MAX - len(kept[0].paths or ())
+        for commit in reversed(self.commits):
+            room -= len(commit.paths or ())
+            if room < 0 or len(kept) == HISTORY_COMMITS_MAX:
+                break
+            kept.append(commit)
+        return History(tuple(reversed(kept)))
 
     def changed_between(self, number: int, last: int) -> set[str] | None:
         """The paths that the commits after ``number``, up to ``last``, changed; ``None`` if that is forgotten."""

@@ -61,7 +61,14 @@ class Remove:
     version: int | None = None
 
 
-Write: TypeAlias = Create | SetData | Remove
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Changes nothing, and is refused if the node is gone."""
+
+    path: str
+
+
+Write: TypeAlias = Create | SetData | Remove | Exists
 
 
 class ZooKeeperSession(Protocol):
@@ -95,3 +102,6 @@ class ZooKeeperSession(Protocol):
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes are gone."""
+
+    def abandon(self) -> None:
+        """Be gone without a word, as a process that dies: the session expires some time later."""

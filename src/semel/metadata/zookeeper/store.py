@@ -19,6 +19,7 @@ from semel.metadata.zookeeper.sequence import History
 from semel.metadata.zookeeper.session import (
     ConnectionLost,
     Create,
+    Exists,
     Node,
     Refused,
     Remove,
@@ -38,6 +39,8 @@ AUTHORS: Final = "/authors"
 FOLDER: Final = b"\0folder"
 """The data of a node that only has nodes below it. No value of the metadata looks like this."""
 COMMIT_TIMEOUT_S: Final = 30.0
+REQUEST_BYTES_MAX: Final = 1_000_000
+"""ZooKeeper closes the connection over a request of more than 1 MB, by its default."""
 
 # Every refusal means that another commit got through; this many in a row means that something is wrong.
 _ATTEMPTS_MAX: Final = 100
@@ -63,6 +66,8 @@ class ZooKeeperStore:
 
     ``author`` names the broker, ``incarnation`` this process of it: no other process ever has the same.
     """
+
+    commit_bytes_max: int | None = REQUEST_BYTES_MAX // 2
 
     def __init__(
         self,
@@ -113,7 +118,7 @@ class ZooKeeperStore:
         try:
             async with asyncio.timeout(commit_timeout_s), store._turn:
                 await store._patiently(store._found)
-                await store._patiently(store._catch_up)
+                await store._patiently(store._take_over)
         except TimeoutError:
             raise StorageError(f"ZooKeeper did not answer within {commit_timeout_s:g} s") from None
         return store
@@ -127,6 +132,14 @@ class ZooKeeperStore:
     async def children(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
         return sorted({known[len(prefix) :].partition("/")[0] for known in self._tree if known.startswith(prefix)})
+
+    async def refresh(self) -> None:
+        try:
+            async with asyncio.timeout(self._commit_timeout_s), self._turn:
+                self._check_is_open()
+                await self._refresh()
+        except TimeoutError:
+            raise StorageError(f"ZooKeeper did not answer within {self._commit_timeout_s:g} s") from None
 
     def watch(self, prefix: str, changed: Callable[[str], None]) -> Callable[[], None]:
         key = object()
@@ -165,10 +178,19 @@ class ZooKeeperStore:
 
     async def close(self) -> None:
         async with self._turn:
-            self._is_closed = True
-            if self._following is not None:
-                self._following.cancel()
+            self._let_go()
             await self._session.close()
+
+    def abandon(self) -> None:
+        """Let go of the session as it is, as a process that dies would: it expires some time later."""
+        self._let_go()
+        self._session.abandon()
+
+    def _let_go(self) -> None:
+        self._is_closed = True
+        self._connected.set()  # What waits for a connection learns that the store is closed.
+        if self._following is not None:
+            self._following.cancel()
 
     # A commit
 
@@ -210,6 +232,11 @@ class ZooKeeperStore:
         history = self._history.with_commit(number + 1, paths)
         marked = SetData(self._author_path, mark.encode())
         writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), marked, *self._writes(operations)]
+        size_bytes = sum(_size_bytes(write) for write in writes)
+        if size_bytes > REQUEST_BYTES_MAX:
+            raise StorageError(
+                f"a change of {size_bytes} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} at once. Nothing was changed"
+            )
         session_id = self._session.session_id
         try:
             zxid = await self._session.write(writes)
@@ -224,6 +251,9 @@ class ZooKeeperStore:
     def _writes(self, operations: Sequence[Operation]) -> list[Write]:
         writes: list[Write] = []
         made: set[str] = set()
+        folders: set[str] = set()
+        if any(isinstance(operation, Delete) for operation in operations):
+            folders.update(folder for node in self._nodes for folder in _folders_above(node))
         for operation in operations:
             match operation:
                 case Put(path, value):
@@ -241,10 +271,10 @@ class ZooKeeperStore:
                         writes.append(SetData(path, value) if exists else Create(path, value))
                     made.add(path)
                 case Delete(path):
-                    has_children = any(node.startswith(path + "/") for node in self._nodes | made)
-                    writes.append(SetData(path, FOLDER) if has_children else Remove(path))
-                case Check():
-                    pass  # It was checked on the tree, and nothing else may have been committed since.
+                    writes.append(SetData(path, FOLDER) if path in folders else Remove(path))
+                case Check(path, version):
+                    # It was checked on the tree, and nothing was committed since; but a session may have ended.
+                    writes += [] if version is None else [Exists(path)]
                 case _:
                     assert_never(operation)
         return writes
@@ -294,7 +324,7 @@ class ZooKeeperStore:
         for write in writes:
             if isinstance(write, Remove):
                 self._nodes.discard(write.path)
-            else:
+            elif not isinstance(write, Exists):
                 self._nodes.add(write.path)
         self._move_on(tree, number, history)
 
@@ -342,8 +372,9 @@ class ZooKeeperStore:
                 tree, nodes = await self._read_everything()
             else:
                 tree, nodes = dict(self._tree), set(self._nodes)
-                for path in sorted(paths):
-                    _note(tree, nodes, path, await self._session.get(path))
+                changed = sorted(paths)
+                for path, node in zip(changed, await self._each(self._session.get, changed), strict=True):
+                    _note(tree, nodes, path, node)
             for folder in self._ephemeral_folders:
                 names = await self._session.children(folder, self._follow_soon)
                 there = {f"{folder.rstrip('/')}/{name}" for name in names}
@@ -369,6 +400,23 @@ class ZooKeeperStore:
         for path, data in ((SEQUENCE, History().encode()), (AUTHORS, b""), (self._author_path, b"")):
             with contextlib.suppress(Refused):
                 await self._session.create(path, data)
+
+    async def _take_over(self) -> None:
+        """Begin with the newest state, as the only process of this author.
+
+        A commit of an earlier one may still be on its way, and would be taken for an answer about a commit of this one.
+        The number that it would be written over is taken here.
+        """
+        while True:
+            await self._session.sync()
+            await self._catch_up()
+            number, history = self._number + 1, self._history.with_commit(self._number + 1, ())
+            mark = SetData(self._author_path, f"{self._incarnation}/{next(self._marks)}".encode())
+            writes: list[Write] = [SetData(SEQUENCE, history.encode(), self._number), mark]
+            with contextlib.suppress(Refused):
+                zxid = await self._session.write(writes)
+                self._apply((), zxid, self._session.session_id, number, history, writes)
+                return
 
     async def _read_everything(self) -> tuple[dict[str, _Stored], set[str]]:
         tree: dict[str, _Stored] = {}
@@ -434,6 +482,11 @@ def _note(tree: dict[str, _Stored], nodes: set[str], path: str, node: Node | Non
         tree.pop(path, None)
     else:
         tree[path] = _Stored(node.data, node.mzxid, node.owner)
+
+
+def _size_bytes(write: Write) -> int:
+    """On the wire, with a little for what stands around it."""
+    return 60 + len(write.path) + (len(write.data) if isinstance(write, Create | SetData) else 0)
 
 
 def _folders_above(path: str) -> list[str]:

@@ -125,6 +125,7 @@ class VirtualDisk:
         self._faults = DiskFaults()
         self._locks: dict[int, VirtualLock] = {}
         self._life = object()
+        self._boots = 1
         self._halted = False
         self._lock = threading.RLock()
 
@@ -253,6 +254,9 @@ class VirtualDisk:
         self._folders.folder(folder)
         return 1 << 40 if self.capacity_bytes is None else max(0, self.capacity_bytes - self.used_bytes())
 
+    def boot_id(self) -> str | None:
+        return f"boot-{self._boots}"
+
     def used_bytes(self) -> int:
         return sum(len(file.content) for file in self._folders.files())
 
@@ -281,6 +285,7 @@ class VirtualDisk:
         """The power was cut and is back: what was synced is there, and of the rest whatever chance left."""
         self._record("crash")
         self._folders.power_cut(self._random, unsynced)
+        self._boots += 1
         self._begin_new_life()
 
     def crash_after(self, changes: int, then: Callable[[], None] | None = None) -> None:
@@ -300,6 +305,7 @@ class VirtualDisk:
         """Another disk in the same state, with the same unsynced changes, no files open and no faults to come."""
         other = VirtualDisk(random, capacity_bytes=self.capacity_bytes, trace=self._trace, name=self._name)
         other._folders = self._folders.copy()
+        other._boots = self._boots
         if random is None:
             other._random.setstate(self._random.getstate())
         return other

@@ -26,11 +26,13 @@ class Verdict:
     """What becomes of a frame: how many copies of it go on, how much later, and whether the connection survives it.
 
     A delayed frame delays what comes after it on its connection, and arrives even if its sender has hung up meanwhile.
+    With ``sender_loses`` its sender loses the connection at once; the receiver learns nothing of that.
     """
 
     copies: int = 1
     delay_ms: float = 0.0
     reset: bool = False
+    sender_loses: bool = False
 
 
 DELIVER: Final = Verdict()

@@ -1,7 +1,7 @@
 """The links between the hosts of a virtual network: latency, loss of connections, and partitions.
 
 A link is a pair of host names, without direction. Its qualities decide what happens to the connections over it; a
-partition, or the pause of a host, holds everything back until it is over.
+partition, or the pause of a host, holds everything back until it is over. A partition may be of one direction only.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Medium:
         self.default_link = link
         self.links: dict[frozenset[str], Link] = {}
         self.partitions: set[frozenset[str]] = set()
+        self.one_way: set[tuple[str, str]] = set()
         self.paused: set[str] = set()
         self._trace = trace
 
@@ -50,7 +51,10 @@ class Medium:
         return self.link(one, other).latency(self.random) / 1000
 
     def blocked(self, one: str, other: str) -> bool:
+        """Whether nothing gets from the one to the other now."""
         if self.paused and (one in self.paused or other in self.paused):
+            return True
+        if self.one_way and (one, other) in self.one_way:
             return True
         return bool(self.partitions) and frozenset((one, other)) in self.partitions
 

@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import errno
 import itertools
+from collections.abc import Collection
 from random import Random
 
 from semel.net.network import ProtocolFactory
@@ -102,15 +103,20 @@ class VirtualNetwork:
         self._medium.record(f"partition {host} | {' '.join(others)}")
         self._medium.partitions.update(frozenset((host, other)) for other in others)
 
+    def partition_one_way(self, source: str, *destinations: str) -> None:
+        """Nothing gets from the host to each of the others; what they send it arrives."""
+        self._medium.record(f"partition {source} -> {' '.join(destinations)}")
+        self._medium.one_way.update((source, destination) for destination in destinations)
+
     def heal(self, host: str | None = None, *others: str) -> None:
         """End the named partitions, or those of one host, or all of them."""
         self._medium.record(f"heal {' '.join((host or 'all', *others))}")
-        healed = {
-            pair
-            for pair in self._medium.partitions
-            if host is None or (host in pair and (not others or any(other in pair for other in others)))
-        }
-        self._medium.partitions -= healed
+
+        def is_healed(pair: Collection[str]) -> bool:
+            return host is None or (host in pair and (not others or any(other in pair for other in others)))
+
+        self._medium.partitions -= {pair for pair in self._medium.partitions if is_healed(pair)}
+        self._medium.one_way -= {pair for pair in self._medium.one_way if is_healed(pair)}
         self._unblocked()
 
     def pause(self, host: str) -> None:

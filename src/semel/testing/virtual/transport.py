@@ -226,6 +226,9 @@ class VirtualTransport(asyncio.Transport):
             self._outgoing.send(frame, delay_ms=verdict.delay_ms)
         if verdict.reset:
             self._medium.loop.call_soon(self._connection.reset, context=self._medium.context)
+        if verdict.sender_loses:
+            lost = ConnectionResetError(f"connection {self._connection.number} was reset in between")
+            self._medium.loop.call_soon(self.failed, lost, context=self._medium.context)
 
     def _send_rest(self) -> None:
         if self._splitter is not None and (rest := self._splitter.rest()):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.metadata.zookeeper.session import Create, Node, Refused, Remove, SetData, Write
+from semel.metadata.zookeeper.session import Create, Exists, Node, Refused, Remove, SetData, Write
 
 TICK_S: Final = 2.0
 
@@ -52,10 +52,13 @@ class _Session:
 
 
 class Ensemble:
-    """The leader's view. ``agreed`` is called with every transaction."""
+    """The leader's view. ``agreed`` is called with every transaction. ``now_s`` is its clock; else the loop's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, tick_s: float = TICK_S) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, tick_s: float = TICK_S, now_s: Callable[[], float] | None = None
+    ) -> None:
         self._loop = loop
+        self._now_s = now_s or loop.time
         self._tick_s = tick_s
         self._tree = Tree()
         self._sessions: dict[int, _Session] = {}
@@ -70,9 +73,14 @@ class Ensemble:
     def zxid(self) -> int:
         return self._tree.zxid
 
+    @property
+    def tree(self) -> Tree:
+        """What was agreed upon."""
+        return self._tree
+
     def open_session(self, timeout_s: float) -> int:
         self._last_session += 1
-        self._sessions[self._last_session] = _Session(timeout_s, self._loop.time())
+        self._sessions[self._last_session] = _Session(timeout_s, self._now_s())
         return self._last_session
 
     def is_alive(self, session_id: int) -> bool:
@@ -80,7 +88,7 @@ class Ensemble:
 
     def heard_from(self, session_id: int) -> None:
         if session_id in self._sessions:
-            self._sessions[session_id].heard_s = self._loop.time()
+            self._sessions[session_id].heard_s = self._now_s()
 
     def expire(self, session_id: int) -> None:
         """End a session, by its own wish or for its silence: its ephemeral nodes are gone in one transaction."""
@@ -119,6 +127,9 @@ class Ensemble:
                     if any(now(f"{path}/{name}") for name in self._tree.children(path)):
                         raise Refused(f"{path} has children")
                     draft[path] = None
+                case Exists(path):
+                    if node is None:
+                        raise Refused(f"{path} does not exist")
         return self._agree(list(draft.items()))
 
     def _agree(self, changes: list[tuple[str, Node | None]]) -> int:
@@ -138,7 +149,7 @@ class Ensemble:
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._tick_s, self._tick)
-        now_s = self._loop.time()
+        now_s = self._now_s()
         for session_id, session in list(self._sessions.items()):
             if now_s - session.heard_s > session.timeout_s:
                 self.expire(session_id)

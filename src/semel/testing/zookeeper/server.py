@@ -50,6 +50,13 @@ class ModelServer:
         for connection in list(self.connections):
             connection.abort()
 
+    def expire(self, session_id: int) -> None:
+        """End a session and close its connection, as a server does that has heard nothing of it for too long."""
+        self._ensemble.expire(session_id)
+        for connection in list(self.connections):
+            if connection.session_id == session_id:
+                connection.abort()
+
     def cut_off(self) -> None:
         """Hear nothing of the other servers until ``rejoin``."""
         self._is_cut_off = True
@@ -91,7 +98,7 @@ class _ServedConnection(asyncio.Protocol):
         self._requests: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
         self._transport: asyncio.Transport | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._session_id = 0
+        self.session_id = 0
         self._data_watches: dict[str, set[int]] = {}
         self._child_watches: dict[str, set[int]] = {}
 
@@ -147,15 +154,15 @@ class _ServedConnection(asyncio.Protocol):
                     self.abort()  # It would show the session an older state than it has seen.
                     return None
                 await server.in_touch()
-                self._session_id = session_id if ensemble.is_alive(session_id) else 0
+                self.session_id = session_id if ensemble.is_alive(session_id) else 0
                 if session_id == 0:
-                    self._session_id = ensemble.open_session(timeout_s)
-                ensemble.heard_from(self._session_id)
-                return self._session_id, server.tree.zxid
+                    self.session_id = ensemble.open_session(timeout_s)
+                ensemble.heard_from(self.session_id)
+                return self.session_id, server.tree.zxid
             case "ping":
                 await server.in_touch()
-                ensemble.heard_from(self._session_id)
-                return ensemble.is_alive(self._session_id), server.tree.zxid
+                ensemble.heard_from(self.session_id)
+                return ensemble.is_alive(self.session_id), server.tree.zxid
             case "get":
                 path, is_watched = arguments
                 if is_watched:
@@ -176,14 +183,14 @@ class _ServedConnection(asyncio.Protocol):
                 await server.in_touch(ensemble.zxid)
                 return None, server.tree.zxid
             case "close":
-                ensemble.expire(self._session_id)
+                ensemble.expire(self.session_id)
                 return None, server.tree.zxid
         raise AssertionError(f"no such call: {call}")
 
     async def _written(self, writes: list[Write]) -> tuple[int, int] | Refused:
         await self._server.in_touch()
         try:
-            zxid = self._ensemble.write(self._session_id, writes)
+            zxid = self._ensemble.write(self.session_id, writes)
         except Refused as refused:
             return refused
         await self._server.in_touch(zxid)

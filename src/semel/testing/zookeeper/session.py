@@ -28,6 +28,7 @@ class ModelSession:
         self._state_watches: list[Callable[[SessionState], None]] = []
         self._connection: _ClientConnection | None = None
         self._is_ready = False
+        self._lost = asyncio.Event()
         self._seen_zxid = 0
         self._keeping: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] = self._loop.create_future()
@@ -101,8 +102,7 @@ class ModelSession:
         while True:
             try:
                 await self._connect()
-                while True:
-                    await asyncio.sleep(self._timeout_s / 3)
+                while await self._is_still_connected():
                     async with asyncio.timeout(self._timeout_s / 3):
                         is_alive = await self._ask("ping")
                     if not is_alive:
@@ -111,6 +111,13 @@ class ModelSession:
                 pass
             self._disconnected("there is no connection to ZooKeeper")
             await asyncio.sleep(0.05)
+
+    async def _is_still_connected(self) -> bool:
+        """Returns when it is time for the next ping, or as soon as the connection is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_s / 3):
+                await self._lost.wait()
+        return self._is_ready
 
     async def _connect(self) -> None:
         async with asyncio.timeout(self._timeout_s):
@@ -125,6 +132,7 @@ class ModelSession:
                 session_id, _ = await self._sent(next(self._numbers), "connect", asked)
         self.session_id = session_id
         self._is_ready = True
+        self._lost.clear()
         if not self._first.done():
             self._first.set_result(None)
         self._tell(SessionState.CONNECTED)
@@ -149,6 +157,7 @@ class ModelSession:
 
     def _disconnected(self, reason: str) -> None:
         was_ready, self._is_ready = self._is_ready, False
+        self._lost.set()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()

@@ -19,11 +19,12 @@ from semel.broker.config.config_entries import (
 from semel.log.config import DEFAULTS, HOUR_MS, TOPIC_SETTINGS
 from semel.settings import SettingError, SettingType, Update
 from semel.wire.codes import ConfigSource
-from tests.unit.broker.config.own_settings import OUR_OWN
+from tests.unit.broker.config.own_settings import AT_START_ONLY, OF_THE_AUTHORIZER, OTHER_DEFAULT, OUR_OWN
 
 # Apache Kafka 4.3.0's answer to DescribeConfigs for a broker, of the settings that exist here: the default, and whether
 # it may be altered while the broker runs.
 KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
+    "authorizer.class.name": ("", False),
     "auto.create.topics.enable": ("true", False),
     "broker.rack": (None, False),
     "compression.gzip.level": ("-1", True),
@@ -31,7 +32,8 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "compression.type": ("producer", True),
     "compression.zstd.level": ("3", True),
     "connections.max.idle.ms": ("600000", False),
-    "default.replication.factor": ("1", False),
+    "controller.quota.window.num": ("11", False),
+    "controller.quota.window.size.seconds": ("1", False),
     "delete.topic.enable": ("true", False),
     "fetch.max.bytes": ("57671680", False),
     "group.consumer.assignors": ("uniform,range", False),
@@ -47,6 +49,7 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "group.max.session.timeout.ms": ("1800000", False),
     "group.max.size": ("2147483647", False),
     "group.min.session.timeout.ms": ("6000", False),
+    "inter.broker.listener.name": (None, False),
     "log.cleaner.backoff.ms": ("15000", True),
     "log.cleaner.dedupe.buffer.size": ("134217728", True),
     "log.cleaner.delete.retention.ms": ("86400000", True),
@@ -79,7 +82,6 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "log.segment.delete.delay.ms": ("60000", True),
     "max.incremental.fetch.session.cache.slots": ("1000", False),
     "message.max.bytes": ("1048588", True),
-    "min.insync.replicas": ("1", True),
     "num.partitions": ("1", False),
     "offset.metadata.max.bytes": ("4096", False),
     "offsets.retention.check.interval.ms": ("600000", False),
@@ -88,10 +90,28 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "offsets.topic.replication.factor": ("3", False),
     "offsets.topic.segment.bytes": ("104857600", False),
     "producer.id.expiration.ms": ("86400000", True),
+    "replica.fetch.max.bytes": ("1048576", False),
+    "replica.fetch.wait.max.ms": ("500", False),
     # Internal to Kafka, so that it does not describe it.
     "producer.id.expiration.check.interval.ms": ("600000", False),
+    # With the prefix of a listener before it.
+    "plain.sasl.jaas.config": (None, False),
+    "scram-sha-256.sasl.jaas.config": (None, False),
+    "scram-sha-512.sasl.jaas.config": (None, False),
+    "sasl.oauthbearer.clock.skew.seconds": ("30", False),
+    "sasl.oauthbearer.expected.audience": (None, False),
+    "sasl.oauthbearer.expected.issuer": (None, False),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": ("3600000", False),
+    "sasl.oauthbearer.jwks.endpoint.url": (None, False),
+    "sasl.oauthbearer.scope.claim.name": ("scope", False),
+    "sasl.oauthbearer.sub.claim.name": ("sub", False),
+    "connection.failed.authentication.delay.ms": ("100", False),
+    "connections.max.reauth.ms": ("0", False),
+    "quota.window.num": ("11", False),
+    "quota.window.size.seconds": ("1", False),
     "socket.request.max.bytes": ("104857600", False),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": ("10000", False),
+    "ssl.principal.mapping.rules": ("DEFAULT", False),
     "transaction.max.timeout.ms": ("900000", False),
     "transaction.remove.expired.transaction.cleanup.interval.ms": ("3600000", False),
     "transaction.state.log.min.isr": ("2", False),
@@ -102,8 +122,6 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "unclean.leader.election.enable": ("false", True),
 }
 
-OTHER_DEFAULT = {"log.dirs", "max.connections", "max.connections.per.ip", "node.id", "queued.max.request.bytes"}
-
 
 def test_names_defaults_and_what_can_be_altered_are_those_of_apache_kafka() -> None:
     ours = {
@@ -112,14 +130,15 @@ def test_names_defaults_and_what_can_be_altered_are_those_of_apache_kafka() -> N
             setting.update is Update.CLUSTER_WIDE,
         )
         for setting in BROKER_SETTINGS.values()
-        if setting.name not in OUR_OWN | OTHER_DEFAULT
+        if setting.name not in OUR_OWN | OTHER_DEFAULT | OF_THE_AUTHORIZER
     }
-    assert ours == KAFKA_SETTINGS
+    assert ours == KAFKA_SETTINGS | {name: (default, False) for name, default in AT_START_ONLY.items()}
 
 
 def test_a_setting_or_default_that_is_not_kafkas_says_so() -> None:
     assert all("Semel's own" in BROKER_SETTINGS[name].doc for name in OUR_OWN)
-    assert all("Kafka" in BROKER_SETTINGS[name].doc for name in OTHER_DEFAULT)
+    # What is the default of a topic's setting of the same name is said there.
+    assert all("Kafka" in (TOPIC_SETTINGS.get(name) or BROKER_SETTINGS[name]).doc for name in OTHER_DEFAULT)
 
 
 def test_every_attribute_is_called_like_its_setting() -> None:
@@ -143,7 +162,18 @@ def test_the_command_line_wins_over_the_file() -> None:
     ("text", "said"),
     [
         ("num.partition=1", "Unknown broker config name: num.partition; did you mean num.partitions?"),
-        ("listeners=PLAINTEXT://:9092", "--listen"),
+        ("listeners=:9092", "Invalid value :9092 for configuration listeners: the value must be NAME://HOST:PORT"),
+        ("listeners=PLAINTEXT://:65536", "the value must be NAME://HOST:PORT"),
+        ("listeners=", "the value must be NAME://HOST:PORT"),
+        ("listener.security.protocol.map=A:TLS", "each protocol one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("port=9092", "--listen"),
+        ("ssl.client.auth=yes", "Invalid value yes for configuration ssl.client.auth: the value must be one of none"),
+        ("ssl.keystore.type=JKS", "the value must be one of PEM"),
+        ("ssl.keystore.password=x", "ssl.key.password"),
+        ("ssl.enabled.protocols=TLSv1.1", "the value must be a list of TLSv1.2, TLSv1.3"),
+        ("ssl.principal.mapping.rules=RULE:x", "the value must be DEFAULT or RULE:pattern/replacement/[LU]"),
+        ("listener.name.a.ssl.client.auth=yes", "for configuration listener.name.a.ssl.client.auth: the value must"),
+        ("listener.name.a.num.partitions=1", "Unknown broker config name: listener.name.a.num.partitions"),
         ("num.io.threads=8", "one event loop"),
         ("controller.quorum.voters=1@x:1", "its own controller"),
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: the value must be at least 1"),
@@ -277,3 +307,22 @@ def _another_value(topic_setting: str) -> str:
         "segment.bytes": "2000000",
     }
     return other.get(topic_setting, "7")
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    config = BrokerConfig.load(
+        "ssl.key.password=hunter2\nlistener.name.inside.ssl.key.password=hunter3\nssl.keystore.key=hunter4"
+    )
+    told = {entry.name: (entry.value, entry.is_sensitive) for entry in broker_entries(config)}
+    assert told["ssl.key.password"] == told["listener.name.inside.ssl.key.password"] == (None, True)
+    shown = f"{config!r} {config.sources!r} {broker_entries(config)}"
+    assert "hunter" not in shown
+    assert config.for_listener("INSIDE").ssl_key_password == "hunter3"
+
+
+def test_a_setting_with_the_prefix_of_a_listener_counts_there_alone() -> None:
+    config = BrokerConfig.load("ssl.client.auth=requested\nlistener.name.inside.ssl.client.auth=required")
+    auth = [config.for_listener(name).ssl_client_auth for name in ("INSIDE", "OUTSIDE")]
+    assert (config.ssl_client_auth, auth) == ("requested", ["required", "requested"])
+    (entry,) = broker_entries(config, {"listener.name.inside.ssl.client.auth"})
+    assert (entry.value, entry.source) == ("required", ConfigSource.STATIC_BROKER)

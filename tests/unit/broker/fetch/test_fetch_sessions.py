@@ -108,7 +108,7 @@ def test_forgotten_topics_are_named_by_id_where_the_session_uses_ids() -> None:
 
     cache.resume(incremental, uses_topic_ids=True, now_ms=1)
 
-    assert [target.key for target in session.targets.values()] == [(TOPIC_ID, 1)]
+    assert [target.key for target in session.targets.values()] == [(TOPIC_ID.bytes, 1)]
 
 
 def test_the_epoch_counts_up_by_one_and_a_repeated_request_is_refused() -> None:
@@ -243,7 +243,7 @@ def test_with_no_slots_there_are_no_sessions() -> None:
 
 def test_a_target_is_known_by_name_or_by_id() -> None:
     assert FetchTarget("t", UUID(int=0), FetchPartition(partition=3)).key == ("t", 3)
-    assert FetchTarget("", TOPIC_ID, FetchPartition(partition=3)).key == (TOPIC_ID, 3)
+    assert FetchTarget("", TOPIC_ID, FetchPartition(partition=3)).key == (TOPIC_ID.bytes, 3)
 
 
 def many(count: int, session: FetchSession | None = None, *, first: int = 0, epoch: int = 1) -> FetchRequest:

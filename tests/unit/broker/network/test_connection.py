@@ -12,7 +12,12 @@ import pytest
 
 from semel.broker.metrics.metrics import Metrics
 from semel.broker.network.answer_cache import AnswerCache
-from semel.broker.network.connection import TURN_REQUESTS_MAX, WAITING_ANSWER_BYTES_MAX, WAITING_REQUESTS_MAX
+from semel.broker.network.connection import (
+    TURN_REQUESTS_MAX,
+    WAITING_ANSWER_BYTES_MAX,
+    WAITING_REQUESTS_MAX,
+    Connection,
+)
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.dispatch import Dispatcher, _Route
@@ -229,10 +234,47 @@ def test_a_large_request_behind_one_that_holds_waits_in_its_own_buffer(bench: Be
     assert large in bench.server.delayed
 
 
+def test_a_muted_client_gets_its_answers_and_no_request_of_it_is_looked_at(bench: Bench) -> None:
+    bench.send(b"before")
+    bench.connection.mute(5000)
+    bench.answer(b"before")
+    bench.send(b"after", b"another")
+    bench.wait(4)
+    assert bench.sent == b"before"
+    assert b"after" not in bench.server.delayed
+    assert not bench.transport.reading
+
+    bench.wait(1.1)
+    assert list(bench.server.delayed) == [b"before", b"after", b"another"]
+    assert bench.transport.reading
+
+
+def test_a_client_that_is_muted_twice_waits_for_the_longer_time(bench: Bench) -> None:
+    bench.connection.mute(1000)
+    bench.connection.mute(3000)
+    bench.connection.mute(2000)
+    bench.send(b"after")
+    bench.wait(2.9)
+    assert not bench.server.delayed
+    bench.wait(0.2)
+    assert list(bench.server.delayed) == [b"after"]
+
+
+def test_a_muted_client_that_leaves_is_forgotten(bench: Bench) -> None:
+    bench.connection.mute(86_400_000)
+    timer = bench.connection._mute_timer
+    bench.send(b"after")
+    bench.transport.close()
+    bench.wait(2)
+    assert not bench.server.delayed
+    assert timer is not None
+    assert timer.cancelled(), "it would keep the connection for a day"
+
+
 def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(bench: Bench) -> None:
     """Not 128 in one turn, whatever they cost: the dispatcher sees the clock and ends the turn."""
     clock = ManualClock()
-    node = SimpleNamespace(metrics=Metrics(), turns=Turns(clock), answers=AnswerCache())
+    node = SimpleNamespace(metrics=Metrics(), turns=Turns(clock), answers=AnswerCache(), quotas=None)
     dispatcher = Dispatcher(cast(Node, node))
     api = APIS[ApiKey.DESCRIBE_CLUSTER]
     served: list[int] = []
@@ -244,7 +286,7 @@ def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(bench: Be
 
     dispatcher._routes[api.key] = _Route(api, handle, node.metrics.requests(api.name))
     bench.connection.now_ms = clock.monotonic_ms
-    bench.server.request = dispatcher.request  # type: ignore[method-assign]
+    bench.connection.serve = dispatcher.request
     waiting: list[Callable[[], None]] = []
     bench.server.soon = waiting.append
     frames = [bytes(encode_request(n, api, 1, DescribeClusterRequest(), client_id="c")) for n in range(10)]
@@ -259,3 +301,31 @@ def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(bench: Be
     assert most == 3, "which is 6 ms, more than the share of 5"
     assert served == list(range(10))
     assert bench.transport.reading
+
+
+def test_the_function_that_serves_a_connection_may_be_another_from_the_next_request_on(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
+    connection, served = bench.connection, bench.connection.serve
+    asked: list[bytes] = []
+
+    def first(asking: Connection, frame: memoryview) -> None:
+        asked.append(bytes(frame))
+        connection.serve = served
+        served(asking, frame)
+
+    connection.serve = first
+    bench.send(b"a", b"b")
+    assert asked == [b"a"]
+    assert bench.sent == b"ab"
+
+
+def test_the_largest_request_that_is_taken_may_be_another_from_the_next_request_on(bench: Bench) -> None:
+    bench.server.at_once = lambda name: True
+    before = bench.connection.limit_frames(2)
+    bench.send(b"aa", b"bb")
+    assert bench.connection.limit_frames(before) == 2
+    bench.send(b"ccc")
+    assert bench.sent == b"aabbccc"
+    bench.connection.limit_frames(2)
+    bench.send(b"ddd")
+    assert bench.server.refusals == ["a frame of 3 bytes; the limit is 2"]

@@ -10,8 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from semel.broker.broker import Address, Broker
+from semel.broker.broker import Broker
 from semel.broker.config.broker_config import BrokerConfig
+from semel.broker.endpoints import Address
+from semel.broker.network.request import Request
 from semel.broker.partitions.partitions import Partition
 from semel.broker.requests.handlers.create_topics import create_topics
 from semel.broker.requests.handlers.delete_topics import delete_topics
@@ -58,7 +60,7 @@ class Bench:
     def partition(self, name: str, **configs: str) -> Partition:
         settings = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
         request = CreateTopicsRequest([CreatableTopic(name, 1, 1, [], settings)])
-        response = self.run(create_topics(self.broker.node, None, request))  # type: ignore[arg-type]
+        response = self.run(create_topics(self.broker.node, cast(Request, SimpleNamespace(limits=None)), request))
         assert response.topics[0].error_code == 0
         found = self.broker.node.partitions.get(name, 0)
         assert found is not None
@@ -141,7 +143,7 @@ def test_a_compacted_topic_can_be_deleted_while_it_is_compacted() -> None:
         bench.append(partition, b"%d" % number)
     bench.wait(130)
     request = DeleteTopicsRequest(topic_names=["t"])
-    request_of_version_5 = SimpleNamespace(version=5)
+    request_of_version_5 = SimpleNamespace(version=5, limits=None)
     for _ in range(500):  # Until a pass is under way, or nothing is left to do.
         if bench.broker._running is not None and bench.broker._running.maintenance._compacting is not None:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, get_type_hints
 
 import pytest
@@ -36,7 +36,7 @@ def expected(setting: Setting) -> Any:
 @pytest.mark.parametrize(("keywords", "settings"), KINDS)
 def test_the_keywords_are_the_settings(keywords: Any, settings: Settings) -> None:
     declared = {setting.attribute: expected(setting) for setting in settings.values()}
-    declared["sasl_oauthbearer_token_provider"] = Callable[[], str] | None
+    declared["sasl_oauthbearer_token_provider"] = Callable[[], str | Awaitable[str]] | None
     assert get_type_hints(keywords) == declared
 
 

@@ -23,6 +23,8 @@ def test_what_is_still_waited_for_is_cancelled_by_stop(caplog: pytest.LogCapture
         finally:
             ended.append("cancelled")
 
+    gc.collect()  # What earlier tests left is not this one's.
+    caplog.clear()
     waiting = thread.begin(wait_for_ever())
     thread.run(asyncio.sleep(0))
     thread.stop()

@@ -8,17 +8,28 @@ import pytest
 
 from semel import blocking
 from semel.client.config.producer import ProducerConfig
-from semel.client.machine.connection.authentication import Authentication
-from semel.client.security.config import SecurityConfig, SecurityProtocol
-from semel.client.security.sasl import OAuthBearer, Plain, SaslError, Scram, mechanism_for
-from semel.client.security.scram import ScramExchange
+from semel.client.security.config import SecurityConfig
+from semel.client.security.sasl import mechanism_for, token_provider
 from semel.client.security.tls import tls_context
 from semel.errors import AuthorizationFailed, ErrorCode
+from semel.security.sasl.client import OAuthBearer, Plain, SaslError, Scram
+from semel.security.sasl.login import Authentication
+from semel.security.sasl.scram_client import ScramExchange
+from semel.security.security_protocol import SecurityProtocol
 from semel.settings import SettingError
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from semel.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al\\"ice" password=secret;'
+
+
+BEARER: dict[str, object] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://idp.example/token",
+    "sasl_oauthbearer_client_credentials_client_id": "billing",
+    "sasl_oauthbearer_client_credentials_client_secret": "hunter2",
+}
 
 
 def _load(**settings: object) -> SecurityConfig:
@@ -45,6 +56,23 @@ def test_user_and_password_come_from_either_of_the_two_names() -> None:
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u"}, "needs sasl.password"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "one of PLAIN"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauthbearer_token_provider"),
+        ({**BEARER, "sasl_oauthbearer_token_provider": str}, "both are set"),
+        ({**BEARER, "sasl_oauthbearer_token_endpoint_url": "idp.example/token"}, "https://host/path"),
+        ({**BEARER, "sasl_oauthbearer_token_endpoint_url": "file:///token"}, "https://host/path"),
+        ({**BEARER, "sasl_oauthbearer_token_endpoint_url": "https://idp:port/"}, "is no address"),
+        ({**BEARER, "sasl_oauthbearer_token_endpoint_url": "http://idp.example/"}, "in the clear"),
+        ({**BEARER, "sasl_oauthbearer_token_endpoint_url": "http://localhost/"}, "allow.http=true allows http"),
+        (
+            {
+                **BEARER,
+                "sasl_oauthbearer_token_endpoint_url": "http://idp.example/",
+                "sasl_oauthbearer_token_endpoint_allow_http": True,
+            },
+            "in the clear",
+        ),
+        ({**BEARER, "sasl_oauthbearer_client_credentials_client_id": None}, "needs sasl.*client.id, or clientId="),
+        ({**BEARER, "sasl_oauthbearer_client_credentials_client_secret": ""}, "needs sasl.*client.secret, or client"),
+        ({**BEARER, "sasl_login_callback_handler_class": "my.Handler"}, "one of org.apache.kafka"),
         ({"security_protocol": "TLS"}, "PLAINTEXT, SSL"),
         ({"ssl_truststore_type": "JKS"}, "PEM"),
     ],
@@ -72,6 +100,41 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(SettingError) as raised:
         _load(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_password="hunter2")
     assert "hunter2" not in str(raised.value)
+
+
+def test_client_credentials_come_from_either_of_the_two_names() -> None:
+    security = _load(**BEARER, sasl_oauthbearer_scope="kafka")
+    assert security.client_credentials() == ("billing", "hunter2", "kafka")
+    jaas = 'org.apache.kafka...OAuthBearerLoginModule required clientId="billing" clientSecret="hunter2" scope="kafka";'
+    names = ("sasl_oauthbearer_client_credentials_client_id", "sasl_oauthbearer_client_credentials_client_secret")
+    older = {name: value for name, value in BEARER.items() if name not in names}
+    assert _load(**older, sasl_jaas_config=jaas).client_credentials() == ("billing", "hunter2", "kafka")
+
+
+def test_a_file_of_java_s_client_is_taken_as_it_is() -> None:
+    """As Kafka's documentation has it: the classes are known by name, and nothing is loaded."""
+    package = "org.apache.kafka.common.security.oauthbearer"
+    security = _load(
+        **BEARER,
+        sasl_jaas_config=f"{package}.OAuthBearerLoginModule required ;",
+        sasl_login_callback_handler_class=f"{package}.OAuthBearerLoginCallbackHandler",
+        sasl_oauthbearer_jwt_retriever_class=f"{package}.ClientCredentialsJwtRetriever",
+    )
+    assert security.client_credentials() == ("billing", "hunter2", None)
+
+
+def test_a_client_secret_is_never_shown() -> None:
+    security = _load(**BEARER)
+    assert "hunter2" not in repr((security, security.client_credentials(), token_provider(security)))
+    for wrong in ("https://user:hunter2@idp/", "https://hunter2@idp/"):
+        with pytest.raises(SettingError) as raised:
+            _load(**{**BEARER, "sasl_oauthbearer_token_endpoint_url": wrong})
+        assert "hunter2" not in str(raised.value)
+
+
+def test_clients_of_one_process_share_a_token_endpoint() -> None:
+    assert token_provider(_load(**BEARER)) is token_provider(_load(**BEARER))
+    assert token_provider(_load(**BEARER)) is not token_provider(_load(**BEARER, sasl_oauthbearer_scope="other"))
 
 
 def test_plain_and_oauthbearer_say_what_their_standards_say() -> None:

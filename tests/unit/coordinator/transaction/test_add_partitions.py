@@ -6,10 +6,11 @@ import pytest
 
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.results import AddPartitionsResult
+from semel.coordinator.transaction.settings import TransactionSettings
 from semel.coordinator.transaction.states import TxnState
 from semel.errors import ErrorCode
 from semel.types import CONSUMER_OFFSETS_TOPIC, ProducerIdentity, TopicPartition
-from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, Bench
+from tests.unit.coordinator.transaction.bench import EPOCH_LAST, ID, P0, P1, Bench, identity_of
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 17)
 
@@ -137,3 +138,17 @@ def test_only_a_request_that_may_use_a_producer_id_asks_for_one(bench: Bench) ->
     assert needs() == (False, False)
     bench.write_markers()
     assert needs() == (False, False)
+
+
+def test_a_transaction_beyond_the_limit_begins_when_another_one_has_ended() -> None:
+    bench = Bench(TransactionSettings(open_max=2))
+    names = ("first", "second", "third")
+    first, second, third = (identity_of(bench.run(bench.decide_init(transactional_id=name))) for name in names)
+    bench.run(bench.decide_add(first, P0, transactional_id="first"))
+    bench.run(bench.decide_add(second, P0, transactional_id="second"))
+    assert bench.decide_add(third, P0, transactional_id="third") == Decision(
+        AddPartitionsResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+    )
+    assert bench.decide_add(first, P1, transactional_id="first").response == AddPartitionsResult(), "it is open already"
+    bench.run(bench.decide_end(second, committed=True, transactional_id="second"))
+    assert bench.decide_add(third, P0, transactional_id="third").response == AddPartitionsResult()

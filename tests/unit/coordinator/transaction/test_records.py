@@ -166,6 +166,16 @@ def test_a_status_that_nobody_writes_is_an_error(status: int) -> None:
         decode(KEY, value[:16] + bytes([status]) + value[17:])
 
 
+def test_partitions_of_an_empty_transaction_are_not_read() -> None:
+    """Scenario 37: nothing is invented; fuzzing found that they were, and were gone after the next write."""
+    _, value = encode(PREPARED)
+    assert value is not None
+    decoded = decode(KEY, value[:16] + bytes([TxnState.EMPTY]) + value[17:])
+    assert isinstance(decoded, Transaction)
+    assert decoded.state is TxnState.EMPTY
+    assert decoded.partitions == frozenset()
+
+
 @pytest.mark.parametrize("record", [EMPTY, PREPARED], ids=["empty", "prepared"])
 @pytest.mark.parametrize("transaction_version", [0, 2])
 def test_bytes_that_end_early_are_an_error(record: Transaction, transaction_version: int) -> None:

@@ -82,6 +82,10 @@ class Machine:
         while self.workers["semel-checkpoint"].jobs:
             self.workers["semel-checkpoint"].step()
 
+    def delete(self, name: TopicPartition) -> None:
+        self.directory.change(lambda _: None, deleted=[name])
+        self.workers["semel-folders"].step()
+
     def a_second_passes(self, seconds: float = 1.0) -> None:
         """What maintenance does."""
         self.clock.advance(int(seconds * 1000))
@@ -375,7 +379,7 @@ def test_the_recovery_point_of_a_deleted_topic_is_taken_back_even_if_the_first_a
     machine.produce()
     machine.checkpoint()
     name = TopicPartition("orders", 0)
-    machine.directory.delete(name)
+    machine.delete(name)
     topic = TopicLogs(UUID(int=1), machine.config, synced=True)
     machine.disk.fail(DiskFault(Operation.WRITE, "*recovery-point-offset-checkpoint.tmp", errno.ENOSPC))
     with pytest.raises(OSError, match="No space"):
@@ -390,7 +394,7 @@ def test_a_topic_whose_folder_could_not_be_renamed_does_not_come_back_in_its_suc
     name = TopicPartition("orders", 0)
     machine.disk.fail(DiskFault(Operation.RENAME, "*/orders-0", errno.EIO))
     log = machine.logs[0]
-    machine.directory.delete(name)
+    machine.delete(name)
     assert log.offline is not None
     successor = machine.directory.create(name, TopicLogs(UUID(int=2), machine.config, synced=True))
     assert (successor.log_start_offset, successor.log_end_offset) == (0, 0)

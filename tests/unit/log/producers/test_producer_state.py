@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
+from semel.log.producers import producer_state
 from semel.log.producers.producer_state import (
     CompletedTransaction,
     Duplicate,
@@ -626,3 +627,22 @@ def test_describe_lists_producers_by_id(partition: Partition) -> None:
         ProducerDescription(4, 0, 3, 78, None, None),
         ProducerDescription(9, 2, 4, 77, None, 0),
     ]
+
+
+# Limits
+
+
+def test_a_new_producer_beyond_the_limit_sends_again_until_others_have_expired(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
+    for producer in (1, 2, 3):
+        partition.send(0, producer=producer, timestamp=DAY_MS * producer)
+    message = refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition.states, batch(0, producer=4))
+    assert "orders-3, which knows 3 producers already; the limit is 3" in message
+    assert partition.send(1, producer=1, timestamp=DAY_MS) == 3, "those that are known go on"
+    assert partition.send(1, producer=1) == Duplicate(3, 3, DAY_MS), "and are deduplicated as before"
+    assert partition.send(NO_SEQUENCE, producer=-1) == 4, "one that is not idempotent has nothing to remember"
+
+    assert partition.states.expire(DAY_MS * 2 + 1) == [1]
+    assert partition.send(0, producer=4) == 5

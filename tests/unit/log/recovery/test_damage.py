@@ -266,9 +266,7 @@ def test_a_topic_with_an_offline_partition_can_be_deleted_and_made_again() -> No
     machine = stopped()
     lose_the_tail(machine)
     machine.start()
-    for name in (DAMAGED, SOUND):
-        machine.directory.delete(name)
-    machine.directory.names_settled()
+    machine.directory.change(lambda _: None, deleted=[DAMAGED, SOUND], settled=True)
     machine.settle()
     again = replace(TOPIC, topic_id=UUID(int=2))
     machine.topics = {"orders": again}
@@ -345,7 +343,7 @@ def test_deleted_records_stay_deleted_when_one_copy_of_the_log_start_is_lost(cop
     machine = filled()
     older = read_file(machine.disk, copy) if machine.disk.exists(copy) else None
     machine.log().delete_records_before(5)
-    machine.directory.persist_log_starts()
+    machine.settle(machine.loop.create_task(machine.directory.persist_log_starts()))
     machine.stop() if stops else machine.kill()
     data = read_file(machine.disk, copy)
     changes = [None, b"", data[:-3], older or b"0\n0\n"]

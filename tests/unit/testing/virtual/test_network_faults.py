@@ -102,6 +102,21 @@ def test_a_partition_holds_everything_back_until_it_heals() -> None:
     assert run(scenario) == (b"", b"on its way, waiting", ["made"], ["made"])
 
 
+def test_a_partition_of_one_direction_holds_back_that_one_alone() -> None:
+    async def scenario(network: VirtualNetwork) -> tuple[Any, ...]:
+        client, server = await connected(network)
+        network.partition_one_way("c", "s")
+        client.transport.write(b"there")
+        server.transport.write(b"back")
+        arrived = await client.received(4)
+        await asyncio.sleep(30)
+        before = bytes(server.data)
+        network.heal("s")
+        return bytes(arrived), before, bytes(await server.received(5))
+
+    assert run(scenario) == (b"back", b"", b"there")
+
+
 def test_a_partition_between_two_leaves_the_others_alone() -> None:
     async def scenario(network: VirtualNetwork) -> bytes:
         network.partition("c", "s", "x")

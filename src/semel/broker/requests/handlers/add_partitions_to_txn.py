@@ -21,6 +21,7 @@ from semel.coordinator.transaction.decisions import TransactionDecision
 from semel.coordinator.transaction.results import AddPartitionsResult, error_for_version
 from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode
+from semel.security.rights import WRITE_TOPIC, Rights
 from semel.types import INTERNAL_TOPICS, ProducerIdentity, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.add_partitions_to_txn import (
@@ -38,8 +39,12 @@ BATCHES_SINCE: Final = 4
 TopicResults: TypeAlias = list[AddPartitionsToTxnTopicResult]
 
 
-def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsToTxnRequest) -> None:
+def add_partitions_to_txn(
+    node: Node, request: Request, message: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | None:
     if request.version >= BATCHES_SINCE:
+        if node.peers is not None and not request.is_from_broker:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         transactions = message.transactions
     else:
         transactions = [
@@ -57,12 +62,21 @@ def add_partitions_to_txn(node: Node, request: Request, message: AddPartitionsTo
         ids = [transaction.transactional_id for transaction in transactions]
         return AddPartitionsToTxnResponse(results_by_transaction=list(map(AddPartitionsToTxnResult, ids, added)))
 
-    ask_each(request, transactions, partial(_add, node, request.version), response)
+    ask_each(request, transactions, partial(_add, node, request), response)
+    return None
 
 
-def _add(node: Node, version: int, transaction: AddPartitionsToTxnTransaction, respond: Respond[TopicResults]) -> None:
+def _add(
+    node: Node, request: Request, transaction: AddPartitionsToTxnTransaction, respond: Respond[TopicResults]
+) -> None:
+    version = request.version
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    refused = {partition: error for partition in partitions if (error := _why_not(node, version, partition))}
+    refused = {}
+    if not request.is_from_broker:  # A broker leads what it asks about, and the image here may be behind its own.
+        rights = node.rights(request) if version < BATCHES_SINCE else None
+        refused = {
+            partition: error for partition in partitions if (error := _why_not(node, version, partition, rights))
+        }
     if refused:
         # One bad partition spoils the request: the client corrects it and asks again for all.
         errors = {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
@@ -74,7 +88,7 @@ def _add(node: Node, version: int, transaction: AddPartitionsToTxnTransaction, r
     askings = [gate.ask(producer.producer_id) for gate in gates]
 
     def decide(shard: TransactionShard) -> TransactionDecision[AddPartitionsResult]:
-        return shard.add_partitions(
+        decision = shard.add_partitions(
             transaction.transactional_id,
             transaction.producer_id,
             transaction.producer_epoch,
@@ -83,6 +97,8 @@ def _add(node: Node, version: int, transaction: AddPartitionsToTxnTransaction, r
             transaction_version=2 if version >= BATCHES_SINCE else 0,
             now_ms=node.clock.now_ms(),
         )
+        # A broker asks for many transactions at once: none waits for another to end.
+        return decision._replace(wait_for=None) if request.is_from_broker else decision
 
     def added(result: AddPartitionsResult) -> None:
         for gate, asking in zip(gates, askings, strict=True):
@@ -100,9 +116,11 @@ def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate
     return [partition.gate for partition in led if partition is not None]
 
 
-def _why_not(node: Node, version: int, partition: TopicPartition) -> ErrorCode:
+def _why_not(node: Node, version: int, partition: TopicPartition, rights: Rights | None) -> ErrorCode:
     if version < BATCHES_SINCE and partition.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if rights is not None and not rights.demand(WRITE_TOPIC, partition.topic):
+        return WRITE_TOPIC.refusal
     if node.image.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE

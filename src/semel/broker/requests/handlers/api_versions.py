@@ -7,7 +7,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.routes import served_apis
+from semel.broker.requests.routes import asked_by_brokers, served_apis
 from semel.errors import ErrorCode
 from semel.wire.apis import Api
 from semel.wire.messages.api_versions import (
@@ -31,7 +31,7 @@ def api_versions(node: Node, request: Request, message: ApiVersionsRequest) -> A
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     request.cacheable(node.answers)
     return ApiVersionsResponse(
-        api_keys=[_range(api) for api in served_apis()],
+        api_keys=[_range(api) for api in (asked_by_brokers() if request.is_from_broker else served_apis())],
         supported_features=[
             SupportedFeatureKey(name, levels.min_level, levels.max_level)
             for name, levels in node.features.supported.items()

@@ -1,41 +1,63 @@
-"""The bits that say what a client may do, for the requests that ask. Without an authorizer everybody may do all."""
+"""The bits that say what a client may do, for the requests that ask. Without an authorizer it may do everything."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from semel.wire.codes import AclOperation
+from semel.security.acls import CLUSTER_NAME
+from semel.security.rights import DESCRIBE_CLUSTER, Right, Rights
+from semel.wire.codes import AclOperation, AclResourceType
+
+# What can be done at all, by the type of resource.
+_OPERATIONS: Final = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+}
+
+_ALL: Final = {kind: sum(1 << operation for operation in operations) for kind, operations in _OPERATIONS.items()}
 
 
-def _bits(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
+def topic_operations(rights: Rights | None, name: str) -> int:
+    return _bits(rights, AclResourceType.TOPIC, name)
 
 
-TOPIC_OPERATIONS: Final = _bits(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
+def group_operations(rights: Rights | None, group_id: str) -> int:
+    return _bits(rights, AclResourceType.GROUP, group_id)
 
-CLUSTER_OPERATIONS: Final = _bits(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
 
-GROUP_OPERATIONS: Final = _bits(
-    AclOperation.READ,
-    AclOperation.DELETE,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
+def cluster_operations(rights: Rights | None) -> int:
+    """None of them for a client that may not describe the cluster."""
+    if rights is not None and not rights.may(DESCRIBE_CLUSTER):
+        return 0
+    return _bits(rights, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _bits(rights: Rights | None, resource_type: AclResourceType, name: str) -> int:
+    if rights is None:
+        return _ALL[resource_type]
+    operations = _OPERATIONS[resource_type]
+    return sum(1 << operation for operation in operations if rights.may(Right(operation, resource_type), name))

@@ -6,7 +6,7 @@ from semel.broker.coordinators.topics_view import ImageTopics
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.ask_each import Respond, ask_each
-from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
+from semel.broker.requests.handlers.authorized_operations import group_operations
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.consumer.records import Partitions, grouped
 from semel.coordinator.group.consumer.requests import GroupDescription, MemberDescription
@@ -23,9 +23,10 @@ from semel.wire.messages.consumer_group_describe import (
 
 
 def consumer_group_describe(node: Node, request: Request, message: ConsumerGroupDescribeRequest) -> None:
-    operations = GROUP_OPERATIONS if message.include_authorized_operations else None
+    rights = node.rights(request)
 
     def describe(group_id: str, respond: Respond[DescribedGroup]) -> None:
+        operations = group_operations(rights, group_id) if message.include_authorized_operations else None
         node.coordinators.groups.run(
             group_id,
             lambda shard: Decision(_described(shard.consumer.describe(group_id), ImageTopics(node.image), operations)),

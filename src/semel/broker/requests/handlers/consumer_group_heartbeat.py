@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.decision import Waiter
-from semel.coordinator.group.consumer.records import AssignedPartition, Partitions, grouped
+from semel.coordinator.group.consumer.records import AssignedPartition, grouped
 from semel.coordinator.group.consumer.requests import ConsumerHeartbeatResult, Heartbeat
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
+from semel.security.rights import DESCRIBE_TOPIC
 from semel.wire.messages.consumer_group_heartbeat import (
     JOINING,
     Assignment,
@@ -38,10 +41,13 @@ def consumer_group_heartbeat(
         None if message.subscribed_topic_names is None else tuple(message.subscribed_topic_names),
         message.subscribed_topic_regex,
         message.server_assignor,
-        None if message.topic_partitions is None else _partitions(message.topic_partitions),
+        None if message.topic_partitions is None else _claimed(message.topic_partitions),
         request.client_id or "",
         f"/{request.peer_host}",
     )
+    rights = node.rights(request)
+    if rights is not None:
+        beat = replace(beat, may_describe=partial(rights.may, DESCRIBE_TOPIC))
 
     def respond(result: ConsumerHeartbeatResult) -> None:
         response = _response(node, result)
@@ -51,6 +57,7 @@ def consumer_group_heartbeat(
         message.group_id,
         lambda shard: shard.consumer_group_heartbeat(beat, Moment.now(node.clock)),
         Waiter(respond, refused=lambda error: ConsumerHeartbeatResult(error=error)),
+        is_confirmed=False,
     )
     request.hold_until_answered(waiting)
     return None
@@ -63,8 +70,8 @@ def _member_id(node: Node, request: Request, message: ConsumerGroupHeartbeatRequ
     return message.member_id
 
 
-def _partitions(topics: list[TopicPartitions]) -> Partitions:
-    return frozenset(AssignedPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
+def _claimed(topics: list[TopicPartitions]) -> tuple[AssignedPartition, ...]:
+    return tuple(AssignedPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
 def _unsupported() -> ConsumerHeartbeatResult:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from semel.broker.config.config_entries import topic_entries
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.mutation_quota import within_quota
 from semel.errors import ErrorCode
-from semel.metadata.controller import NewTopic, TopicResult
+from semel.metadata.controller import PARTITIONS_PER_REQUEST_MAX, NewTopic, TopicResult
 from semel.metadata.controller import create_topics as decide
 from semel.metadata.image import Topic
 from semel.wire.messages.create_topics import (
@@ -17,15 +20,22 @@ from semel.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+THROTTLED_SINCE: Final = 6
+
 
 async def create_topics(node: Node, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
-    wanted = [_wanted(topic) for topic in message.topics]
-    results = await node.change(
-        lambda image: decide(image, wanted, policy=node.topic_policy(), new_id=node.new_topic_id),
+    def partitions(topic: NewTopic) -> int:
+        asked = len(topic.assignments) or topic.num_partitions or node.config.num_partitions
+        return min(max(asked, 0), PARTITIONS_PER_REQUEST_MAX)
+
+    topics = [_wanted(topic) for topic in message.topics]
+    wanted, over_quota = within_quota(request, topics, partitions, strict_since=THROTTLED_SINCE)
+    results = await node.change_topics(
+        wanted,
+        lambda image, some: decide(image, some, policy=node.topic_policy(), new_id=node.new_topic_id),
         validate_only=message.validate_only,
-        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal) for topic in wanted],
     )
-    return CreateTopicsResponse(topics=[_result(node, result) for result in results])
+    return CreateTopicsResponse(topics=[_result(node, result) for result in (*results, *over_quota)])
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

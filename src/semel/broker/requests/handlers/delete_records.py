@@ -1,11 +1,13 @@
 """DeleteRecords (versions 0-2): raise the log start offset, up to the high watermark if no offset is named.
 
-The law: the new log start is on disk before the client is told, so records that were called deleted do not come back.
+The law: the new log start is on disk before the client is told, here and on all in-sync replicas, so records that were
+called deleted do not come back. If a follower takes longer than the request may, the answer is REQUEST_TIMED_OUT.
 Segments that hold nothing else are removed at once: a client that asks for this may need the room.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from semel.broker.network.request import Request
@@ -32,15 +34,50 @@ async def delete_records(node: Node, request: Request, message: DeleteRecordsReq
     deleted = [result for topic in topics for result in topic.partitions if not result.error_code]
     if deleted:
         try:
-            node.logs.persist_log_starts()
+            await node.logs.persist_log_starts()
         except OSError:
             for result in deleted:
                 result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, None
+    await _reach_followers(node, topics, message.timeout_ms)
     for topic in topics:
         for result in topic.partitions:
             if not result.error_code:
                 await _remove_segments(node, topic.name, result.partition_index)
     return DeleteRecordsResponse(topics=topics)
+
+
+async def _reach_followers(node: Node, topics: list[DeleteRecordsTopicResult], timeout_ms: int) -> None:
+    waiting: list[_Deleting] = []
+    for topic in topics:
+        for result in topic.partitions:
+            partition = node.partitions.get(topic.name, result.partition_index)
+            if not result.error_code and partition is not None and partition.replicas is not None:
+                waiting.append(deleting := _Deleting(result))
+                partition.when_deleted(result.low_watermark or 0, deleting, None)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            for deleting in waiting:
+                await deleting.ended
+    except TimeoutError:
+        for deleting in waiting:
+            deleting.failed(None, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class _Deleting:
+    """Waits for the followers of one partition."""
+
+    def __init__(self, result: DeleteRecordsPartitionResult) -> None:
+        self._result = result
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def committed(self, token: object) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def failed(self, token: object, code: ErrorCode) -> None:
+        if not self.ended.done():
+            self._result.error_code, self._result.low_watermark = code, None
+            self.ended.set_result(None)
 
 
 async def _remove_segments(node: Node, topic: str, index: int) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.mutation_quota import within_quota
 from semel.errors import ErrorCode
 from semel.metadata.controller import TopicResult, TopicToDelete
 from semel.metadata.controller import delete_topics as decide
@@ -14,6 +15,7 @@ from semel.wire.messages.delete_topics import DeletableTopicResult, DeleteTopics
 
 IDS_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
+THROTTLED_SINCE: Final = 5
 
 
 async def delete_topics(node: Node, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -24,11 +26,15 @@ async def delete_topics(node: Node, request: Request, message: DeleteTopicsReque
         ]
     else:
         doomed = [TopicToDelete(name) for name in message.topic_names]
-    results = await node.change(
-        lambda image: decide(image, doomed, policy=node.topic_policy()),
-        unstored=lambda refusal: [TopicResult(topic.name, refusal=refusal, id=topic.id) for topic in doomed],
-    )
-    return DeleteTopicsResponse(responses=[_result(result, request.version) for result in results])
+
+    def partitions(topic: TopicToDelete) -> int:
+        image = node.image
+        known = image.topics.get(topic.name or "") if topic.id is None else image.topics_by_id.get(topic.id)
+        return 0 if known is None else len(known.partitions)
+
+    wanted, over_quota = within_quota(request, doomed, partitions, strict_since=THROTTLED_SINCE)
+    results = await node.change_topics(wanted, lambda image, some: decide(image, some, policy=node.topic_policy()))
+    return DeleteTopicsResponse(responses=[_result(result, request.version) for result in (*results, *over_quota)])
 
 
 def _result(result: TopicResult, version: int) -> DeletableTopicResult:

@@ -6,7 +6,7 @@ from typing import Final
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
-from semel.broker.requests.handlers.authorized_operations import CLUSTER_OPERATIONS
+from semel.broker.requests.handlers.authorized_operations import cluster_operations
 from semel.errors import ErrorCode
 from semel.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -28,8 +28,10 @@ def describe_cluster(node: Node, request: Request, message: DescribeClusterReque
         cluster_id=image.cluster_id,
         controller_id=node.controller_id,
         brokers=[
-            DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in image.brokers.values()
+            DescribeClusterBroker(broker.node_id, endpoint.host, endpoint.port, broker.rack)
+            for broker, endpoint in image.endpoints(request.listener)
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else None,
+        cluster_authorized_operations=cluster_operations(node.rights(request))
+        if message.include_cluster_authorized_operations
+        else None,
     )

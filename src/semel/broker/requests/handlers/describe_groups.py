@@ -10,7 +10,7 @@ from typing import Final
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.requests.handlers.ask_each import Respond, ask_each
-from semel.broker.requests.handlers.authorized_operations import GROUP_OPERATIONS
+from semel.broker.requests.handlers.authorized_operations import group_operations
 from semel.coordinator.decision import Decision, Waiter
 from semel.coordinator.group.descriptions import ClassicDescription
 from semel.errors import ErrorCode
@@ -25,9 +25,10 @@ NOT_FOUND_SINCE: Final = 6
 
 
 def describe_groups(node: Node, request: Request, message: DescribeGroupsRequest) -> None:
-    operations = GROUP_OPERATIONS if message.include_authorized_operations else None
+    rights = node.rights(request)
 
     def describe(group_id: str, respond: Respond[DescribedGroup]) -> None:
+        operations = group_operations(rights, group_id) if message.include_authorized_operations else None
         node.coordinators.groups.run(
             group_id,
             lambda shard: Decision(_described(shard.describe_classic(group_id), request.version, operations)),
@@ -60,5 +61,5 @@ def _described(group: ClassicDescription, version: int, operations: int | None) 
             )
             for member in group.members
         ],
-        authorized_operations=operations,
+        authorized_operations=operations if error is ErrorCode.NONE else None,
     )

@@ -1,7 +1,8 @@
 """Fetch (versions 4-18): read record batches, in a session or without, now or when there are some.
 
 Which session a request belongs to is decided first (``fetch_sessions``), then its partitions are read (``reading``),
-and if there is not enough yet, the request waits (``delayed_fetch``).
+and if there is not enough yet, the request waits (``delayed_fetch``). A follower's Fetch comes to the listener of
+brokers and is served elsewhere (``replication/follower_sessions``).
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ REPLICA_STATE_SINCE: Final = 15
 def fetch(
     node: Node, request: Request, message: FetchRequest
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | None:
+    if request.is_from_broker:
+        assert node.replicas is not None
+        return node.replicas.sessions.fetch(request, message)
     parameters = _parameters(node, request, message)
     session: FetchSession | None = None
     new_session = False
@@ -61,6 +65,8 @@ def fetch(
 
     def respond(reading: Reading) -> FetchResponse:
         node.metrics.fetched_bytes.value += reading.size_bytes
+        if request.limits is not None:
+            request.throttle(request.limits.fetched(reading.size_bytes))
         if new_session and len(targets) <= SESSION_PARTITIONS_MAX:
             return _first_answer(node, parameters, reading)
         if session is not None:
@@ -140,17 +146,20 @@ def _parameters(node: Node, request: Request, message: FetchRequest) -> FetchPar
     replica_id = message.replica_state.replica_id if version >= REPLICA_STATE_SINCE else message.replica_id
     # No more is waited for than there is memory to send.
     max_bytes = min(message.max_bytes, node.config.fetch_max_bytes, request.room_bytes())
+    if request.limits is not None and (quota_bytes := request.limits.fetch_bytes_max) is not None:
+        max_bytes = min(max_bytes, quota_bytes)
     return FetchParameters(
         isolation=Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED,
         min_bytes=min(message.min_bytes, max_bytes),
         max_bytes=max_bytes,
         uses_topic_ids=version >= TOPIC_IDS_SINCE,
         replica_id=replica_id,
+        rights=node.rights(request),
     )
 
 
 def _partitions(node: Node, targets: list[FetchTarget], parameters: FetchParameters) -> list[Partition]:
-    return [partition_of(node, target, uses_topic_ids=parameters.uses_topic_ids) for target in targets]
+    return [partition_of(node, target, parameters) for target in targets]
 
 
 def _first_answer(node: Node, parameters: FetchParameters, reading: Reading) -> FetchResponse:

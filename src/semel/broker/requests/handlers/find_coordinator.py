@@ -31,23 +31,23 @@ def find_coordinator(
     coordinator = _coordinator(node, message.key_type)
     is_asked = bool(message.coordinator_keys) or request.version < BATCHES_SINCE
     if coordinator is not None and is_asked and coordinator.topic not in node.image.topics:
-        return _created(coordinator, node, request.version, message)
-    return _answer(node, request.version, message)
+        return _created(coordinator, node, request, message)
+    return _answer(node, request, message)
 
 
 async def _created(
-    coordinator: ShardedCoordinator[Any], node: Node, version: int, message: FindCoordinatorRequest
+    coordinator: ShardedCoordinator[Any], node: Node, request: Request, message: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     await coordinator.create_topic()
-    return _answer(node, version, message)
+    return _answer(node, request, message)
 
 
-def _answer(node: Node, version: int, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if version >= BATCHES_SINCE:
+def _answer(node: Node, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if request.version >= BATCHES_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[_found(node, version, message.key_type, key) for key in message.coordinator_keys]
+            coordinators=[_found(node, request, message.key_type, key) for key in message.coordinator_keys]
         )
-    found = _found(node, version, message.key_type, message.key)
+    found = _found(node, request, message.key_type, message.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -67,8 +67,8 @@ def _coordinator(node: Node, key_type: int) -> ShardedCoordinator[Any] | None:
             return None
 
 
-def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
-    known = (GROUP, TRANSACTION) if version < SHARE_SINCE else (GROUP, TRANSACTION, SHARE)
+def _found(node: Node, request: Request, key_type: int, key: str) -> Coordinator:
+    known = (GROUP, TRANSACTION) if request.version < SHARE_SINCE else (GROUP, TRANSACTION, SHARE)
     if key_type not in known:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"key type {key_type}; it must be one of {known}")
     coordinator = _coordinator(node, key_type)
@@ -82,7 +82,11 @@ def _found(node: Node, version: int, key_type: int, key: str) -> Coordinator:
     if reason is not None:
         # Not a code that clients take for a reason to ask again: nothing changes before an operator repairs the files.
         return _refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-    return Coordinator(key, broker.node_id, broker.host, broker.port, ErrorCode.NONE, error_message=None)
+    endpoint = broker.endpoint(request.listener)
+    if endpoint is None:
+        text = f"the coordinator, broker {broker.node_id}, has no listener {request.listener}"
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    return Coordinator(key, broker.node_id, endpoint.host, endpoint.port, ErrorCode.NONE, error_message=None)
 
 
 def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:

@@ -28,5 +28,6 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
         message.group_id,
         lambda shard: shard.heartbeat(asked, Moment.now(node.clock)),
         Waiter(respond, HeartbeatResult),
+        is_confirmed=False,
     )
     request.hold_until_answered(waiting)

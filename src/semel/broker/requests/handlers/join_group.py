@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from typing import Final
-from uuid import UUID
 
 from semel.broker.network.request import Request
 from semel.broker.node import Node
@@ -16,6 +15,7 @@ from semel.coordinator.decision import Waiter
 from semel.coordinator.group.classic.requests import JoinRequest, OfferedProtocol
 from semel.coordinator.group.classic.results import JoinResult
 from semel.coordinator.moment import Moment
+from semel.types import random_uuid
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 logger = logging.getLogger("semel.broker")
@@ -40,7 +40,7 @@ def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
         rebalance_timeout_ms=message.rebalance_timeout_ms if has_rebalance_timeout else message.session_timeout_ms,
         protocol_type=message.protocol_type,
         protocols=tuple(OfferedProtocol(offered.name, offered.metadata) for offered in message.protocols),
-        uuid=UUID(int=node.random.getrandbits(128), version=4),
+        uuid=random_uuid(node.random),
         knows_required_id=request.version >= MEMBER_ID_REQUIRED_SINCE,
         knows_skipped_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
     )

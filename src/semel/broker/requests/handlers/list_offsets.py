@@ -38,6 +38,7 @@ SPECIAL_TIMES_SINCE: Final = {
 }
 
 _READ_COMMITTED: Final = 1
+_KNOWN_AT_ONCE: Final = frozenset({EARLIEST, EARLIEST_LOCAL})
 
 
 def list_offsets(node: Node, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -83,6 +84,9 @@ def _look_up(partition: Partition, timestamp: int, committed_only: bool, answer:
     log = partition.log
     if log.offline is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline)
+    if timestamp not in _KNOWN_AT_ONCE and partition.replicas is not None and not partition.replicas.is_settled:
+        # A term before this one may have told a higher end than this leader knows to be committed by now.
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     end_offset = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:
         answer.offset, answer.leader_epoch = end_offset, partition.leader_epoch

@@ -7,6 +7,7 @@ from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.coordinator.decision import Decision
 from semel.coordinator.transaction.listing import ListFilters, listing
+from semel.coordinator.transaction.shard import TransactionShard
 from semel.errors import ErrorCode, KafkaError
 from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
@@ -23,6 +24,11 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
     if of_nothing.error is not ErrorCode.NONE:
         return ListTransactionsResponse(error_code=of_nothing.error)
     response = ListTransactionsResponse(unknown_state_filters=list(of_nothing.unknown_states))
+    if request.is_from_broker:
+        # What a broker does not find here it takes for ended: it must get all that this broker is to coordinate.
+        await node.cluster.refresh()
+        if not node.coordinators.transactions.leads_all_that_it_should:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     async for runtime in each_shard(node.coordinators.transactions, node.turns):
         try:
             candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
@@ -35,8 +41,20 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
             found = listing(some, filters, now_ms=node.clock.now_ms())
             if found.error is not ErrorCode.NONE:
                 return ListTransactionsResponse(error_code=found.error)
-            response.transaction_states += (
+            states = [
                 TransactionState(listed.transactional_id, listed.producer_id, listed.state.kafka_name)
                 for listed in found.transactions
-            )
+            ]
+            if request.is_from_broker:
+                _add_records(runtime.shard, states)
+            response.transaction_states += states
     return response
+
+
+def _add_records(shard: TransactionShard, states: list[TransactionState]) -> None:
+    for state in states:
+        transaction = shard.get(state.transactional_id)
+        if transaction is not None:
+            key, value = shard.encode(transaction)
+            state.record_key, state.record_value = key, value
+            state.coordinator_epoch = shard.coordinator_epoch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from semel.broker.network.request import Request
@@ -19,6 +19,7 @@ from semel.broker.requests.handlers.ask_each import Respond, ask_each
 from semel.coordinator.decision import Waiter
 from semel.coordinator.group.offsets.offset_results import FetchedOffset, FetchResult, PartitionToFetch
 from semel.errors import ErrorCode
+from semel.security.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, Rights
 from semel.types import ZERO_UUID
 from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -42,14 +43,19 @@ TOPIC_IDS_SINCE: Final = 10
 def offset_fetch(
     node: Node, request: Request, message: OffsetFetchRequest
 ) -> Coroutine[Any, Any, OffsetFetchResponse] | None:
+    rights = node.rights(request)
     groups = message.groups if request.version >= GROUPS_SINCE else [_the_one_group(message)]
     if any(group.topics is None for group in groups):
         return _with_everything(node, request, message, groups)
 
     def fetch(group: OffsetFetchRequestGroup, respond: Respond[OffsetFetchResponseGroup]) -> None:
-        names = _names(node, group, request.version)
+        names = _names(node, group, request.version, rights)
         wanted = _wanted(node, group.topics or [], names)
-        _look_up(node, message, group, wanted, lambda result: respond(_answer(group, names, result, request.version)))
+
+        def looked_up(result: FetchResult) -> None:
+            respond(_answer(group, names, result, request.version))
+
+        _look_up(node, message, group, wanted, rights, looked_up)
 
     ask_each(request, groups, fetch, lambda fetched: _response(fetched, request.version))
     return None
@@ -60,8 +66,12 @@ def _look_up(
     message: OffsetFetchRequest,
     group: OffsetFetchRequestGroup,
     wanted: list[PartitionToFetch] | None,
+    rights: Rights | None,
     respond: Callable[[FetchResult], None],
 ) -> None:
+    if rights is not None and not rights.demand(DESCRIBE_GROUP, group.group_id):
+        respond(FetchResult(DESCRIBE_GROUP.refusal))
+        return
     node.coordinators.groups.run(
         group.group_id,
         lambda shard: shard.offsets.fetch(
@@ -81,10 +91,11 @@ async def _with_everything(
 ) -> OffsetFetchResponse:
     """A request for all offsets of a group, or of several, in slices."""
     loop = asyncio.get_running_loop()
+    rights = node.rights(request)
 
     async def look_up(group: OffsetFetchRequestGroup, wanted: list[PartitionToFetch] | None) -> FetchResult:
         found: asyncio.Future[FetchResult] = loop.create_future()
-        _look_up(node, message, group, wanted, found.set_result)
+        _look_up(node, message, group, wanted, rights, found.set_result)
         result = await found
         node.turns.worked(len(result.offsets))
         request.elements_told += len(result.offsets)
@@ -98,7 +109,7 @@ async def _with_everything(
             answers.append(_answer(group, [], FetchResult(ErrorCode.INVALID_REQUEST), request.version))
             continue
         if group.topics is not None:
-            names = _names(node, group, request.version)
+            names = _names(node, group, request.version, rights)
             result = await look_up(group, _wanted(node, group.topics, names))
             answers.append(_answer(group, names, result, request.version))
             continue
@@ -106,7 +117,7 @@ async def _with_everything(
         answer = _answer(group, [], result, request.version)
         answers.append(answer)
         rest = result.rest
-        _add(node, answer, result.offsets, request.version)
+        _add(node, answer, result.offsets, request.version, rights)
         for start in range(0, len(rest), SLICE_OFFSETS):
             await node.turns.pause()
             some = [PartitionToFetch(topic, partition) for topic, partition in rest[start : start + SLICE_OFFSETS]]
@@ -114,7 +125,7 @@ async def _with_everything(
             if result.error is not ErrorCode.NONE:
                 answers[-1] = _answer(group, [], result, request.version)
                 break
-            _add(node, answer, result.offsets, request.version)
+            _add(node, answer, result.offsets, request.version, rights)
     if request.version >= GROUPS_SINCE:
         return OffsetFetchResponse(groups=answers)
     (only,) = answers
@@ -134,29 +145,41 @@ def _the_one_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(message.group_id, topics=topics)
 
 
-def _names(node: Node, group: OffsetFetchRequestGroup, version: int) -> list[str | None]:
-    """The names of the topics asked for; None where an id is not known."""
-    topics = group.topics or ()
-    if version < TOPIC_IDS_SINCE:
-        return [topic.name for topic in topics]
+class _Named(NamedTuple):
+    """A topic asked for: its name, or why its offsets are not told."""
+
+    name: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+def _names(node: Node, group: OffsetFetchRequestGroup, version: int, rights: Rights | None) -> list[_Named]:
     known = node.image.topics_by_id
-    return [known[topic.topic_id].name if topic.topic_id in known else None for topic in topics]
+    names = []
+    for topic in group.topics or ():
+        named = _Named(topic.name)
+        if version >= TOPIC_IDS_SINCE:
+            found = known.get(topic.topic_id)
+            named = _Named(error=ErrorCode.UNKNOWN_TOPIC_ID) if found is None else _Named(found.name)
+        if rights is not None and not named.error and not rights.demand(DESCRIBE_TOPIC, named.name):
+            named = _Named(error=DESCRIBE_TOPIC.refusal)
+        names.append(named)
+    return names
 
 
-def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[str | None]) -> list[PartitionToFetch]:
+def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[_Named]) -> list[PartitionToFetch]:
     """With the id that a topic has now: what was committed for a former one of its name is no offset of it."""
     known = node.image.topics
     return [
         PartitionToFetch(name, index, known[name].id if name in known else None)
-        for topic, name in zip(topics, names, strict=True)
-        if name is not None
+        for topic, (name, error) in zip(topics, names, strict=True)
+        if not error
         for index in topic.partition_indexes
     ]
 
 
 def _answer(
     group: OffsetFetchRequestGroup,
-    names: list[str | None],
+    names: list[_Named],
     result: FetchResult,
     version: int,
 ) -> OffsetFetchResponseGroup:
@@ -168,20 +191,29 @@ def _answer(
         return OffsetFetchResponseGroup(group.group_id, [])
     found = iter(result.offsets)
     topics = []
-    for topic, name in zip(group.topics, names, strict=True):
-        if name is None:
-            topics += _refused([topic], ErrorCode.UNKNOWN_TOPIC_ID, version, always=True)
+    for topic, (_, error) in zip(group.topics, names, strict=True):
+        if error:
+            topics += _refused([topic], error, version, always=True)
         else:
             partitions = [_partition(next(found)) for _ in topic.partition_indexes]
             topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
     return OffsetFetchResponseGroup(group.group_id, topics)
 
 
-def _add(node: Node, answer: OffsetFetchResponseGroup, offsets: tuple[FetchedOffset, ...], version: int) -> None:
-    """Some of the offsets that the group has, in their order. One that has gone meanwhile is left out."""
+def _add(
+    node: Node,
+    answer: OffsetFetchResponseGroup,
+    offsets: tuple[FetchedOffset, ...],
+    version: int,
+    rights: Rights | None,
+) -> None:
+    """Some of the offsets that the group has, in their order. One that has gone meanwhile is left out, and one of a
+    topic that the client may not describe."""
     topics = answer.topics
     there = (fetched for fetched in offsets if fetched.offset is not None or fetched.error is not ErrorCode.NONE)
     for name, group in groupby(there, key=lambda fetched: fetched.topic):
+        if rights is not None and not rights.may(DESCRIBE_TOPIC, name):
+            continue
         topic_id: UUID = ZERO_UUID
         if version >= TOPIC_IDS_SINCE:
             known = node.image.topics.get(name)

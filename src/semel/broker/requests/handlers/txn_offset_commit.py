@@ -6,8 +6,10 @@ The partition of ``__consumer_offsets`` is a partition of the transaction like a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from semel.broker.coordinators.shard_runtime import ShardRuntime
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.produce.transaction_admission import Refusals, admit, error_for_client
@@ -65,9 +67,12 @@ def _commit(
     def decide(shard: GroupShard) -> GroupDecision[CommitResult]:
         return shard.offsets.commit_transactional(commit, producer, now_ms=node.clock.now_ms())
 
-    def admitted(refusals: Refusals) -> None:
+    def admitted(runtime: ShardRuntime[GroupShard], refusals: Refusals) -> None:
         for error in refusals.values():
             waiter.refuse(error)
+            return
+        if _is_over(node, runtime):
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
             return
         groups.run(message.group_id, decide, waiter, producer=producer)
 
@@ -82,12 +87,20 @@ def _commit(
             producer,
             [runtime.partition],
             adds=request.version >= V2_SINCE,
-            respond=admitted,
+            respond=partial(admitted, runtime),
         )
         request.hold_until_answered(waiting)
 
 
+def _is_over(node: Node, runtime: ShardRuntime[GroupShard]) -> bool:
+    """Whether the term of leadership that the transaction's coordinator was asked in has ended. What it said is of no
+    use in the next: a marker may have come there, and found nothing to end."""
+    return node.coordinators.groups.runtime(runtime.partition.topic_partition.partition) is not runtime
+
+
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # To be sent again, here: the group's coordinator is well.
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Older producers give up when they meet the other one (KAFKA-7296).
     return error_for_client(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE)

@@ -3,7 +3,8 @@
 It comes from a coordinator on another broker, or from an administrator who aborts a transaction that hangs (KIP-664).
 Either way the answer says of each partition whether the marker is safely there. A coordinator that was deposed is told
 TRANSACTION_COORDINATOR_FENCED, and nothing is appended. An epoch that no coordinator of this cluster can have yet is
-refused with INVALID_REQUEST: once in the log, it would keep out the markers of the true coordinator.
+refused with INVALID_REQUEST: once in the log, it would keep out the markers of the true coordinator. From a broker such
+an epoch is taken: the image may be behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from semel.wire.messages.write_txn_markers import (
 def write_txn_markers(node: Node, request: Request, message: WriteTxnMarkersRequest) -> None:
     delayed = _DelayedMarkers(request)
     for marker in message.markers:
-        delayed.response.markers.append(_write(node, marker, delayed))
+        delayed.response.markers.append(_write(node, marker, delayed, is_trusted=request.is_from_broker))
     delayed.all_are_written()
     request.hold_until_answered()
 
@@ -57,14 +58,16 @@ class _DelayedMarkers:
             self._request.answer_delayed(lambda: self.response)
 
 
-def _write(node: Node, marker: WritableTxnMarker, delayed: _DelayedMarkers) -> WritableTxnMarkerResult:
+def _write(
+    node: Node, marker: WritableTxnMarker, delayed: _DelayedMarkers, *, is_trusted: bool
+) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         marker.producer_id,
         [
             WritableTxnMarkerTopicResult(
                 topic.name,
                 [
-                    _write_one(node, marker, TopicPartition(topic.name, index), delayed)
+                    _write_one(node, marker, TopicPartition(topic.name, index), delayed, is_trusted=is_trusted)
                     for index in topic.partition_indexes
                 ],
             )
@@ -74,10 +77,16 @@ def _write(node: Node, marker: WritableTxnMarker, delayed: _DelayedMarkers) -> W
 
 
 def _write_one(
-    node: Node, marker: WritableTxnMarker, topic_partition: TopicPartition, delayed: _DelayedMarkers
+    node: Node,
+    marker: WritableTxnMarker,
+    topic_partition: TopicPartition,
+    delayed: _DelayedMarkers,
+    *,
+    is_trusted: bool,
 ) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(topic_partition.partition)
-    if marker.producer_id < 0 or marker.producer_epoch < 0 or _is_forged(node, marker, topic_partition):
+    is_forged = not is_trusted and _is_forged(node, marker, topic_partition)
+    if marker.producer_id < 0 or marker.producer_epoch < 0 or is_forged:
         result.error_code = ErrorCode.INVALID_REQUEST
         return result
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from semel.client.security.config import TokenProvider
 from semel.types import Buffer
 
 
@@ -29,7 +30,15 @@ class Disconnect:
     connection: int
 
 
-Action: TypeAlias = Connect | Send | Disconnect
+@dataclass(frozen=True, slots=True)
+class FetchToken:
+    """Call the provider, without holding up the loop: a token for a connection, before it is made or while it lasts."""
+
+    connection: int
+    provider: TokenProvider
+
+
+Action: TypeAlias = Connect | Send | Disconnect | FetchToken
 
 
 class Machine(Protocol):
@@ -43,8 +52,12 @@ class Machine(Protocol):
 
     def disconnected(self, connection: int, reason: str, now_ms: float) -> None: ...
 
+    def token_received(self, connection: int, token: str, now_ms: float) -> None: ...
+
+    def token_failed(self, connection: int, reason: str, now_ms: float) -> None: ...
+
     def refused(self, reason: str) -> None:
-        """A broker's certificate is not trusted: connecting again changes nothing."""
+        """A broker's certificate is not trusted, or no token is given to this client: trying again changes nothing."""
 
     def next_deadline_ms(self) -> float:
         """When to poll again at the latest; ``NEVER`` if only an event can change anything."""

@@ -23,6 +23,12 @@ class ConnectedMachine:
     def disconnected(self, connection: int, reason: str, now_ms: float) -> None:
         self._connections.disconnected(connection, reason, now_ms)
 
+    def token_received(self, connection: int, token: str, now_ms: float) -> None:
+        self._connections.token_received(connection, token, now_ms)
+
+    def token_failed(self, connection: int, reason: str, now_ms: float) -> None:
+        self._connections.token_failed(connection, reason, now_ms)
+
     def refused(self, reason: str) -> None:
         self._connections.refused(reason)
 

@@ -1,6 +1,8 @@
 """One connection to one broker: which versions it speaks, and which requests it owes answers to.
 
-    CONNECTING --connected--> NEGOTIATING --ApiVersions answered--> (AUTHENTICATING, with SASL) --> READY
+    (AWAITING_TOKEN, with OAUTHBEARER) --> CONNECTING --connected--> NEGOTIATING --ApiVersions answered-->
+        (AUTHENTICATING, with SASL) --> READY
+    READY --most of the session's time has passed (KIP-368)--> AUTHENTICATING
 
 The law: a broker answers in the order it was asked. An answer to something that was answered already is passed over (a
 network may repeat); one that skips a request means that bytes were lost, and the connection is over.
@@ -13,10 +15,10 @@ from enum import Enum
 from typing import Final
 
 from semel.client.config.common import Address
-from semel.client.machine.connection.authentication import Authentication
 from semel.client.machine.connection.calls import Call, InFlight
 from semel.clock import NEVER
 from semel.errors import DecodeError, ErrorCode, UnsupportedVersion
+from semel.security.sasl.login import Authentication
 from semel.types import Buffer
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decode
@@ -29,11 +31,10 @@ _API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 _ERROR_CODE_BYTES: Final = 2
 # From these versions on the tokens travel in messages, and not bare.
 _STEP_VERSION_MIN: Final = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 0}
-# A session is renewed, by a new connection, before it ends.
-_SESSION_SHARE: Final = 0.85
 
 
 class ConnectionState(Enum):
+    AWAITING_TOKEN = "awaiting a token"
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
     AUTHENTICATING = "authenticating"
@@ -52,7 +53,9 @@ class Connection:
         self.throttled_until_ms = 0.0
         self.setup_deadline_ms = NEVER
         self.session_deadline_ms = NEVER
-        """When the broker's trust in this client ends (connections.max.reauth.ms)."""
+        """When this client proves again who it is (connections.max.reauth.ms of the broker)."""
+        self.session_end_ms = NEVER
+        self.authenticated_ms = 0.0
         self.authentication: Authentication | None = None
         self.api_versions: ApiVersionsResponse | None = None
         self._client_id = client_id
@@ -75,6 +78,11 @@ class Connection:
                 f"{newest}. Close it, and use a broker of another age",
             )
         return version
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was asked on it since the client has proven who it is."""
+        return not self.in_flight and self.active_ms <= self.authenticated_ms
 
     def negotiate(self, now_ms: float, deadline_ms: float, *, version: int = _API_VERSIONS.max_version) -> list[Buffer]:
         """The first request on a connection: what the broker can do."""
@@ -124,6 +132,14 @@ class Connection:
         assert self.authentication is not None
         return self._encode_step(self.authentication.first(), now_ms, deadline_ms)
 
+    def authenticate_again(self, authentication: Authentication, now_ms: float, deadline_ms: float) -> list[Buffer]:
+        """The same once more, behind the requests that are under way; nothing else is sent until it is done."""
+        self.authentication = authentication
+        self.state = ConnectionState.AUTHENTICATING
+        self.setup_deadline_ms = deadline_ms
+        self.session_deadline_ms = NEVER
+        return self.authenticate(now_ms, deadline_ms)
+
     def authenticated(self, response: object, now_ms: float, deadline_ms: float) -> list[Buffer] | None:
         """The next step; ``None`` when there is none and the connection is ready. Raises ``AuthorizationFailed``."""
         assert self.authentication is not None
@@ -131,8 +147,10 @@ class Connection:
         if request is not None:
             return self._encode_step(request, now_ms, deadline_ms)
         self.state = ConnectionState.READY
+        self.authenticated_ms = now_ms
         if lifetime_ms := self.authentication.session_lifetime_ms:
-            self.session_deadline_ms = now_ms + lifetime_ms * _SESSION_SHARE
+            self.session_deadline_ms = now_ms + self.authentication.renewal_ms
+            self.session_end_ms = max(now_ms + lifetime_ms, self.session_deadline_ms)
         return None
 
     def _encode_step(

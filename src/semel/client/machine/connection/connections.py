@@ -11,24 +11,27 @@ behind it on its connection, so what must not wait has a lane of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
 from semel.client.config.common import Address, ClientConfig
-from semel.client.machine.connection.actions import Action, Connect, Disconnect, Send
-from semel.client.machine.connection.authentication import Authentication
+from semel.client.machine.connection.actions import Action, Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connection import Connection, ConnectionState
 from semel.client.machine.connection.retry import Backoff, Retry
 from semel.client.machine.connection.traffic import Traffic
-from semel.client.security.sasl import mechanism_for
+from semel.client.security.sasl import mechanism_for, token_provider
 from semel.clock import NEVER
 from semel.errors import AuthorizationFailed, DecodeError, ErrorCode
+from semel.security.sasl.client import Mechanism, OAuthBearer
+from semel.security.sasl.login import Authentication
 from semel.types import Buffer
 from semel.wire.apis import ApiKey
 
 log = logging.getLogger(__name__)
+
+_STEPS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 DATA: Final = 0
 """The lane of records."""
@@ -65,6 +68,9 @@ class Connections:
         self._features_epoch: int | None = None
         self._traffic = Traffic()
         self._refusal: AuthorizationFailed | None = None
+        self._token_provider = token_provider(config.security)
+        self.on_failed: Callable[[], None] = _ignored
+        """Told when a broker could not be reached or its connection was lost: what it led may be led by others."""
         self.features: Mapping[str, int] = {}
         """The newest finalized features that any broker told of: name to level."""
 
@@ -157,7 +163,7 @@ class Connections:
             if head.api.key is ApiKey.API_VERSIONS and connection.state is ConnectionState.NEGOTIATING:
                 self._negotiated(connection, response, now_ms)
                 return
-            if connection.state is ConnectionState.AUTHENTICATING:
+            if head.api.key in _STEPS:
                 self._step(connection, response, now_ms)
                 return
         except DecodeError as error:
@@ -171,6 +177,27 @@ class Connections:
         connection = self._connection(number)
         if connection is not None:
             self._end(connection, f"{connection.address}: {reason}", now_ms, failed=True, tell=False)
+
+    def token_received(self, number: int, token: str, now_ms: float) -> None:
+        connection = self._connection(number)
+        if connection is None:
+            return
+        if connection.state is ConnectionState.AWAITING_TOKEN:
+            self._open(connection, OAuthBearer(token), now_ms)
+        elif connection.state is ConnectionState.READY:
+            self._authenticate_again(connection, OAuthBearer(token), now_ms)
+
+    def token_failed(self, number: int, reason: str, now_ms: float) -> None:
+        """It may be had later: a connection that is in use goes on until its session ends."""
+        connection = self._connection(number)
+        if connection is None:
+            return
+        if connection.state is ConnectionState.AWAITING_TOKEN:
+            self._end(connection, f"{connection.address}: {reason}", now_ms, failed=True)
+        elif connection.state is ConnectionState.READY:
+            log.warning("the session with broker %s cannot be renewed yet: %s", connection.address, reason)
+            again_ms = now_ms + self._config.reconnect_backoff_max_ms
+            connection.session_deadline_ms = min(again_ms, connection.session_end_ms)
 
     def refused(self, reason: str, *, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
         """A broker does not trust this client, or this client the broker: trying again changes nothing."""
@@ -190,9 +217,11 @@ class Connections:
                 waited = f"{name} was not answered within {timeout_ms} ms"
                 self._end(connection, f"{connection.address}: {waited}", now_ms, failed=True)
             elif connection.state is not ConnectionState.READY and now_ms >= connection.setup_deadline_ms:
-                self._end(connection, f"{connection.address} took too long to connect", now_ms, failed=True)
-            elif not connection.in_flight and now_ms >= connection.session_deadline_ms:
-                self._end(connection, f"{connection.address} wants this client to authenticate again", now_ms)
+                awaits_token = connection.state is ConnectionState.AWAITING_TOKEN
+                what = "a token" if awaits_token else "connecting"
+                self._end(connection, f"{connection.address}: {what} took too long", now_ms, failed=True)
+            elif now_ms >= connection.session_deadline_ms:
+                self._renew_session(connection, now_ms)
             elif idle_ms >= 0 and not connection.in_flight and now_ms >= connection.active_ms + idle_ms:
                 self._end(connection, f"{connection.address} was idle", now_ms)
 
@@ -206,8 +235,7 @@ class Connections:
                 deadline = min(deadline, connection.active_ms + idle_ms)
             if connection.state is not ConnectionState.READY:
                 deadline = min(deadline, connection.setup_deadline_ms)
-            elif not connection.in_flight:
-                deadline = min(deadline, connection.session_deadline_ms)
+            deadline = min(deadline, connection.session_deadline_ms)
             if connection.throttled_until_ms > now_ms:
                 deadline = min(deadline, connection.throttled_until_ms)
         return min((deadline, *(retry.next_deadline_ms(now_ms) for retry in self._retries.values())))
@@ -237,24 +265,44 @@ class Connections:
         )
 
     def _connect(self, route: Route, now_ms: float) -> None:
-        authentication: Authentication | None = None
-        if self._config.security.security_protocol.uses_sasl:
-            try:
-                authentication = Authentication(mechanism_for(self._config.security, self._random))
-            except Exception as error:  # An application's own provider of tokens: it may have one later.
-                retry = self._retries[route] = self._retry(route).failed(now_ms)
-                level = logging.WARNING if retry.failures == 1 else logging.DEBUG
-                log.log(level, "no connection to broker %s: no credentials: %r", self._addresses[route.node_id], error)
-                return
         self._traffic.connecting()
         number, self._next_number = self._next_number, self._next_number + 1
         connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
         connection.active_ms = now_ms
-        connection.authentication = authentication
-        connection.setup_deadline_ms = now_ms + self._setup.delay_ms(self._retry(route).failures + 1)
         self._by_route[route] = connection
         self._routes[number] = route
-        self._actions.append(Connect(number, connection.address.host, connection.address.port))
+        if self._token_provider is not None:
+            # Before it connects: a broker gives a connection little time to prove who it is.
+            connection.state = ConnectionState.AWAITING_TOKEN
+            connection.setup_deadline_ms = now_ms + self._config.request_timeout_ms
+            self._actions.append(FetchToken(number, self._token_provider))
+        elif self._config.security.security_protocol.uses_sasl:
+            self._open(connection, mechanism_for(self._config.security, self._random), now_ms)
+        else:
+            self._open(connection, None, now_ms)
+
+    def _open(self, connection: Connection, mechanism: Mechanism | None, now_ms: float) -> None:
+        connection.state = ConnectionState.CONNECTING
+        connection.authentication = None if mechanism is None else Authentication(mechanism)
+        failures = self._retry(self._routes[connection.number]).failures
+        connection.setup_deadline_ms = now_ms + self._setup.delay_ms(failures + 1)
+        self._actions.append(Connect(connection.number, connection.address.host, connection.address.port))
+
+    def _renew_session(self, connection: Connection, now_ms: float) -> None:
+        if connection.is_unused:
+            self._end(connection, f"{connection.address}: the session ends, and was not used", now_ms)
+        elif self._token_provider is None:
+            self._authenticate_again(connection, mechanism_for(self._config.security, self._random), now_ms)
+        elif now_ms < connection.session_end_ms:
+            connection.session_deadline_ms = connection.session_end_ms
+            self._actions.append(FetchToken(connection.number, self._token_provider))
+        else:
+            self._end(connection, f"{connection.address}: no token before the session's end", now_ms, failed=True)
+
+    def _authenticate_again(self, connection: Connection, mechanism: Mechanism, now_ms: float) -> None:
+        deadline_ms = now_ms + self._config.request_timeout_ms
+        parts = connection.authenticate_again(Authentication(mechanism), now_ms, deadline_ms)
+        self._actions.append(Send(connection.number, parts))
 
     def _negotiated(self, connection: Connection, response: object, now_ms: float) -> None:
         again = connection.negotiated(response)  # type: ignore[arg-type]
@@ -304,5 +352,10 @@ class Connections:
             log.log(
                 logging.WARNING if retry.failures == 1 else logging.DEBUG, "lost the connection to broker %s", reason
             )
+            self.on_failed()
         for waiting in tuple(connection.in_flight):
             waiting.call.lost(reason, now_ms)
+
+
+def _ignored() -> None:
+    """Until there is a view of the cluster."""

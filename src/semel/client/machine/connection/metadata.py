@@ -59,6 +59,7 @@ class Metadata:
         """How many answers there were: a caller that waits for the next one compares."""
         self.view = ClusterView()
         self._bootstrap(0.0)
+        connections.on_failed = self.outdated
 
     def want(self, topic: str, now_ms: float) -> None:
         """Keep this topic known from now on."""
@@ -189,8 +190,9 @@ class Metadata:
             self._retry = self._retry.succeeded().at(now_ms + pause_ms)
 
     def _is_complete(self, topic: str) -> bool:
-        view = self.view.topics.get(topic)
-        return view is not None and bool(view.partitions) and all(p.leader is not None for p in view.partitions)
+        """Whether every partition has a leader that can be reached: a broker that lags may not know of the leader."""
+        view, brokers = self.view.topics.get(topic), self.view.brokers
+        return view is not None and bool(view.partitions) and all(one.leader in brokers for one in view.partitions)
 
     def _lost(self, reason: str, now_ms: float) -> None:
         self._asking = False

@@ -25,7 +25,7 @@ from semel.client.machine.group.reactions import Reaction, reaction_to
 from semel.client.machine.group.subscription import TopicSubscription
 from semel.clock import NEVER
 from semel.errors import ErrorCode, KafkaError, named
-from semel.types import TopicPartition, kafka_uuid
+from semel.types import TopicPartition, kafka_uuid, random_uuid
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import (
     JOINING,
@@ -59,7 +59,7 @@ class _Said:
 class ConsumerMembership(Membership):
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
-        self._member_id = kafka_uuid(UUID(int=context.random.getrandbits(128), version=4))
+        self._member_id = kafka_uuid(random_uuid(context.random))
         self.state = ConsumerMemberState.OUT
         self._target: Mapping[UUID, tuple[int, ...]] = {}
         self._is_reconciled = True

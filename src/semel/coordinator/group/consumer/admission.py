@@ -127,7 +127,7 @@ def _refusal_of_epoch(group: ConsumerGroup, beat: Heartbeat) -> ConsumerHeartbea
     if beat.member_epoch == current.epoch:
         return None
     lost_answer = beat.member_epoch == current.previous_epoch and beat.member_epoch < current.epoch
-    if lost_answer and beat.claimed is not None and beat.claimed <= current.assigned:
+    if lost_answer and beat.claimed is not None and all(map(current.assigned.__contains__, beat.claimed)):
         return None
     return refused(
         ErrorCode.FENCED_MEMBER_EPOCH,

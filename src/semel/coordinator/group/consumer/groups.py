@@ -142,7 +142,15 @@ class ConsumerGroups:
             return Decision(refusal)
         member = _updated(draft.group.members.get(beat.member_id), beat)
         assignors = self._settings.assignors
-        done = progress(draft, member, claimed=beat.claimed, assignors=assignors, topics=topics, moment=moment)
+        done = progress(
+            draft,
+            member,
+            claimed=beat.claimed,
+            assignors=assignors,
+            topics=topics,
+            moment=moment,
+            may_describe=beat.may_describe,
+        )
         if done is None:
             return Decision(
                 refused(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is of a newer broker; it must join again")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.reconciliation import reconciled
-from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssignment, Partitions
+from semel.coordinator.group.consumer.records import AssignedPartition, ConsumerMember, CurrentAssignment
 from semel.coordinator.group.consumer.subscription import advance_epoch
 from semel.coordinator.group.consumer.targeting import retarget
 from semel.coordinator.group.directory import Change, GroupDirectory
@@ -27,20 +27,25 @@ def progress(
     draft: Draft,
     member: ConsumerMember,
     *,
-    claimed: Partitions | None,
+    claimed: Collection[AssignedPartition] | None,
     assignors: Sequence[str],
     topics: TopicsView,
     moment: Moment,
+    may_describe: Callable[[str], bool] | None = None,
 ) -> Progress | None:
-    """Put the member as it is now into the group, and bring both forward. ``None``: the member must begin again."""
+    """Put the member as it is now into the group, and bring both forward. ``None``: the member must begin again.
+
+    ``may_describe``: of the client, where it speaks KIP-848's protocol; the others have no regular expressions.
+    """
     known = draft.group.members.get(member.member_id)
     if member != known:
         draft.write(member)
     changed = _subscribes_differently(known, member)
     changes: tuple[Change, ...] = ()
     if changed or draft.group.topics_version != topics.version:
-        advance_epoch(draft, topics, changed=changed, now_ms=moment.wall_ms)
-        changes = (TopicsSeen(member.group_id, topics.version),)
+        advance_epoch(draft, topics, changed=changed, now_ms=moment.wall_ms, may_describe=may_describe)
+        if may_describe is not None:
+            changes = (TopicsSeen(member.group_id, topics.version),)
     if draft.group.target_epoch < draft.group.epoch:
         retarget(draft, topics, assignors, moment.wall_ms)
     group = draft.group

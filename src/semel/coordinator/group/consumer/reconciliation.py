@@ -7,7 +7,7 @@ rest as others let go. A member is asked to give up nothing that it keeps, and d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from semel.coordinator.group.consumer.records import (
@@ -25,7 +25,7 @@ def reconciled(
     target_epoch: int,
     target: Partitions,
     owners: Mapping[AssignedPartition, str],
-    claimed: Partitions | None,
+    claimed: Collection[AssignedPartition] | None,
 ) -> CurrentAssignment | None:
     """The member's next assignment, or the same one if it can go no further now.
 
@@ -48,7 +48,7 @@ def _following(
     target_epoch: int,
     target: Partitions,
     owners: Mapping[AssignedPartition, str],
-    claimed: Partitions | None,
+    claimed: Collection[AssignedPartition] | None,
 ) -> CurrentAssignment:
     kept = current.assigned & target
     surplus = current.assigned - target
@@ -67,5 +67,5 @@ def _following(
     )
 
 
-def _holds(claimed: Partitions | None, partitions: Partitions) -> bool:
-    return claimed is None or not claimed.isdisjoint(partitions)
+def _holds(claimed: Collection[AssignedPartition] | None, partitions: Partitions) -> bool:
+    return claimed is None or not partitions.isdisjoint(claimed)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
-from semel.coordinator.group.consumer.records import ConsumerMember, CurrentAssignment, Partitions
+from semel.coordinator.group.consumer.records import AssignedPartition, ConsumerMember, CurrentAssignment, Partitions
 from semel.errors import ErrorCode
 from semel.wire.messages.consumer_group_heartbeat import JOINING
+
+
+def every_topic(name: str) -> bool:
+    """Where everything is allowed."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +29,13 @@ class Heartbeat:
     topic_regex: str | None = None
     """Empty: no longer any."""
     assignor: str | None = None
-    claimed: Partitions | None = None
-    """What the member owns, as it sees it."""
+    claimed: Collection[AssignedPartition] | None = None
+    """What the member owns, as it sees it. No set is made of what a client sends: it could choose UUIDs that all have
+    the same hash."""
     client_id: str = ""
     client_host: str = ""
+    may_describe: Callable[[str], bool] = field(default=every_topic, compare=False)
+    """Whether the member's client may see a topic: one that it may not is meant by no regular expression."""
 
     @property
     def is_full(self) -> bool:

@@ -1,7 +1,8 @@
 """The subscription of a group: names, regular expressions, and how a change of one of those topics is noticed.
 
-A regular expression must match the whole name, as Kafka's do, and never means an internal topic. It is resolved again
-whenever the topics of the cluster change; what it means is recorded, so a restart changes no subscription.
+A regular expression must match the whole name, as Kafka's do, and never means an internal topic, nor one that the
+client may not describe whose heartbeat resolves it. It is resolved again with the first heartbeat after the topics of
+the cluster, or the ACLs, have changed; what it means is recorded, so a restart changes no subscription.
 
 All clients wait while it is resolved. So one that would take longer than ``WORK_MAX`` over the topics that there are is
 refused, and from then on only topics that are new to it are looked at. And a group has few of them.
@@ -9,7 +10,7 @@ refused, and from then on only topics that are new to it are looked at. And a gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -40,9 +41,19 @@ def error_in_regex(regex: str, topics: TopicsView) -> str | None:
     return None
 
 
-def advance_epoch(draft: Draft, topics: TopicsView, *, changed: bool, now_ms: int) -> None:
-    """Bring regular expressions up to date, and the group to its next epoch if its members or its topics changed."""
-    _resolve_regexes(draft, topics, now_ms)
+def advance_epoch(
+    draft: Draft,
+    topics: TopicsView,
+    *,
+    changed: bool,
+    now_ms: int,
+    may_describe: Callable[[str], bool] | None = None,
+) -> None:
+    """Bring regular expressions up to date, and the group to its next epoch if its members or its topics changed.
+
+    Without ``may_describe``, where no heartbeat is the cause, regular expressions mean what they meant before.
+    """
+    _resolve_regexes(draft, topics, now_ms, may_describe)
     group = draft.group
     metadata_hash = _metadata_hash(subscribed_topics(group, topics))
     if changed or metadata_hash != group.metadata_hash:
@@ -60,15 +71,15 @@ def patterns_of(group: ConsumerGroup) -> set[str]:
     return {member.topic_regex for member in group.members.values() if member.topic_regex}
 
 
-def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int) -> None:
+def _resolve_regexes(draft: Draft, topics: TopicsView, now_ms: int, may_describe: Callable[[str], bool] | None) -> None:
     group = draft.group
     used = patterns_of(group)
     is_known = group.topics_version == topics.version
-    for regex in sorted(used):
+    for regex in sorted(used) if may_describe is not None else ():
         known = group.regexes.get(regex)
         if known is not None and is_known:
             continue  # The topics are those that it was resolved over.
-        matching = _matching(regex, topics)
+        matching = tuple(filter(may_describe, _matching(regex, topics)))
         if known is None or known.topics != matching:
             draft.write(ResolvedRegex(group.group_id, regex, matching, topics.version, now_ms))
     for regex in [known for known in group.regexes if known not in used]:

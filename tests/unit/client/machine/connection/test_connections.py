@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from semel.client.config.common import Address, ClientConfig
-from semel.client.machine.connection.actions import Connect, Disconnect, Send
+from semel.client.machine.connection.actions import Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
 from semel.client.machine.connection.connections import COORDINATION, Connections, Route
-from semel.client.security.config import SecurityConfig, SecurityProtocol
-from semel.errors import ErrorCode, UnsupportedVersion
+from semel.client.security.config import SecurityConfig
+from semel.errors import AuthorizationFailed, ErrorCode, UnsupportedVersion
+from semel.security.security_protocol import SecurityProtocol
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import decode_request_header, encode_response
 from semel.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from semel.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from semel.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from semel.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 ADDRESSES = {node_id: Address(f"node-{node_id}", 9092) for node_id in (1, 2, 3)}
 SERVED = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
@@ -218,6 +221,22 @@ def test_reconnecting_backs_off_and_forgets_it_once_it_worked() -> None:
     assert net.connections.next_deadline_ms(net.now_ms) - net.now_ms <= 60
 
 
+def test_an_outage_is_one_warning_however_often_it_is_tried_and_one_line_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    net = Net(reconnect_backoff_ms=50, reconnect_backoff_max_ms=300)
+    for _ in range(5):
+        assert not net.connections.ready(Route(1), net.now_ms)
+        (connect,) = net.actions()
+        net.connections.disconnected(connect.connection, "refused", net.now_ms)
+        net.now_ms = net.connections.next_deadline_ms(net.now_ms)
+    net.ready(1)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "lost the connection to broker" in caplog.messages[0]
+    assert "answers again" in caplog.messages[1]
+
+
 def test_connecting_that_takes_too_long_is_given_up() -> None:
     net = Net(socket_connection_setup_timeout_ms=1_000)
     net.connections.ready(Route(1), 0.0)
@@ -318,27 +337,187 @@ def test_what_comes_from_a_connection_that_is_over_is_nobody_s() -> None:
     assert len(net.losses) == 1
 
 
-def test_a_provider_of_tokens_that_raises_is_asked_again_after_the_pause() -> None:
-    """It is the application's own: what it raises must not end the client, and may be over next time."""
-    tokens: list[Any] = [OSError("the authorization server is away"), "token"]
+# Authentication, and again when the session of a broker ends (KIP-368)
 
-    def provider() -> str:
-        token = tokens.pop(0)
-        if isinstance(token, Exception):
-            raise token
-        return str(token)
+PLAIN = SecurityConfig(
+    security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+    sasl_mechanism="PLAIN",
+    sasl_username="alice",
+    sasl_password="secret",
+)
 
-    security = SecurityConfig(
-        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauthbearer_token_provider=provider,
-    )
-    net = Net(security=security)
-    assert not net.connections.ready(Route(1), 0.0)
-    assert net.actions() == []
+
+def proven(net: Net, *, lifetime_ms: int = 0, code: int = 0) -> None:
+    """Answer a handshake and a token that were sent."""
+    for key, version, response in (
+        (ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeResponse(0, ["PLAIN"])),
+        (ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateResponse(code, None, b"", lifetime_ms)),
+    ):
+        (send,) = net.actions()
+        api_key, sent_version, correlation_id, _ = header_of(send)
+        assert (api_key, sent_version) == (key, version)
+        net.receive(send.connection, correlation_id, key, version, response)
+
+
+def session(*, lifetime_ms: int) -> Net:
+    """A connection that is trusted for so long, and was used."""
+    net = Net(security=PLAIN)
+    net.connections.ready(Route(1), 0.0)
+    (connect,) = net.actions()
+    net.connections.connected(connect.connection, 0.0)
+    net.negotiated(connect.connection)
+    proven(net, lifetime_ms=lifetime_ms)
+    assert net.connections.ready(Route(1), 0.0)
+    net.now_ms = 1.0
+    net.answer(net.ask(1))
+    return net
+
+
+def test_a_client_proves_again_who_it_is_behind_what_is_under_way() -> None:
+    net = session(lifetime_ms=10_000)
+    first, second = net.ask(1), net.ask(1)
+    assert net.connections.next_deadline_ms(1.0) == 8_500
+    assert net.poll(8_498) == []
+    net.now_ms = 8_500.0
+    net.connections.poll(net.now_ms)
+    (handshake,) = net.connections.take_actions()
+    assert isinstance(handshake, Send)
+    assert not net.connections.ready(Route(1), net.now_ms), "nothing else is sent meanwhile"
+    # What was asked before is answered first.
+    net.answer(first)
+    net.answer(second)
+    assert len(net.answers) == 3
+    net.connections._actions.append(handshake)
+    proven(net, lifetime_ms=10_000)
+    assert net.connections.ready(Route(1), net.now_ms)
+    assert net.losses == []
+    net.answer(net.ask(1))
+    assert net.connections.next_deadline_ms(net.now_ms) == 8_500 + 8_500
+
+
+def test_a_second_proof_that_is_refused_ends_the_client() -> None:
+    net = session(lifetime_ms=10_000)
+    net.now_ms = 9_000.0
+    net.connections.poll(net.now_ms)
+    proven(net, code=ErrorCode.SASL_AUTHENTICATION_FAILED)
+    with pytest.raises(AuthorizationFailed):
+        net.connections.poll(net.now_ms)
+
+
+def test_a_broker_that_does_not_answer_the_second_proof_is_given_up_in_time() -> None:
+    net = session(lifetime_ms=10_000)
+    net.now_ms = 9_000.0
+    net.connections.poll(net.now_ms)
+    net.actions()
+    assert net.connections.next_deadline_ms(net.now_ms) == 9_000 + 30_000
+    assert isinstance(net.poll(30_000)[0], Disconnect)
+
+
+def test_a_connection_that_was_not_used_is_ended_and_not_kept_alive_by_proofs() -> None:
+    net = session(lifetime_ms=10_000)
+    net.now_ms = 8_500.0
+    net.connections.poll(net.now_ms)
+    proven(net, lifetime_ms=10_000)
+    assert net.poll(8_500) == [Disconnect(1)]
+
+
+def test_no_second_proof_within_a_second() -> None:
+    net = session(lifetime_ms=500)
+    assert net.connections.next_deadline_ms(1.0) == 1_100
+
+
+# Tokens, which the driver fetches
+
+
+def provider() -> str:
+    raise AssertionError("the machine itself never calls it")
+
+
+BEARER = SecurityConfig(
+    security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+    sasl_mechanism="OAUTHBEARER",
+    sasl_oauthbearer_token_provider=provider,
+)
+
+
+def auth_bytes(send: Send) -> bytes:
+    return b"".join(map(bytes, send.parts))
+
+
+def bearer_session(*, lifetime_ms: int) -> Net:
+    """A connection that a token was sent on, and that was used."""
+    net = Net(security=BEARER)
+    net.connections.ready(Route(1), 0.0)
+    assert net.actions() == [FetchToken(1, provider)]
+    net.connections.token_received(1, "first", 0.0)
+    (connect,) = net.actions()
+    assert connect == Connect(1, "node-1", 9092)
+    net.connections.connected(1, 0.0)
+    net.negotiated(1)
+    bearer_proven(net, "first", lifetime_ms=lifetime_ms)
+    net.now_ms = 1.0
+    net.answer(net.ask(1))
+    return net
+
+
+def bearer_proven(net: Net, token: str, *, lifetime_ms: int = 0) -> None:
+    (handshake,) = net.actions()
+    net.receive(1, header_of(handshake)[2], ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeResponse(0, ["OAUTHBEARER"]))
+    (sent,) = net.actions()
+    assert f"auth=Bearer {token}\x01".encode() in auth_bytes(sent)
+    answer = SaslAuthenticateResponse(0, None, b"", lifetime_ms)
+    net.receive(1, header_of(sent)[2], ApiKey.SASL_AUTHENTICATE, 2, answer)
+    assert net.connections.ready(Route(1), net.now_ms)
+
+
+def test_a_token_is_there_before_the_broker_is_connected_to() -> None:
+    """A broker gives a connection little time, and a token may take long."""
+    bearer_session(lifetime_ms=0)
+
+
+def test_a_token_that_could_not_be_had_is_asked_for_again_after_the_pause() -> None:
+    net = Net(security=BEARER)
+    net.connections.ready(Route(1), 0.0)
+    net.actions()
+    net.connections.token_failed(1, "the authorization server is away", 0.0)
+    net.actions()
     assert net.connections.is_unreachable(Route(1))
     due_ms = net.connections.next_deadline_ms(0.0)
     assert 0 < due_ms < 1_000
     assert not net.connections.ready(Route(1), due_ms)
-    (connect,) = net.actions()
-    assert isinstance(connect, Connect)
+    assert net.actions() == [FetchToken(2, provider)]
+
+
+def test_a_token_that_never_comes_is_given_up_in_time_and_late_it_is_passed_over() -> None:
+    net = Net(security=BEARER)
+    net.connections.ready(Route(1), 0.0)
+    net.actions()
+    assert net.connections.next_deadline_ms(0.0) == 30_000
+    assert net.poll(30_000) == [Disconnect(1)]
+    net.connections.token_received(1, "late", net.now_ms)
+    net.connections.token_failed(1, "late", net.now_ms)
+    assert net.actions() == []
+
+
+def test_a_session_is_renewed_with_a_fresh_token_and_used_until_it_is_there() -> None:
+    net = bearer_session(lifetime_ms=10_000)
+    assert net.poll(8_499) == [FetchToken(1, provider)]
+    assert net.connections.ready(Route(1), net.now_ms)
+    net.answer(net.ask(1))
+    net.connections.token_received(1, "second", net.now_ms)
+    bearer_proven(net, "second", lifetime_ms=10_000)
+    assert net.connections.next_deadline_ms(net.now_ms) == 8_500 + 8_500
+
+
+def test_a_session_that_cannot_be_renewed_yet_is_tried_again_and_ends_in_time() -> None:
+    net = bearer_session(lifetime_ms=10_000)
+    waiting = net.ask(1)
+    assert net.poll(8_499) == [FetchToken(1, provider)]
+    net.connections.token_failed(1, "the authorization server is away", net.now_ms)
+    assert net.connections.next_deadline_ms(net.now_ms) == 9_500
+    assert net.poll(1_000) == [FetchToken(1, provider)]
+    assert net.losses == []
+    assert net.poll(500) == [Disconnect(1)]
+    assert len(net.losses) == 1
+    net.answer(waiting)
+    assert len(net.answers) == 1

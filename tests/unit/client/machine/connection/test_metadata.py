@@ -68,6 +68,21 @@ def test_a_leader_that_moved_is_looked_for_and_found() -> None:
     assert [request.node_id for request in producer.bench.requests(ApiKey.PRODUCE)] == [1, 1, 2]
 
 
+def test_a_leader_whose_connection_was_lost_while_nothing_was_asked_is_looked_for() -> None:
+    """It died between two requests, and no answer will ever say that another broker leads."""
+    producer = producing(ModelCluster(nodes=2, topics={"orders": 1}))
+    producer.send(b"a")
+    producer.cluster.move_leader("orders", 0, 2)
+    producer.bench.refusing.add(1)
+    for connection in tuple(producer.bench.connections):
+        producer.bench.drop_connection(connection)
+    producer.advance(1_000)
+    producer.send(b"b")
+    producer.advance(1_000)
+    assert producer.offsets == {b"a": 0, b"b": 1}
+    assert [request.node_id for request in producer.bench.requests(ApiKey.PRODUCE)] == [1, 2]
+
+
 def test_a_broker_that_names_the_new_leader_is_believed_without_asking() -> None:
     """KIP-951."""
     producer = producing(ModelCluster(nodes=2, topics={"orders": 1}))
@@ -84,6 +99,25 @@ def test_a_broker_that_names_the_new_leader_is_believed_without_asking() -> None
     producer.bench.answer(request, response)
     producer.advance(200)
     assert [request.node_id for request in producer.bench.waiting(ApiKey.PRODUCE)] == [2]
+
+
+def test_a_leader_that_the_broker_asked_does_not_know_yet_is_asked_for_again() -> None:
+    """The answer of a broker that lags behind: an older leader epoch, and the leader is not among its brokers."""
+    producer = producing(ModelCluster(nodes=2, topics={"orders": 1}), metadata_max_age_ms=60_000)
+    producer.cluster.move_leader("orders", 0, 2)
+    producer.send(b"a")
+    both = producer.cluster.addresses
+    producer.cluster.addresses = {1: both[1]}
+    producer.cluster.leader_epochs[ORDERS_0] -= 1
+    for connection in tuple(producer.bench.connections):
+        producer.bench.drop_connection(connection)
+    producer.advance(61_000)
+    producer.cluster.addresses = both
+    producer.cluster.leader_epochs[ORDERS_0] += 1
+    producer.advance(2_000)
+    producer.send(b"b")
+    producer.advance(1_000)
+    assert producer.offsets == {b"a": 0, b"b": 1}
 
 
 def test_what_failed_is_asked_again_with_pauses() -> None:

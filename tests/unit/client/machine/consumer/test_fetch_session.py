@@ -72,7 +72,7 @@ class Broker:
 
 def reads(wanted: dict[TopicPartition, Asked], version: int = 18) -> dict[tuple[Any, int], int]:
     return {
-        (one.topic_id if version >= 13 else partition.topic, partition.partition): one.partition.fetch_offset
+        (one.topic_id.bytes if version >= 13 else partition.topic, partition.partition): one.partition.fetch_offset
         for partition, one in wanted.items()
     }
 
@@ -138,7 +138,7 @@ def test_a_topic_that_was_created_again_takes_the_place_of_the_old_one() -> None
     session.answered(broker.answer(broker.fetch(session, wanting(a0=9)))[0])
     new_id = UUID(int=77)
     wanted = {TopicPartition("a", 0): asked("a", 0, 0, topic_id=new_id)}
-    assert broker.answer(broker.fetch(session, wanted))[1] == {(new_id, 0): 0}
+    assert broker.answer(broker.fetch(session, wanted))[1] == {(new_id.bytes, 0): 0}
 
 
 def test_topics_without_ids_are_not_mixed_into_a_session_with_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid5
+from uuid import UUID, uuid5
 
 from semel.coordinator.decision import DEFERRED, Waiter
 from semel.coordinator.group.classic.requests import (
@@ -44,6 +44,8 @@ class ClassicConsumer:
     member_id: str = ""
     generation: int = -1
     owned: frozenset[TopicPartition] = frozenset()
+    assigned_ids: dict[str, UUID] = field(default_factory=dict)
+    """Of the topics that were there when it was told what it owns: one of the same name may be made later."""
     answers: list[Any] = field(default_factory=list)
 
     @property
@@ -52,7 +54,8 @@ class ClassicConsumer:
         found = set()
         for name, index in self.owned:
             topic = self.coordinator.topics.by_name(name)
-            if topic is not None:  # Else it will soon hear that it is gone.
+            # Else it will soon hear that it is gone, and of the one that was made in its place.
+            if topic is not None and topic.topic_id == self.assigned_ids.get(name):
                 found.add(AssignedPartition(topic.topic_id, index))
         return found
 
@@ -102,6 +105,8 @@ class ClassicConsumer:
         if answer.error is ErrorCode.NONE:
             topics = decode_assignment(answer.assignment).assigned_partitions
             self.owned = frozenset(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
+            known = (self.coordinator.topics.by_name(topic.topic) for topic in topics)
+            self.assigned_ids = {topic.name: topic.topic_id for topic in known if topic is not None}
 
     def heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(GROUP, self.member_id, self.instance_id, self.generation)

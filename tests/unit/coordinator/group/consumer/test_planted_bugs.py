@@ -166,9 +166,9 @@ def keeps_the_claims_of_who_is_gone(forget: Any) -> Any:
 
 
 def raises_no_epoch(advance: Any) -> Any:
-    def lazy(draft: Any, topics: Any, *, changed: bool, now_ms: int) -> None:
+    def lazy(draft: Any, topics: Any, **options: Any) -> None:
         if not draft.group.epoch:
-            advance(draft, topics, changed=changed, now_ms=now_ms)
+            advance(draft, topics, **options)
 
     return lazy
 

@@ -1,0 +1,115 @@
+"""What all transaction coordinators of a cluster know of some producers: asked at the start of a broker, once.
+
+The law: an answer is complete. Every partition of ``__transaction_state`` was asked where it is led, by a broker that
+had loaded it, and none of them changed hands meanwhile; else all are asked again. So what no coordinator knows is not
+known, and may be ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from semel.broker.cluster.peers import Peers, Purpose
+from semel.broker.node import Node
+from semel.coordinator.transaction import records
+from semel.coordinator.transaction.listing import ListFilters
+from semel.coordinator.transaction.records import Transaction
+from semel.errors import DecodeError, ErrorCode, StorageError
+from semel.types import TRANSACTION_STATE_TOPIC
+from semel.wire.apis import ApiKey
+from semel.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+logger = logging.getLogger("semel.broker")
+
+PAUSE_S_MIN: Final = 0.1
+PAUSE_S_MAX: Final = 5.0
+
+
+class Owner(NamedTuple):
+    """The transactional id that has, or just had, a producer id."""
+
+    transaction: Transaction
+    coordinator_epoch: int
+
+
+def add_owner(owners: dict[int, Owner], owner: Owner) -> None:
+    if owner.transaction.last_producer_id is not None:
+        owners.setdefault(owner.transaction.last_producer_id, owner)
+    owners[owner.transaction.producer_id] = owner
+
+
+Search: TypeAlias = Callable[[ListFilters], dict[int, Owner]]
+"""Looks through the shards of this broker."""
+
+
+class _NotComplete(Exception):
+    """A coordinator did not answer, or cannot yet."""
+
+
+class RemoteTransactions:
+    def __init__(self, node: Node, peers: Peers, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._peers = peers
+        self._loop = loop
+
+    async def owners(self, producer_ids: frozenset[int], search_here: Search) -> dict[int, Owner]:
+        """Who has these producer ids. Asks until the answer is complete."""
+        pause_s = PAUSE_S_MIN
+        while True:
+            try:
+                owners = await self._ask_all(ListFilters(producer_ids=producer_ids), search_here)
+                if not producer_ids <= owners.keys():
+                    # Another id may have had it until its epochs were exhausted. Only a look at all of them tells.
+                    owners = await self._ask_all(ListFilters(), search_here)
+                return owners
+            except (_NotComplete, StorageError) as reason:
+                logger.info("open transactions are compared with their coordinators later: %s", reason)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _ask_all(self, filters: ListFilters, search_here: Search) -> dict[int, Owner]:
+        await self._node.cluster.refresh()
+        terms = self._terms()
+        owners: dict[int, Owner] = {}
+        for leader in dict.fromkeys(leader for leader, _ in terms):
+            if leader is None:
+                raise _NotComplete(f"a partition of {TRANSACTION_STATE_TOPIC} has no leader")
+            if leader != self._node.config.node_id:
+                for owner in await self._ask(leader, filters):
+                    add_owner(owners, owner)
+        await self._node.cluster.refresh()
+        if self._terms() != terms or not self._node.coordinators.transactions.leads_all_that_it_should:
+            raise _NotComplete("coordinators have moved meanwhile")
+        for owner in search_here(filters).values():
+            add_owner(owners, owner)
+        return owners
+
+    def _terms(self) -> list[tuple[int | None, int]]:
+        topic = self._node.image.topics.get(TRANSACTION_STATE_TOPIC)
+        return [] if topic is None else [(state.leader, state.leader_epoch) for state in topic.partitions]
+
+    async def _ask(self, node_id: int, filters: ListFilters) -> list[Owner]:
+        answer: asyncio.Future[ListTransactionsResponse | None] = self._loop.create_future()
+
+        def answered(response: ListTransactionsResponse | None) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        request = ListTransactionsRequest(producer_id_filters=sorted(filters.producer_ids))
+        self._peers.ask(node_id, Purpose.QUESTIONS, ApiKey.LIST_TRANSACTIONS, request, answered)
+        response = await answer
+        if response is None:
+            raise _NotComplete(f"broker {node_id} does not answer")
+        if response.error_code:
+            raise _NotComplete(f"broker {node_id} answers {ErrorCode(response.error_code).name}")
+        try:
+            known = [
+                (records.decode(listed.record_key, listed.record_value), listed.coordinator_epoch)
+                for listed in response.transaction_states
+            ]
+        except DecodeError as error:
+            raise _NotComplete(f"broker {node_id} answers what cannot be read: {error}") from None
+        return [Owner(record, epoch) for record, epoch in known if isinstance(record, Transaction)]

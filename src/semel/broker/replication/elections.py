@@ -1,0 +1,98 @@
+"""Elections: the controller gives the partitions of brokers that are gone to others, and any broker removes one that
+refuses connections.
+
+The law: an election is a compare-and-set like any other change. Two brokers that elect at the same time cost a
+conflict, and one of them finds nothing left to do. A broker that was removed wrongly joins again under new epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from semel.broker.node import Node
+from semel.errors import StorageError
+from semel.metadata.controller import Decision
+from semel.metadata.election import PARTITIONS_PER_COMMIT, elect
+from semel.metadata.image import BrokerRegistered, BrokerUnregistered, Change, ClusterImage, ControllerChanged
+
+logger = logging.getLogger("semel.broker")
+
+RETRY_S: Final = 0.2
+
+
+class Elections:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._refusing: dict[int, int] = {}  # Brokers whose machine refuses connections, and their broker epochs.
+        self.held = 0
+        """How many partitions got another leader."""
+        self._is_due = False
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        node.cluster.watch(self._changed)
+
+    def begin(self) -> None:
+        """Look for partitions without a leader."""
+        self._is_due = True
+        if self._task is None and not self._is_closed:
+            self._task = self._loop.create_task(self._run())
+
+    def refused(self, node_id: int, broker_epoch: int) -> None:
+        """The machine of a registered broker is there, and refuses its connections: the process is gone."""
+        self._refusing[node_id] = broker_epoch
+        self.begin()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
+        if any(isinstance(change, BrokerRegistered | BrokerUnregistered | ControllerChanged) for change in changes):
+            self.begin()
+
+    async def _run(self) -> None:
+        try:
+            while self._is_due and not self._is_closed:
+                self._is_due = False
+                try:
+                    await self._elect()
+                except StorageError as error:
+                    logger.error("no election can be held, and it is tried again: %s", error)
+                    await asyncio.sleep(RETRY_S)
+                    self._is_due = True
+        finally:
+            self._task = None
+
+    async def _elect(self) -> None:
+        cluster = self._node.cluster
+        gone, self._refusing = self._refusing, {}
+        if gone:
+            await cluster.change(lambda image: _without(image, gone))
+        elif self._node.image.controller_id != self._node.config.node_id:
+            return
+        while (decided := await cluster.change(self._decide)).changes:
+            self.held += sum(decided.results)
+
+    def _decide(self, image: ClusterImage) -> Decision[int]:
+        changes = elect(image, partitions_max=PARTITIONS_PER_COMMIT)
+        moved = sum(
+            before.leader != after.leader
+            for change in changes
+            for before, after in zip(image.topics[change.topic.name].partitions, change.topic.partitions, strict=True)
+        )
+        return Decision(changes, (moved,))
+
+
+def _without(image: ClusterImage, gone: dict[int, int]) -> Decision[None]:
+    changes: list[Change] = []
+    for node_id, epoch in gone.items():
+        known = image.brokers.get(node_id)
+        if known is not None and known.epoch == epoch:
+            logger.warning("broker %d refuses connections: its partitions are given to others", node_id)
+            changes.append(BrokerUnregistered(node_id))
+    return Decision(tuple(changes), ())

@@ -1,0 +1,210 @@
+"""Changes of in-sync sets: the leader proposes them, and all that gather meanwhile are one commit.
+
+    proposal of a ReplicaSet --> proposed: it counts in the maximal set --> commit --> image --> settled
+
+A commit is refused where the topic's value is newer than the image it rests on; then it is decided again on the newer
+one. A proposal is settled when its outcome is in the image. If the store gives no answer, the outcome is not known, and
+the proposal stands until the store has been read again.
+
+A broker whose log of a partition goes offline leaves the in-sync set by itself, and its leadership with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.errors import StorageError
+from semel.metadata.controller import Decision
+from semel.metadata.election import leave_isr
+from semel.metadata.image import BrokerRegistered, Change, ClusterImage, PartitionState, TopicAltered
+from semel.types import TopicPartition
+
+logger = logging.getLogger("semel.broker")
+
+# So that no commit comes near the megabyte that ZooKeeper takes.
+PARTITIONS_PER_COMMIT: Final = 1000
+RETRY_S: Final = 0.5
+
+
+class InSyncChanges:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._looked_for: dict[Partition, None] = {}
+        self._given_up: dict[TopicPartition, None] = {}
+        self.changes = 0
+        """How many in-sync sets were changed."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        node.cluster.watch(self._changed)
+
+    def start(self) -> None:
+        self._later()
+
+    def look_at(self, partition: Partition) -> None:
+        """A follower that is not in sync has come further: it may be so now."""
+        replicas = partition.replicas
+        if replicas is not None and self._proposal(partition) is not None:
+            self._looked_for[partition] = None
+            self._begin()
+
+    def give_up(self, topic_partition: TopicPartition) -> None:
+        """The log is offline: others, where there are some in sync, go on without this broker."""
+        self._given_up[topic_partition] = None
+        self._begin()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _later(self) -> None:
+        """Followers that lag are looked for often enough that none lags half as long again as it may."""
+        self._timer = self._loop.call_later(self._node.config.replica_lag_time_max_ms / 2000, self._look_at_all)
+
+    def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
+        """A broker may have fetched all there is before this one knew of its registration."""
+        if any(isinstance(change, BrokerRegistered) for change in changes):
+            self._look()
+
+    def _look_at_all(self) -> None:
+        self._later()
+        self._look()
+
+    def _look(self) -> None:
+        for partition in self._node.partitions:
+            if partition.replicas is not None:
+                self.look_at(partition)
+
+    def _proposal(self, partition: Partition) -> frozenset[int] | None:
+        assert partition.replicas is not None
+        return partition.replicas.proposal(
+            self._node.clock.monotonic_ms(),
+            lag_max_ms=self._node.config.replica_lag_time_max_ms,
+            broker_epochs=_broker_epochs(self._node.image),
+        )
+
+    def _begin(self) -> None:
+        if self._task is None and not self._is_closed:
+            self._task = self._loop.create_task(self._commit_all())
+
+    async def _commit_all(self) -> None:
+        try:
+            while (self._looked_for or self._given_up) and not self._is_closed:
+                if self._given_up:
+                    await self._leave_some()
+                else:
+                    await self._commit_some()
+        finally:
+            self._task = None
+
+    async def _leave_some(self) -> None:
+        leaving, self._given_up = self._given_up, {}
+
+        def decide(image: ClusterImage) -> Decision[None]:
+            def stays(topic: str, index: int) -> bool:
+                state = image.partition(topic, index)
+                # The last one in sync has to come back itself: its disk has what no other has.
+                return TopicPartition(topic, index) not in leaving or state is None or len(state.isr) == 1
+
+            return Decision(leave_isr(image, self._node.config.node_id, stays), ())
+
+        try:
+            await self._node.cluster.change(decide)
+        except StorageError as error:
+            logger.warning("%d partitions could not be left to others, and are tried again: %s", len(leaving), error)
+            await asyncio.sleep(RETRY_S)
+            self._given_up.update(leaving)
+
+    async def _commit_some(self) -> None:
+        wanted: dict[Partition, frozenset[int]] = {}
+        epochs = _broker_epochs(self._node.image)
+        while self._looked_for and len(wanted) < PARTITIONS_PER_COMMIT:
+            partition = next(iter(self._looked_for))
+            del self._looked_for[partition]
+            if partition.replicas is None or self._node.partitions.get(*partition.topic_partition) is not partition:
+                continue
+            isr = self._proposal(partition)
+            if isr is not None:
+                partition.replicas.proposed(isr)
+                wanted[partition] = isr
+        if not wanted:
+            return
+        proposals = [
+            _Proposal(partition, isr, partition.replicas.isr, epochs)
+            for partition, isr in wanted.items()
+            if partition.replicas is not None
+        ]
+        while not self._is_closed:
+            try:
+                decided = await self._node.cluster.change(
+                    lambda image: _decide(image, proposals, self._node.config.node_id)
+                )
+                self.changes += sum(decided.results)
+                break
+            except StorageError as error:
+                logger.warning("%d in-sync sets could not be changed, and are tried again: %s", len(wanted), error)
+            await asyncio.sleep(RETRY_S)
+            try:
+                # What the store says from now on is the outcome.
+                await self._node.cluster.refresh()
+                break
+            except StorageError:
+                continue
+        for partition in wanted:
+            if self._node.partitions.get(*partition.topic_partition) is partition:
+                partition.proposal_settled()
+
+
+class _Proposal(NamedTuple):
+    partition: Partition
+    isr: frozenset[int]
+    isr_before: frozenset[int]
+    broker_epochs: Mapping[int, int]
+    """The registrations with which its members have fetched."""
+
+
+def _broker_epochs(image: ClusterImage) -> dict[int, int]:
+    return {node_id: broker.epoch for node_id, broker in image.brokers.items()}
+
+
+def _decide(image: ClusterImage, proposals: Iterable[_Proposal], node_id: int) -> Decision[int]:
+    """The changes of those partitions whose term goes on, and whose in-sync set is the one that was looked at.
+
+    A broker that has registered again since it fetched may have lost its disk: it does not join by that Fetch.
+    """
+    by_topic: dict[str, dict[int, PartitionState]] = {}
+    joining: dict[int, None] = {}
+    for partition, isr, isr_before, broker_epochs in proposals:
+        name, index = partition.topic_partition
+        state = image.partition(name, index)
+        if (
+            state is None
+            or image.topics[name].id != partition.log.topic_id
+            or (state.leader, state.leader_epoch) != (node_id, partition.leader_epoch)
+            or frozenset(state.isr) != isr_before
+            or any(
+                image.brokers[joins].epoch != broker_epochs[joins] if joins in image.brokers else True
+                for joins in isr - isr_before
+            )
+        ):
+            continue
+        in_order = tuple(replica for replica in state.replicas if replica in isr)
+        changed = replace(state, isr=in_order, partition_epoch=state.partition_epoch + 1)
+        by_topic.setdefault(name, {})[index] = changed
+        joining.update(dict.fromkeys(isr - isr_before))
+    changes: list[Change] = []
+    for name, changed_states in by_topic.items():
+        topic = image.topics[name]
+        partitions = tuple(changed_states.get(index, state) for index, state in enumerate(topic.partitions))
+        changes.append(TopicAltered(replace(topic, partitions=partitions)))
+    return Decision(tuple(changes), (sum(map(len, by_topic.values())),), brokers=tuple(joining))

@@ -1,0 +1,166 @@
+"""What this broker is to each partition that it has a replica of: leader, follower, or neither for now.
+
+``PartitionLifecycle`` says what the image says; here it is done. A log that is being truncated takes up no other role
+before that has ended (``changed``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from semel.broker.cluster.peers import Peers
+from semel.broker.node import Node
+from semel.broker.partitions.partitions import Partition
+from semel.broker.replication.copier import CopiedPartition, Copier
+from semel.broker.replication.elections import Elections
+from semel.broker.replication.follower_sessions import FollowerSessions
+from semel.broker.replication.in_sync_changes import InSyncChanges
+from semel.log.partition_log import PartitionLog
+from semel.metadata.image import PartitionState
+from semel.replication.replica_set import ReplicaSet
+from semel.types import INTERNAL_TOPICS, TopicPartition
+
+
+class Replicas:
+    def __init__(self, node: Node, peers: Peers, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+        self._node = node
+        self._peers = peers
+        self._loop = loop
+        self.sessions = FollowerSessions(node, loop, random=random)
+        self.in_sync = InSyncChanges(node, loop)
+        self.elections = Elections(node, loop)
+        self.sessions.on_progress = self.in_sync.look_at
+        self.on_changed: Callable[[TopicPartition], None] = _ignored
+        """Told when a log that was truncated can take up another role."""
+        self._copiers: dict[int, Copier] = {}
+        self._followed: dict[TopicPartition, CopiedPartition] = {}
+        self._changing: dict[TopicPartition, CopiedPartition] = {}
+        self._not_taken: dict[CopiedPartition, None] = {}  # Of which no leader has answered under this term yet.
+        self._awaiting_taken: list[asyncio.Future[None]] = []
+        self._is_started = False
+        peers.on_refused = self.elections.refused
+        node.partitions.on_add.append(self._leads_now)
+        node.partitions.on_offline = lambda partition: self.in_sync.give_up(partition.topic_partition)
+
+    def start(self) -> None:
+        """Once this broker is a member."""
+        self._is_started = True
+        self.in_sync.start()
+        self.elections.begin()
+
+    def close(self) -> None:
+        self.elections.close()
+        self.in_sync.close()
+        for copier in self._copiers.values():
+            copier.close()
+        self._followed.clear()
+        self.sessions.close()
+
+    # Leading
+
+    def replica_set(self, log: PartitionLog, state: PartitionState) -> ReplicaSet | None:
+        """Of a term that begins now; None if the partition has one replica."""
+        if len(state.replicas) == 1:
+            return None
+        return ReplicaSet(
+            node_id=self._node.config.node_id,
+            replicas=state.replicas,
+            isr=state.isr,
+            epoch_start_offset=log.log_end_offset,
+            log_end_offset=log.log_end_offset,
+            durable_offset=log.durable_offset,
+            high_watermark=log.high_watermark,
+            min_insync_replicas=log.config.min_insync_replicas,
+        )
+
+    def _leads_now(self, partition: Partition) -> None:
+        node = self._node
+        if self._is_started and node.active_coordinators is None and partition.topic_partition.topic in INTERNAL_TOPICS:
+            # What a coordinator on another broker has decided is to be finished, whether a client asks for it or not.
+            node.coordinate()
+
+    # Following
+
+    def is_changing(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._changing
+
+    def follows(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._followed
+
+    @property
+    def followed_count(self) -> int:
+        return len(self._followed)
+
+    def follow(self, log: PartitionLog, state: PartitionState) -> None:
+        """Copy from the leader that the image names, under its term."""
+        leader = state.leader
+        known = self._followed.get(log.topic_partition)
+        if known is not None:
+            assert known.copier is not None
+            if known.leader_epoch == state.leader_epoch and known.copier.leader == leader and known.log is log:
+                return
+            self.unfollow(log.topic_partition)
+        if leader is None or leader == self._node.config.node_id or log.offline is not None:
+            return
+        copier = self._copiers.get(leader)
+        if copier is None:
+            copier = self._copiers[leader] = Copier(
+                self._node,
+                self._peers,
+                self._loop,
+                leader,
+                served=self._taken,
+                failed=self._failed,
+                changing=self._changed,
+            )
+        copied = self._followed[log.topic_partition] = CopiedPartition(log, state.leader_epoch)
+        self._not_taken[copied] = None
+        copier.follow(copied)
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        copied = self._followed.pop(topic_partition, None)
+        if copied is not None:
+            if copied.copier is not None:
+                copied.copier.unfollow(copied)
+            self._taken(copied)
+
+    async def taken(self) -> None:
+        """Returns when each partition that is followed here has a leader that serves."""
+        if self._not_taken:
+            waiting: asyncio.Future[None] = self._loop.create_future()
+            self._awaiting_taken.append(waiting)
+            await waiting
+
+    def _taken(self, copied: CopiedPartition) -> None:
+        self._not_taken.pop(copied, None)
+        if not self._not_taken:
+            waiting, self._awaiting_taken = self._awaiting_taken, []
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+
+    def unfollow_all(self) -> None:
+        for topic_partition in list(self._followed):
+            self.unfollow(topic_partition)
+
+    def _failed(self, copied: CopiedPartition) -> None:
+        """Its log is offline: nothing more is copied into it."""
+        self._followed.pop(copied.log.topic_partition, None)
+        self._taken(copied)
+        self.in_sync.give_up(copied.log.topic_partition)
+
+    def _changed(self, copied: CopiedPartition) -> None:
+        """Its log is being truncated, or that has ended."""
+        topic_partition = copied.log.topic_partition
+        if copied.is_changing:
+            self._changing[topic_partition] = copied
+        elif self._changing.get(topic_partition) is copied:
+            del self._changing[topic_partition]
+            if copied.is_over:
+                self.on_changed(topic_partition)
+
+
+def _ignored(topic_partition: TopicPartition) -> None:
+    """Until the lifecycle of partitions is there."""

@@ -1,0 +1,31 @@
+"""A change of ACLs, users or quotas: one commit, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from semel.broker.node import Node
+from semel.metadata.acl_changes import TOO_LARGE
+from semel.metadata.controller import Decision, Refusal
+from semel.metadata.image import ClusterImage
+
+Result = TypeVar("Result")
+
+
+async def change_security(
+    node: Node,
+    decide: Callable[[ClusterImage], Decision[Result]],
+    *,
+    refused: Callable[[Refusal], Sequence[Result]],
+    validate_only: bool = False,
+) -> Sequence[Result]:
+    """``refused`` makes the results if nothing can be changed: the store is broken, or it is too much at once."""
+
+    def decide_one_commit(image: ClusterImage) -> Decision[Result]:
+        decision = decide(image)
+        if node.cluster.fits_one_commit(decision.changes):
+            return decision
+        return Decision((), tuple(refused(TOO_LARGE)))
+
+    return await node.change(decide_one_commit, validate_only=validate_only, unstored=refused)

@@ -1,0 +1,59 @@
+"""What the cluster keeps of passwords, as the mechanisms of SASL ask for it: a credential for every name.
+
+A name that no user has gets one that is made up (``semel.security.sasl.unknown_users``), so that what asks here cannot
+tell, and cannot tell others, which users there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from semel.metadata.image import ClusterImage
+from semel.metadata.security_image import Credentials, security_of
+from semel.security.sasl.scram_credentials import ScramCredential
+from semel.security.sasl.unknown_users import UnknownUsers
+from semel.wire.codes import ScramMechanism
+
+# PLAIN asks for the first of these that a user has a password for.
+_FOR_PLAIN: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
+
+
+class UserCredentials:
+    """``spare_secret``: for a cluster that never had a user, so that there is nothing to be told."""
+
+    def __init__(self, image: Callable[[], ClusterImage], spare_secret: bytes) -> None:
+        self._image = image
+        self._spare_secret = spare_secret
+        self._users: Mapping[str, Credentials] | None = None
+        """Of which ``_unknown`` was made."""
+        self._unknown: dict[ScramMechanism, UnknownUsers] = {}
+        self._plain_by_default = _FOR_PLAIN[0]
+
+    def scram(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        known = self._known_users().get(user, {}).get(mechanism)
+        # Made up for every user, so that those which exist take no less time.
+        made_up = self._unknown[mechanism].credential(user)
+        return made_up if known is None else known
+
+    def plain(self, user: str) -> tuple[ScramMechanism, ScramCredential]:
+        mechanism = _for_plain(self._known_users().get(user, {})) or self._plain_by_default
+        return mechanism, self.scram(mechanism, user)
+
+    def _known_users(self) -> Mapping[str, Credentials]:
+        security = security_of(self._image())
+        users = security.users
+        if users is not self._users:
+            self._users = users
+            secret = security.user_secret or self._spare_secret
+            for mechanism in _FOR_PLAIN:
+                of_mechanism = {name: known[mechanism] for name, known in users.items() if mechanism in known}
+                self._unknown[mechanism] = UnknownUsers(mechanism, secret, of_mechanism)
+            chosen = [_for_plain(known) for known in users.values()]
+            # An unknown user costs what most users cost.
+            self._plain_by_default = max(_FOR_PLAIN, key=chosen.count)
+        return users
+
+
+def _for_plain(known: Credentials) -> ScramMechanism | None:
+    return next((mechanism for mechanism in _FOR_PLAIN if mechanism in known), None)

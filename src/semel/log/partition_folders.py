@@ -1,0 +1,125 @@
+"""The folders of partitions: they are made for a new log, and renamed when a log is deleted.
+
+A file system that is committing its own journal may take 100 ms over one name. So this is the work of one worker, in
+batches, in the order in which they were asked for; at a start it is done by the caller. The event loop has done its
+part before (a deleted log is in ``LogDirectory.logs`` no more) and does the rest after (a new log is put there).
+
+The law: no log is made in a folder that belonged to a deleted one, and none before a power cut can no longer give such
+a folder its name back, nor the checkpoint files vouch for the records of a deleted log.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from semel.log.disk import Disk
+from semel.log.partition_log import PartitionLog
+from semel.log.recovery.opening import make_log
+from semel.log.topic_logs import TopicLogs
+from semel.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderChanges:
+    """What a worker is asked for: first the renames, then the new logs."""
+
+    now_ms: int
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """The folders of deleted logs, and their new names."""
+    settled: bool = False
+    """Whether the new names are to be durable."""
+    wanted: Mapping[TopicPartition, TopicLogs] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FolderOutcome:
+    made: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    failed: dict[TopicPartition, Exception] = field(default_factory=dict)
+    """The logs that could not be made; no new files are left of them."""
+    renamed: list[str] = field(default_factory=list)
+    """The new names of folders, whose content can be removed."""
+    unsettled: OSError | None = None
+    """Why the new names could not be made durable."""
+
+
+class PartitionFolders:
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        *,
+        producer_id_expiration_ms: int,
+        is_here: Callable[[], bool],
+        write_checkpoint_files: Callable[[], None],
+    ) -> None:
+        self.has_unsettled_names = False
+        """Whether a deleted log may still have its old name after a power cut, or its lines in the checkpoint files."""
+        self.killed = False
+        self._path = path
+        self._disk = disk
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._is_here = is_here
+        self._write_checkpoint_files = write_checkpoint_files
+        self._to_rename: dict[str, str] = {}
+
+    @property
+    def has_failed_renames(self) -> bool:
+        return bool(self._to_rename)
+
+    def carry_out(self, changes: FolderChanges) -> FolderOutcome:
+        """Runs on the worker. A log that cannot be made does not keep others from being made."""
+        outcome = FolderOutcome()
+        refused = self._rename(changes.renamed, outcome)
+        if self.has_unsettled_names and (changes.settled or changes.wanted):
+            try:
+                self._settle()
+            except OSError as error:
+                outcome.unsettled = error
+        for topic_partition, topic in changes.wanted.items():
+            if self.killed:
+                break
+            refusal = outcome.unsettled or refused.get(f"{self._path}/{topic_partition}")
+            if refusal is not None:
+                outcome.failed[topic_partition] = refusal
+                continue
+            try:
+                outcome.made[topic_partition] = self._make(topic_partition, topic, changes.now_ms)
+            except Exception as error:
+                outcome.failed[topic_partition] = error
+        return outcome
+
+    def _rename(self, wanted: Mapping[str, str], outcome: FolderOutcome) -> dict[str, OSError]:
+        """Rename these, and those that could not be renamed before. Returns the folders that keep their names."""
+        if wanted:
+            self.has_unsettled_names = True
+            self._to_rename.update(wanted)
+        refused = {}
+        for folder, new_name in list(self._to_rename.items()):
+            try:
+                with suppress(FileNotFoundError):
+                    self._disk.rename(folder, new_name)
+            except OSError as error:
+                refused[folder] = error
+                if folder in wanted:
+                    logger.error("%s, of a topic that was deleted, stays for now: %s", folder, error)
+            else:
+                del self._to_rename[folder]
+                outcome.renamed.append(new_name)
+        return refused
+
+    def _settle(self) -> None:
+        # A folder without a readable topic id belongs to the topic of its name. Replacing the files syncs the folder.
+        self._write_checkpoint_files()
+        self.has_unsettled_names = False
+
+    def _make(self, topic_partition: TopicPartition, topic: TopicLogs, now_ms: int) -> PartitionLog:
+        if not self._is_here():
+            # Otherwise a directory that was moved away would be created again, and could not be moved back.
+            raise FileNotFoundError(errno.ENOENT, "the data directory is gone", self._path)
+        return make_log(self._disk, self._path, topic_partition, topic, now_ms, self._producer_id_expiration_ms)

@@ -1,0 +1,116 @@
+"""The last run of the broker, as its data directory remembers it: whether the machine died, and what logs have lost.
+
+A broker that registers in a cluster must know both. With flush=os a machine that died may have taken records that
+other brokers count on; and so has a disk that lost records which were synced. Then the broker leaves the in-sync sets,
+in the commit that registers it.
+
+    version: 1
+    boot_id: 3f2c...            of the machine while the broker ran; "clean" after a stop that synced everything
+    lost: <topic id> <partition>
+
+The law: what was found stays in the file until the cluster was told (``told``), however often the process dies before.
+A file that is missing or damaged says that the machine died.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from semel.errors import DecodeError
+from semel.log import checked_text
+from semel.log.disk import NO_ROOM, Disk, read_file, replace_file
+from semel.types import kafka_uuid, parse_kafka_uuid
+
+LAST_RUN_FILE: Final = "last-run"
+VERSION: Final = 1
+
+_CLEAN: Final = "clean"
+_UNKNOWN: Final = "unknown"
+
+Lost = frozenset[tuple[UUID, int]]
+"""Topic ids and partitions."""
+
+
+@dataclass(slots=True)
+class LastRun:
+    """``machine_died``: whether what the last run did not sync may be gone. ``is_first``: there was no run before."""
+
+    disk: Disk
+    path: str
+    machine_died: bool
+    lost: Lost
+    _recorded: str | None
+    is_first: bool = False
+
+    @classmethod
+    def read(cls, disk: Disk, folder: str, *, has_logs: bool) -> LastRun:
+        path = f"{folder}/{LAST_RUN_FILE}"
+        try:
+            recorded, lost = _decode(read_file(disk, path))
+        except (FileNotFoundError, DecodeError):
+            return cls(disk, path, has_logs, frozenset(), None, is_first=not has_logs)
+        return cls(disk, path, recorded not in (_CLEAN, disk.boot_id()), lost, recorded)
+
+    def started(self) -> None:
+        """Before something is appended: if the machine dies now, the next start must know. Raises ``OSError``."""
+        if self.machine_died:
+            return
+        try:
+            self._write(self.disk.boot_id() or _UNKNOWN, self.lost)
+        except OSError as error:
+            if error.errno not in NO_ROOM or self.lost:
+                raise
+            # A file that is missing says enough.
+            self.disk.remove(self.path)
+            self.disk.sync_directory(os.path.dirname(self.path))
+            self._recorded = None
+
+    def found_lost(self, found: Iterable[tuple[UUID, int]]) -> None:
+        """Before the evidence is gone: these logs have lost records. Raises ``OSError``."""
+        lost = self.lost.union(found)
+        if lost != self.lost:
+            self._write(self._recorded or _UNKNOWN, lost)
+
+    def told(self, *, but: Iterable[tuple[UUID, int]] = ()) -> None:
+        """The cluster knows: the broker is out of the in-sync sets. Raises ``OSError``.
+
+        ``but``: what was found since the start. The next start has to read it from end to end.
+        """
+        self._write(self.disk.boot_id() or _UNKNOWN, self.lost.intersection(but))
+        self.machine_died = False
+
+    def stopped(self) -> None:
+        """Everything is synced, and nothing more is written. Raises ``OSError``."""
+        if not self.machine_died:
+            self._write(_CLEAN, self.lost)
+
+    def _write(self, boot_id: str, lost: Lost) -> None:
+        if (boot_id, lost) != (self._recorded, self.lost):
+            replace_file(self.disk, self.path, _encode(boot_id, lost))
+            self._recorded, self.lost = boot_id, lost
+
+
+def _encode(boot_id: str, lost: Lost) -> bytes:
+    lines = sorted((kafka_uuid(topic_id), partition) for topic_id, partition in lost)
+    return checked_text.encode(
+        (("version", VERSION), ("boot_id", boot_id), *(("lost", f"{topic} {partition}") for topic, partition in lines))
+    )
+
+
+def _decode(data: bytes) -> tuple[str, Lost]:
+    fields = checked_text.decode(data, version=VERSION)
+    if not fields or fields[0][0] != "boot_id" or any(key != "lost" for key, _ in fields[1:]):
+        raise DecodeError(f"its fields are {[key for key, _ in fields]}")
+    try:
+        return fields[0][1], frozenset(_lost(value) for _, value in fields[1:])
+    except ValueError as error:
+        raise DecodeError(str(error)) from None
+
+
+def _lost(text: str) -> tuple[UUID, int]:
+    topic_id, partition = text.split(" ")
+    return parse_kafka_uuid(topic_id), int(partition)

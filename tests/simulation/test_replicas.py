@@ -1,0 +1,385 @@
+"""Replicas on three brokers: copying, in-sync sets, elections, controlled stops, coordinators that move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from semel.broker.cluster.membership import RESIGN_SECONDS_MAX
+from semel.client.producer import Producer
+from semel.errors import ErrorCode, KafkaError
+from semel.log.partition_log import PartitionLog
+from semel.metadata import paths
+from semel.metadata.image import PartitionState
+from semel.testing.simulation import Simulation, run, simulate
+from semel.testing.virtual.disk_faults import DiskFault, Operation
+from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from semel.wire.apis import ApiKey
+from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.simulation.committed_reader import read_committed
+from tests.simulation.served_broker import create_topic
+from tests.simulation.served_cluster import PORT, REPLICATED, ServedCluster, ServedMember
+
+TOPIC = "orders"
+PARTITIONS = 3
+# Longer than a session and ZooKeeper's tick.
+EXPIRY_S = 20.0
+
+
+async def started(simulation: Simulation, **settings: str) -> ServedCluster:
+    cluster = ServedCluster(simulation, **{**REPLICATED, **settings})
+    await cluster.start()
+    await create_topic(cluster.client(1), TOPIC, PARTITIONS, replicas=3)
+    await asyncio.sleep(1)
+    return cluster
+
+
+def producer(simulation: Simulation, transactional_id: str | None = None, **settings: Any) -> Producer:
+    host = simulation.host("clients")
+    if transactional_id is not None:
+        settings = {"transaction_timeout_ms": 60_000, **settings}
+    return Producer(
+        network=host.network,
+        clock=host.clock,
+        random=simulation.random(f"producer {transactional_id}"),
+        bootstrap_servers=f"broker-1:{PORT},broker-2:{PORT},broker-3:{PORT}",
+        transactional_id=transactional_id,
+        **{"request_timeout_ms": 2_000, "delivery_timeout_ms": 60_000, **settings},
+    )
+
+
+def log_of(member: ServedMember, index: int, topic: str = TOPIC) -> PartitionLog:
+    log = member.broker.node.logs.get(TopicPartition(topic, index))
+    assert log is not None, f"{member.name} has no log of {topic}-{index}"
+    return log
+
+
+def state(cluster: ServedCluster, index: int, topic: str = TOPIC) -> PartitionState:
+    """According to the store itself, whatever the brokers know of it."""
+    data = cluster.ensemble.tree.nodes[paths.topic_path(topic)].data
+    return paths.decode_topic(topic, data).partitions[index]
+
+
+def leader(cluster: ServedCluster, index: int, topic: str = TOPIC) -> ServedMember:
+    leading = state(cluster, index, topic).leader
+    assert leading is not None
+    return cluster.brokers[leading]
+
+
+def batches(log: PartitionLog) -> bytes:
+    offset, found = log.log_start_offset, b""
+    while offset < log.log_end_offset:
+        read = log.read_copy(offset, 1_000_000)
+        found += read.records
+        offset = log.log_end_offset
+    return found
+
+
+def assert_equal_logs(cluster: ServedCluster, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
+    for index in range(partitions):
+        logs = [log_of(member, index, topic) for member in cluster.brokers.values()]
+        ends = [(log.log_end_offset, log.high_watermark) for log in logs]
+        assert len(set(ends)) == 1, f"{topic}-{index}: {ends}"
+        assert ends[0][0] == ends[0][1], f"{topic}-{index}: {ends}"
+        assert len({batches(log) for log in logs}) == 1, f"{topic}-{index}: the logs differ"
+        assert sorted(state(cluster, index, topic).isr) == [1, 2, 3]
+
+
+async def values(cluster: ServedCluster, index: int) -> list[bytes | None]:
+    return await read_committed(cluster.client(leader(cluster, index).node_id), TopicPartition(TOPIC, index))
+
+
+def test_what_is_acknowledged_is_on_all_in_sync_replicas() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            for number in range(20):
+                for index in range(PARTITIONS):
+                    sent = await sending.send(TOPIC, b"%d" % number, partition=index)
+                    assert all(log_of(m, index).durable_offset > sent.offset for m in cluster.brokers.values())
+        await asyncio.sleep(1)
+        assert_equal_logs(cluster)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_the_death_of_a_leader_loses_nothing_and_stops_nothing(restarts: bool) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            for number in range(60):
+                await sending.send(TOPIC, b"%d" % number, partition=0)
+                if number in (20, 40):
+                    dying = leader(cluster, 0)
+                    dying.host.kill()
+                    if restarts:
+                        dying.start()
+                        await dying.until_up()
+                if number == 40 and not restarts:
+                    break
+                if number == 20 and not restarts:
+                    await asyncio.sleep(EXPIRY_S)
+                    dying.start()
+                    await dying.until_up()
+                    await asyncio.sleep(5)
+            if not restarts:
+                for number in range(41, 60):
+                    await sending.send(TOPIC, b"%d" % number, partition=0)
+        for member in cluster.brokers.values():
+            if not member.host.alive:
+                member.start()
+                await member.until_up()
+        await asyncio.sleep(10)
+        assert_equal_logs(cluster)
+        assert await values(cluster, 0) == [b"%d" % number for number in range(60)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_follower_that_is_back_is_in_sync_as_soon_as_it_has_everything(seed: int) -> None:
+    """Whichever its leader learns first: that it is registered, or that it has everything."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, replica_lag_time_max_ms="600000")
+        async with producer(simulation) as sending:
+            for index in range(PARTITIONS):
+                await sending.send(TOPIC, b"before", partition=index)
+            for member in cluster.brokers.values():
+                member.host.kill()
+                await asyncio.sleep(EXPIRY_S)
+                member.start()
+                await member.until_up()
+                await asyncio.sleep(3)
+                assert [sorted(state(cluster, index).isr) for index in range(PARTITIONS)] == [[1, 2, 3]] * PARTITIONS
+
+    run(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("transaction_version", ["1", "2"])
+def test_transactions_go_on_while_one_broker_after_the_other_dies(transaction_version: str) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, transaction_version=transaction_version)
+        async with producer(simulation, "t") as sending:
+            for number in range(30):
+                async with sending.transaction():
+                    for index in range(PARTITIONS):
+                        await sending.send(TOPIC, b"%d" % number, partition=index)
+                if number % 8 == 5:
+                    dying = cluster.brokers[number // 8 % 3 + 1]
+                    dying.host.kill()
+                    await asyncio.sleep(3)
+                    dying.start()
+                    await dying.until_up()
+        await asyncio.sleep(20)
+        assert_equal_logs(cluster)
+        assert_equal_logs(cluster, TRANSACTION_STATE_TOPIC, 6)
+        for index in range(PARTITIONS):
+            assert await values(cluster, index) == [b"%d" % number for number in range(30)]
+
+    run(scenario)
+
+
+def test_a_controlled_stop_hands_leaderships_over_first() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"before", partition=0)
+            stopping = leader(cluster, 0)
+            began_s = simulation.loop.time()
+            await stopping.broker.stop()
+            assert simulation.loop.time() - began_s < 2
+            stopping.host.kill()
+            began_s = simulation.loop.time()
+            await sending.send(TOPIC, b"after", partition=0)
+            assert simulation.loop.time() - began_s < 1
+        assert leader(cluster, 0) is not stopping
+        assert stopping.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_controlled_stop_does_not_wait_for_partitions_that_are_led_already(seed: int) -> None:
+    """Also where a follower was faster than its leader, and was refused at first."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation, "t") as sending, sending.transaction():
+            await sending.send(TOPIC, b"makes the topic of transactions", partition=0)
+        for stopping in cluster.brokers.values():
+            began_s = simulation.loop.time()
+            await stopping.broker.stop()
+            assert simulation.loop.time() - began_s < RESIGN_SECONDS_MAX
+            stopping.host.kill()
+            stopping.start()
+            await stopping.until_up()
+            await asyncio.sleep(3)
+
+    simulate(seed, scenario)
+
+
+def test_a_follower_that_lost_its_disk_copies_from_the_middle_of_a_batch_on() -> None:
+    """DeleteRecords has put the log start between two records of one batch, and the batch comes whole."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation, linger_ms=50) as sending:
+            await asyncio.gather(*(sending.send(TOPIC, b"%d" % number, partition=0) for number in range(10)))
+        leading = leader(cluster, 0)
+        deleted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 5)])
+        answer = await cluster.client(leading.node_id).call(
+            ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[deleted], timeout_ms=5_000)
+        )
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        losing = next(member for member in cluster.brokers.values() if member is not leading)
+        losing.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        cluster.brokers[losing.node_id] = replaced = cluster.stranger(losing.node_id)
+        replaced.start()
+        await replaced.until_up()
+        await asyncio.sleep(5)
+        assert_equal_logs(cluster)
+        assert {log_of(member, 0).log_start_offset for member in cluster.brokers.values()} == {5}
+
+    run(scenario)
+
+
+def test_a_leader_whose_disk_fails_gives_up_and_the_others_go_on() -> None:
+    """Scenario 67."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"before", partition=0)
+            failing = leader(cluster, 0)
+            failing.host.disk.fail(DiskFault(Operation.WRITE, "*/orders-0/*.log", times=None))
+            began_s = simulation.loop.time()
+            await sending.send(TOPIC, b"after", partition=0)
+            assert simulation.loop.time() - began_s < 2
+            assert leader(cluster, 0) is not failing
+            assert failing.node_id not in state(cluster, 0).isr
+            assert failing.node_id in state(cluster, 1).isr, "other partitions are not concerned"
+        assert await values(cluster, 0) == [b"before", b"after"]
+
+    run(scenario)
+
+
+def test_a_follower_whose_disk_fails_leaves_the_in_sync_set_by_itself() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        failing = next(member for member in cluster.brokers.values() if member is not leading)
+        failing.host.disk.fail(DiskFault(Operation.WRITE, "*/orders-0/*.log", times=None))
+        async with producer(simulation) as sending:
+            began_s = simulation.loop.time()
+            await sending.send(TOPIC, b"1", partition=0)
+            assert simulation.loop.time() - began_s < 2
+        assert failing.node_id not in state(cluster, 0).isr
+
+    run(scenario)
+
+
+def test_records_that_were_deleted_do_not_come_back_with_another_leader() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation) as sending:
+            for number in range(10):
+                await sending.send(TOPIC, b"%d" % number, partition=0)
+        leading = leader(cluster, 0)
+        deleted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 7)])
+        answer = await cluster.client(leading.node_id).call(
+            ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=[deleted], timeout_ms=5_000)
+        )
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        leading.host.kill()
+        for member in cluster.brokers.values():
+            if member is not leading:
+                assert log_of(member, 0).log_start_offset == 7, member.name
+                member.host.cut_power()
+                member.start()
+                await member.until_up()
+        await asyncio.sleep(EXPIRY_S)
+        assert log_of(leader(cluster, 0), 0).log_start_offset == 7
+
+    run(scenario)
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_and_take_acks_1() -> None:
+    """Scenario 58."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        for member in cluster.brokers.values():
+            if member is not leading:
+                member.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        assert state(cluster, 0).isr == (leading.node_id,)
+        async with producer(simulation, delivery_timeout_ms=5_000, request_timeout_ms=2_000) as sending:
+            with pytest.raises(KafkaError) as refused:
+                await sending.send(TOPIC, b"all", partition=0)
+            assert "NOT_ENOUGH_REPLICAS" in str(refused.value)
+        async with producer(simulation, acks=1, enable_idempotence=False) as sending:
+            await sending.send(TOPIC, b"one", partition=0)
+        log = log_of(leading, 0)
+        assert (log.durable_offset, log.high_watermark) == (1, 0)
+
+    run(scenario)
+
+
+def test_the_preferred_replica_leads_again_when_it_is_told_to() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        first = leader(cluster, 0)
+        first.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        first.start()
+        await first.until_up()
+        await asyncio.sleep(5)
+        assert leader(cluster, 0) is not first
+        asked = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(TOPIC, [0, 1])])
+        answer = await cluster.client(1).call(ApiKey.ELECT_LEADERS, 2, asked)
+        (topic,) = answer.replica_election_results
+        assert topic.partition_result[0].error_code == ErrorCode.NONE
+        assert leader(cluster, 0) is first
+
+    run(scenario)
+
+
+def test_an_unclean_election_is_made_by_hand_only() -> None:
+    """Scenario 63."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        leading = leader(cluster, 0)
+        others = [member for member in cluster.brokers.values() if member is not leading]
+        for member in others:
+            member.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        async with producer(simulation, acks=1, enable_idempotence=False) as sending:
+            await sending.send(TOPIC, b"lost", partition=0)
+        leading.host.kill()
+        for member in others:
+            member.start()
+            await member.until_up()
+        await asyncio.sleep(EXPIRY_S)
+        known = state(cluster, 0)
+        assert known.isr == (leading.node_id,)
+        assert others[0].broker.node.image.leader(known) is None, "no replica that is there was in sync"
+        asked = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(TOPIC, [0])])
+        answer = await cluster.client(others[0].node_id).call(ApiKey.ELECT_LEADERS, 2, asked)
+        assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
+        leading.start()
+        await leading.until_up()
+        async with producer(simulation) as sending:
+            await sending.send(TOPIC, b"kept", partition=0)
+        await asyncio.sleep(10)
+        assert_equal_logs(cluster)
+        assert await values(cluster, 0) == [b"kept"]
+
+    run(scenario)

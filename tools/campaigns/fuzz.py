@@ -1,0 +1,69 @@
+"""Five million inputs for the decoders, then half a million frames for a broker with a canary beside them.
+
+Seeds 0 to 49: 100,000 inputs each, for every decoder (``tools/fuzz``); some 20 seconds a seed. Seeds 50 to 74: 20,000
+frames each, in sessions on a broker of its own with a plain listener, one with TLS, one with SASL, and one with both
+(``tools/hostile``); some 40 seconds a seed, and a start, a stop and two more starts. On one core the whole takes 40
+minutes.
+
+A live seed fails for what every trial fails for (a crash, a traceback, a record of the canary that is lost or twice,
+300 MB, a log of 2 MiB, an end that takes 10 seconds), and for a wait of the canary of more than a second, the time
+aside in which the machine kept it or the broker waiting for a processor.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tools.hostile.attacks  # noqa: F401 (importing it fills ATTACKS)
+from tools.fuzz.run import run_seed
+from tools.fuzz.targets import all_targets
+from tools.hostile.aim import ATTACKS
+from tools.hostile.attacks.sessions import FRAMES
+from tools.hostile.secured import secured_broker
+from tools.hostile.trial import STOP_SECONDS_MAX, withstand
+
+DECODER_SEEDS = 50
+INPUTS = 100_000
+LIVE_SEEDS = 25
+WAIT_MS_MAX = 1000
+
+RESULTS_KEPT_MAX = 1000
+COUNT = DECODER_SEEDS + LIVE_SEEDS
+
+
+def run(seed: int) -> dict[str, Any]:
+    return _decoders(seed) if seed < DECODER_SEEDS else _live(seed)
+
+
+def _decoders(seed: int) -> dict[str, Any]:
+    logger = logging.getLogger("semel")
+    logger.propagate = False  # A record of a kind that is not known is worth a line, and here are a million.
+    logger.addHandler(logging.NullHandler())
+    return run_seed(all_targets(), seed, INPUTS).to_json()
+
+
+def _live(seed: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="semel-fuzz-") as folder:
+        trial = withstand(secured_broker(Path(folder)), [ATTACKS["sessions-that-begin-well"]], seed=seed)
+    findings = trial.all_findings()
+    told: dict[str, Any] = {"stop_ms": int(trial.stop_seconds * 1000), "produced": trial.produced}
+    if trial.stop_seconds > STOP_SECONDS_MAX:
+        findings.append(f"SIGTERM took {trial.stop_seconds} s")
+    for result in trial.results:
+        if result.canary.broker_ms > WAIT_MS_MAX:
+            findings.append(f"the canary waited {result.canary.broker_ms} ms ({result.canary.broker_at})")
+        if result.answers["frames"] < FRAMES:
+            findings.append(f"{result.answers['frames']} of {FRAMES} frames were sent")
+        told |= {
+            "answers": result.answers,
+            "memory_peak_mb": result.memory_peak_mb,
+            "longest_turn_ms": result.longest_turn_ms,
+            "longest_wait_ms": result.canary.broker_ms,
+            "longest_wait_by_the_clock_ms": result.canary.longest_ms,
+            "canary_rounds": result.canary.rounds,
+            "requests_answered": result.requests_answered,
+        }
+    return {"passed": not findings, "findings": findings, **told}

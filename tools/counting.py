@@ -1,0 +1,19 @@
+"""A counter in a metadata store, which several processes count up: no number may be written twice."""
+
+from __future__ import annotations
+
+from semel.metadata.store import MetadataStore, VersionConflict
+
+
+async def count_up(store: MetadataStore, times: int) -> list[int]:
+    """Add one so many times; the numbers that this store was told it has written."""
+    written: list[int] = []
+    while len(written) < times:
+        known = await store.get("/counter")
+        number = 0 if known is None else int(known.value)
+        try:
+            await store.compare_and_set("/counter", b"%d" % (number + 1), None if known is None else known.version)
+        except VersionConflict:
+            continue
+        written.append(number + 1)
+    return written
