@@ -3,11 +3,13 @@
 An order is JSON, with its customer as the key and the time of the order as the timestamp; if there are none, some are
 made up. Each micro-batch is one Kafka transaction, with the totals that it wrote and with how far it read. Kill this
 program whenever you like, and start it again with the same checkpoint: every total is written once, and every order is
-in one of them. With --follow it goes on with the orders that come.
+in one of them. With --follow it goes on with the orders that come. With --table totals.db the same totals are rows of
+an SQLite file, too, each of them once.
 """
 
 import argparse
 import os
+import sqlite3
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +20,7 @@ from sample_orders import create, make_orders
 from semel.blocking import Consumer
 from semel.spark import pipeline, register
 from semel.spark.java import use_java
+from semel.spark.sinks import SQLite
 
 
 def totals(orders: DataFrame) -> DataFrame:
@@ -32,8 +35,21 @@ def totals(orders: DataFrame) -> DataFrame:
     )
 
 
+def in_table(path: str) -> SQLite:
+    """A second sink: the same batches, in a table of a file."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS totals (customer TEXT, total TEXT)")
+    return SQLite(path, "totals", columns=["string(key) AS customer", "value AS total"])
+
+
 def start(
-    spark: SparkSession, servers: str, checkpoint: str, *, rows_per_batch: int = 100_000, **trigger: object
+    spark: SparkSession,
+    servers: str,
+    checkpoint: str,
+    *,
+    table: str | None = None,
+    rows_per_batch: int = 100_000,
+    **trigger: object,
 ) -> StreamingQuery:
     """The topics orders and totals must be there."""
     register(spark)
@@ -53,6 +69,7 @@ def start(
         servers=servers,
         checkpoint=checkpoint,
         trigger=trigger,
+        also=[] if table is None else [in_table(table)],
     ).start()
 
 
@@ -70,14 +87,14 @@ def written(servers: str) -> list[str]:
     return sorted(lines)
 
 
-def run(servers: str, checkpoint: str, rows_per_batch: int, follow: bool) -> None:
+def run(servers: str, checkpoint: str, rows_per_batch: int, follow: bool, table: str | None = None) -> None:
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     make_orders(servers)
     create(servers, "totals")
     spark = SparkSession.builder.appName("totals").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     trigger = {} if follow else {"availableNow": True}
-    start(spark, servers, checkpoint, rows_per_batch=rows_per_batch, **trigger).awaitTermination()
+    start(spark, servers, checkpoint, table=table, rows_per_batch=rows_per_batch, **trigger).awaitTermination()
     print(*written(servers), sep="\n")
 
 
@@ -85,6 +102,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="What every customer spent in every hour, exactly once.")
     parser.add_argument("servers", nargs="?", default="127.0.0.1:9092")
     parser.add_argument("--checkpoint", default="checkpoints/totals")
+    parser.add_argument("--table", help="an SQLite file, for the same totals as rows")
     parser.add_argument("--rows-per-batch", type=int, default=100_000)
     parser.add_argument("--follow", action="store_true", help="go on with the orders that come, until it is ended")
     run(**vars(parser.parse_args()))

@@ -21,6 +21,8 @@ from semel.spark import pipeline, register
 from tools.patience import SPARK_PATIENCE_S
 
 SOURCE, SINK, GROUP, TRANSACTIONAL_ID = "in", "out", "campaign", "campaign"
+RIVAL_ID = "campaign-rival"
+"""Of a second pipeline with the same group."""
 
 _PAUSE_S = 0.01
 
@@ -31,6 +33,7 @@ class Job:
     is_stateful: bool
     writers: int | None
     checkpoint: str
+    transactional_id: str = TRANSACTIONAL_ID
 
     def write(self, folder: Path) -> None:
         (folder / "job.json").write_text(json.dumps(asdict(self)))
@@ -130,7 +133,7 @@ def main() -> int:
     query = pipeline(
         output,
         topic=SINK,
-        transactional_id=TRANSACTIONAL_ID,
+        transactional_id=job.transactional_id,
         servers=job.servers,
         checkpoint=job.checkpoint,
         output_mode="update" if job.is_stateful else "append",

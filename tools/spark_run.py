@@ -3,8 +3,11 @@
 Every kill is one halt: the process that reaches the point waits there, and is killed, or has its broker killed, or is
 left behind as a zombie that goes on once its successor works. Two kinds end nothing but an answer and a producer id:
 the answer to EndTxn is lost after the broker has acted on it, and the id's epochs are used up while no driver runs, so
-that the next one is given another id in the middle of its work. When the faults are over the pipeline must consume all
-input, and the output must be the function of the input: nothing missing, nothing twice.
+that the next one is given another id in the middle of its work. A rival is a second pipeline with the same group and a
+transactional id and a checkpoint of its own: it starts while the first one is in the middle of a batch, which must stop
+by itself. Offsets that expire are deleted between two batches, and a broker may be away for longer than a client waits.
+When the faults are over the pipeline must consume all input, and the output must be the function of the input: nothing
+missing, nothing twice.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from semel.blocking import Admin, Producer
 from semel.client.config.consumer import IsolationLevel
+from semel.spark.claim import fence_of
 from semel.spark.cluster import Cluster
 from semel.spark.sink.sink import POINTS, TASK_POINTS
 from semel.spark.source.reading import read_split
@@ -33,15 +37,19 @@ from tools.load import create_topic
 from tools.patience import SPARK_PATIENCE_S
 from tools.server import Server
 from tools.spark_epochs import use_up_epochs
-from tools.spark_job import GROUP, SINK, SOURCE, TRANSACTIONAL_ID, Halt, Job
+from tools.spark_job import GROUP, RIVAL_ID, SINK, SOURCE, TRANSACTIONAL_ID, Halt, Job
 
 _PARTITIONS = 3
 _KEYS = 5
 _RECORDS = 30
 _PAUSE_S = 0.05
+# Longer than a client waits by itself.
+_OUTAGE_S = 70.0
+_EXPIRED_S = 8 * 24 * 3600.0
 
 DRIVER, TASK, BROKER, ZOMBIE, CHECKPOINT = "driver", "task", "broker", "zombie", "checkpoint"
-ANSWER, EPOCHS = "answer to EndTxn", "epochs"
+ANSWER, EPOCHS, RIVAL = "answer to EndTxn", "epochs", "rival"
+OFFSETS, OUTAGE = "offsets", "broker for long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,11 @@ KILLS = (
     Kill(CHECKPOINT, "done"),
     Kill(ANSWER, "offsets sent"),
     Kill(EPOCHS, "done"),
+    Kill(RIVAL, "written"),
+    Kill(RIVAL, "offsets sent"),
+    Kill(OFFSETS, "done"),
+    Kill(OUTAGE, "producing"),
+    Kill(OUTAGE, "offsets sent"),
 )
 
 
@@ -89,7 +102,7 @@ class Outcome:
 
 def chosen_kills(seed: int, count: int, *, is_stateful: bool) -> list[Kill]:
     """Each kind in turn, so that a campaign reaches every point; in another order for each seed."""
-    kinds = [kill for kill in KILLS if not (is_stateful and kill.victim == CHECKPOINT)]
+    kinds = [kill for kill in KILLS if not (is_stateful and kill.victim in (CHECKPOINT, RIVAL))]
     first = seed * count
     kills = [kinds[(first + index) % len(kinds)] for index in range(count)]
     random.Random(seed).shuffle(kills)
@@ -104,14 +117,14 @@ def kill_pipeline(
         create_topic(server.bootstrap_servers, topic, partitions=_PARTITIONS)
     answers = _Answers()
     with Proxy(server.launch.port, answers) as proxy:
-        run = _Run(server, answers, folder, is_stateful)
-        Job(proxy.bootstrap_servers, is_stateful, writers, str(folder / "checkpoint")).write(folder)
+        job = Job(proxy.bootstrap_servers, is_stateful, writers, str(folder / "checkpoint"))
+        run = _Run(server, answers, folder, job)
         try:
             for number, kill in enumerate(kills):
                 run.kill(number, kill)
             problems = run.finish()
         finally:
-            run.end_driver()
+            run.end_all()
     return Outcome(server.name, is_stateful, tuple(map(str, kills)), run.sent, tuple(problems))
 
 
@@ -131,17 +144,22 @@ class _Answers:
 
 
 class _Run:
-    def __init__(self, server: Server, answers: _Answers, folder: Path, is_stateful: bool) -> None:
+    def __init__(self, server: Server, answers: _Answers, folder: Path, job: Job) -> None:
         self.sent = 0
         self._answers = answers
         self._server = server
         self._folder = folder
-        self._checkpoint = folder / "checkpoint"
-        self._is_stateful = is_stateful
+        self._job = job
+        self._is_stateful = job.is_stateful
+        job.write(folder)
         self._driver: subprocess.Popen[bytes] | None = None
+        self._superseded: list[subprocess.Popen[bytes]] = []
+        """Drivers whose group was taken over while they ran."""
+        self._ended = 0
+        """How many drivers did not wait for a broker that was away."""
         self._zombies: list[Halt] = []
-        self._used_up: int | None = None
-        """The producer id whose epochs are gone."""
+        self._used_up: tuple[str, int] | None = None
+        """A transactional id, and its producer id whose epochs are gone."""
 
     def kill(self, number: int, kill: Kill) -> None:
         halt = Halt(number, kill.point, survives=kill.victim == ZOMBIE)
@@ -163,12 +181,27 @@ class _Run:
                 self._zombies.append(halt)
             case "checkpoint":
                 self.end_driver()
-                shutil.rmtree(self._checkpoint)
+                shutil.rmtree(self._job.checkpoint)
             case "answer to EndTxn":
                 self._answers.lose_next = True
             case "epochs":
                 self.end_driver()
-                self._used_up = use_up_epochs(self._server.launch.port, TRANSACTIONAL_ID)
+                name = self._job.transactional_id
+                self._used_up = name, use_up_epochs(self._server.launch.port, name)
+            case "rival":
+                older = self._start_rival(number)
+                halt.leave(self._folder).touch()
+                self._feed()
+                self._wait_for_end(older)
+            case "offsets":
+                halt.leave(self._folder).touch()
+                self._expire_offsets()
+            case "broker for long":
+                self._server.kill()
+                halt.leave(self._folder).touch()
+                time.sleep(_OUTAGE_S)
+                self._ended += self._driver is not None and self._driver.poll() is not None
+                self._server.start()
         if kill.victim != ZOMBIE:
             halt.leave(self._folder).touch()
         if kill.victim == ANSWER:
@@ -190,7 +223,15 @@ class _Run:
                 self._start_driver()
                 time.sleep(_PAUSE_S)
             self._release_zombies()
-        return [*self._problems(), *self._unchanged_id()]
+        problems = [*self._problems(), *self._unchanged_id()]
+        return problems + [f"{self._ended} drivers ended because a broker was away"] * bool(self._ended)
+
+    def end_all(self) -> None:
+        self.end_driver()
+        for driver in self._superseded:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
 
     def end_driver(self) -> None:
         """Driver and JVM at once, without a word. What they had forked is left alone, as on another machine."""
@@ -209,6 +250,47 @@ class _Run:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def _start_rival(self, number: int) -> subprocess.Popen[bytes]:
+        """From now on it is the pipeline of this run; the other one is returned, and is left to find out."""
+        assert self._driver is not None
+        older, self._driver = self._driver, None
+        self._superseded.append(older)
+        other = RIVAL_ID if self._job.transactional_id == TRANSACTIONAL_ID else TRANSACTIONAL_ID
+        checkpoint = str(self._folder / f"checkpoint-{number}")
+        self._job = replace(self._job, transactional_id=other, checkpoint=checkpoint)
+        self._job.write(self._folder)
+        before = self._fence()
+        deadline = time.monotonic() + SPARK_PATIENCE_S
+        while self._fence() == before:
+            assert time.monotonic() < deadline, f"no claim in {SPARK_PATIENCE_S:.0f} s: {self._printed()}"
+            self._start_driver()
+            time.sleep(_PAUSE_S)
+        return older
+
+    def _wait_for_end(self, driver: subprocess.Popen[bytes]) -> None:
+        """A driver whose group was taken over stops by itself with its next batch."""
+        deadline = time.monotonic() + SPARK_PATIENCE_S
+        while driver.poll() is None:
+            assert time.monotonic() < deadline, f"a driver whose group was taken over still runs: {self._printed()}"
+            time.sleep(_PAUSE_S)
+
+    def _expire_offsets(self) -> None:
+        """As if the job had not run for longer than offsets are kept, since it was stopped between two batches."""
+        offsets, commits = (Path(self._job.checkpoint, name) for name in ("offsets", "commits"))
+        deadline = time.monotonic() + SPARK_PATIENCE_S
+        while _last_batch(offsets) != _last_batch(commits) or not self._is_consumed():
+            assert time.monotonic() < deadline, f"batches without end in {SPARK_PATIENCE_S:.0f} s: {self._printed()}"
+            time.sleep(_PAUSE_S)
+        self.end_driver()
+        os.utime(offsets / str(_last_batch(offsets)), (time.time() - _EXPIRED_S,) * 2)
+        with Admin(bootstrap_servers=self._server.bootstrap_servers) as admin:
+            admin.groups.delete(GROUP)
+
+    def _fence(self) -> tuple[int, int]:
+        with Admin(bootstrap_servers=self._server.bootstrap_servers) as admin:
+            found = admin.transactions.describe(fence_of(GROUP))
+        return found.producer_id, found.producer_epoch
 
     def _wait_for(self, halt: Halt) -> int:
         deadline = time.monotonic() + SPARK_PATIENCE_S
@@ -267,9 +349,10 @@ class _Run:
     def _unchanged_id(self) -> list[str]:
         if self._used_up is None:
             return []
+        transactional_id, producer_id = self._used_up
         with Admin(bootstrap_servers=self._server.bootstrap_servers) as admin:
-            is_same = admin.transactions.describe(TRANSACTIONAL_ID).producer_id == self._used_up
-        return [f"producer id {self._used_up} had no epochs left, and is in use still"] if is_same else []
+            is_same = admin.transactions.describe(transactional_id).producer_id == producer_id
+        return [f"producer id {producer_id} had no epochs left, and is in use still"] if is_same else []
 
     def _written(self) -> list[tuple[bytes, bytes]]:
         level = IsolationLevel.READ_COMMITTED
@@ -284,3 +367,8 @@ class _Run:
 
     def _printed(self) -> str:
         return (self._folder / "driver.txt").read_bytes()[-2000:].decode(errors="replace")
+
+
+def _last_batch(log: Path) -> int:
+    """The last batch in a log of Spark's checkpoint."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)

@@ -15,7 +15,10 @@ from semel.spark.sink.sink import Reached
 from semel.testing import Broker
 
 
-def source(spark: SparkSession, broker: Broker, topic: str = "in", **options: Any) -> DataFrame:
+def source(
+    spark: SparkSession, broker: Broker, topic: str = "in", *, named: str | None = None, **options: Any
+) -> DataFrame:
+    """``named``: what the query calls it."""
     reader = (
         spark.readStream.format("semel")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
@@ -25,6 +28,8 @@ def source(spark: SparkSession, broker: Broker, topic: str = "in", **options: An
     )
     for name, value in options.items():
         reader = reader.option(name.replace("__", "."), value)
+    if named is not None:
+        reader = reader.name(named)
     return reader.load()
 
 

@@ -4,6 +4,7 @@ coming in between."""
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,12 @@ def test_every_total_of_every_hour_is_written_once_over_two_runs(
     for some in (orders[:4], [*orders[4:], nobody]):
         order(broker, some)
         spark_totals.start(
-            spark, broker.bootstrap_servers, str(tmp_path), rows_per_batch=3, availableNow=True
+            spark,
+            broker.bootstrap_servers,
+            str(tmp_path / "checkpoint"),
+            table=str(tmp_path / "totals.db"),
+            rows_per_batch=3,
+            availableNow=True,
         ).awaitTermination()
     written = [(record.key, json.loads(record.value or b"")) for record in committed(broker, "totals")]
     assert sorted((key, total["start"][:13], total["orders"], total["spent"]) for key, total in written) == [
@@ -57,6 +63,10 @@ def test_every_total_of_every_hour_is_written_once_over_two_runs(
         (b"bob", "1970-01-01T00", 1, 5),
         (b"bob", "1970-01-01T01", 2, 105),
     ]
+    with sqlite3.connect(tmp_path / "totals.db") as database:
+        rows = database.execute("SELECT customer, total FROM totals").fetchall()
+    in_topic = [(key.decode(), total) for key, total in written if key is not None]
+    assert sorted(map(repr, in_topic)) == sorted(repr((customer, json.loads(total))) for customer, total in rows)
 
 
 def test_on_an_empty_broker_it_shows_the_totals_of_the_hours_that_are_over(

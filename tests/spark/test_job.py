@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ maxOffsetsPerTrigger = 15
 [sink]
 topic = "{topic}"
 compression.type = "lz4"
+"""
+
+ALSO = """
+[[also]]
+kind = "sqlite"
+path = "{path}"
+table = "even"
+columns = ["int(string(value)) AS number"]
 """
 
 
@@ -90,6 +99,14 @@ def test_the_sql_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         ({"sources": {}}, "sources names no source"),
         ({"sources": {"rows": "in"}}, r"sources.rows is 'in'; it is a table: \[sources.rows\]"),
         ({"sink": "out"}, r"sink is 'out'; it is a table: \[sink\]"),
+        ({"also": {"kind": "sqlite"}}, r"it is a list of tables: \[\[also\]\]"),
+        ({"also": [{"kind": "oracle"}]}, "also has the kind 'oracle'; it is one of files, postgres, sqlite"),
+        ({"also": [{"kind": "sqlite", "tabel": "t"}]}, "sqlite has no entry 'tabel'; did you mean table?"),
+        (
+            {"also": [{"kind": "sqlite", "path": "p"}]},
+            "also, sqlite: .*missing 1 required positional argument: 'table'",
+        ),
+        ({"also": [{"kind": "sqlite", "path": "p", "table": "t", "mode": "upsert"}]}, "without keys="),
     ],
 )
 def test_a_file_that_does_not_say_what_to_run_is_an_error_that_names_the_entry(
@@ -123,14 +140,27 @@ def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     create(broker, "in", "out")
     fill(broker, "in", range(20))
     file = job_file(tmp_path, broker)
+    with sqlite3.connect(tmp_path / "even.db") as database:
+        database.execute("CREATE TABLE even (number INTEGER)")
+    with Path(file).open("a") as text:
+        text.write(ALSO.format(path=tmp_path / "even.db"))
     assert main(["pipeline", "run", file, "--available-now", "--json"]) == Exit.OK
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["batch"], line["rows"]) for line in lines] == [(0, 15), (1, 5)]
     assert lines[-1]["lag"] == 0
+    assert sum(sink["row_count"] for line in lines for sink in line["sinks"]) == 10
     fill(broker, "in", range(20, 30))
     assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
-    assert "rows 10" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "rows 10" in said
+    assert "\n  sqlite:even  rows 5  ms " in said
     assert values(broker, "out") == list(range(0, 30, 2))
+    with sqlite3.connect(tmp_path / "even.db") as database:
+        assert sorted(number for (number,) in database.execute("SELECT number FROM even")) == list(range(0, 30, 2))
+    assert main(["pipeline", "recover", file, "--json"]) == Exit.OK
+    known = json.loads(capsys.readouterr().out)
+    assert (known["last_batch"], known["is_done_for_spark"]) == (2, True)
+    assert known["known"] == "nothing is to be done: the next start goes on"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

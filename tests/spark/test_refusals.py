@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from semel.spark.refusals import (
     check_clusters,
     check_group_is_free,
     check_plan,
+    check_protocols,
+    check_servers,
     check_session,
     check_version,
 )
@@ -119,3 +122,22 @@ def test_a_sink_on_another_cluster_is_refused(broker: Broker) -> None:
         pytest.raises(Refused, match="a transaction cannot span two clusters"),
     ):
         check_clusters((source,), elsewhere)
+
+
+def test_a_sink_at_the_source_s_address_speaks_its_protocol() -> None:
+    """Else the start would wait for a minute, and say that no broker answers."""
+    secured = plan({**SOURCE, "kafka.security.protocol": "SASL_SSL"}).sources
+    with pytest.raises(Refused, match=r"the source has kafka.security.protocol=SASL_SSL, and the sink, .* PLAINTEXT"):
+        check_protocols(secured, {"bootstrap_servers": "b:9092"})
+    check_protocols(secured, {"bootstrap_servers": "b:9092", "security_protocol": "SASL_SSL"})
+    check_protocols(secured, {"bootstrap_servers": "b:9093"})
+    check_protocols(plan(SOURCE).sources, {"bootstrap_servers": "b:9092"})
+
+
+def test_servers_at_which_nothing_listens_are_said_with_the_reason_of_each() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as other:
+        open_port, port = listening.getsockname()[1], other.getsockname()[1]
+        other.close()
+        check_servers(f"127.0.0.1:{port}, 127.0.0.1:{open_port}", patience_s=0)
+        with pytest.raises(Refused, match=rf"no broker can be reached \(127\.0\.0\.1:{port}: Connection refused"):
+            check_servers(f"127.0.0.1:{port}", patience_s=0)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from semel.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from semel.spark.batch import PipelineError as PipelineError
-    from semel.spark.batch import Superseded as Superseded
+    from semel.spark.errors import PipelineError as PipelineError
+    from semel.spark.errors import Superseded as Superseded
     from semel.spark.pipelines import Pipeline as Pipeline
     from semel.spark.pipelines import pipeline as pipeline
     from semel.spark.pipelines import register as register
@@ -43,9 +43,9 @@ _HOMES = {
     "DataLost": "semel.spark.source.reading",
     "PartitionProgress": "semel.spark.progress",
     "Pipeline": "semel.spark.pipelines",
-    "PipelineError": "semel.spark.batch",
+    "PipelineError": "semel.spark.errors",
     "Refused": "semel.spark.refusals",
-    "Superseded": "semel.spark.batch",
+    "Superseded": "semel.spark.errors",
     "pipeline": "semel.spark.pipelines",
     "register": "semel.spark.pipelines",
 }

@@ -9,42 +9,44 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from time import time
+from time import monotonic, time
 from typing import Final, assert_never
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
-from semel.blocking import Producer
 from semel.client.machine.producer.sequences import TRANSACTIONS_V2
 from semel.client.values import OffsetAndMetadata, ProducerIdentity
-from semel.errors import AbortableError, FatalError, ProducerFenced, TimedOut
+from semel.errors import AbortableError, FatalError, ProducerFenced, SemelError, TimedOut
 from semel.spark.checkpoint import Checkpoint
+from semel.spark.claim import Claim
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
+from semel.spark.errors import PipelineError, Superseded, sentence_of
 from semel.spark.plan import QueryPlan
+from semel.spark.refusals import Refused, longest_transaction_ms
 from semel.spark.sink.fused import Transform, write_fused
 from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Sink, WriteJob
 from semel.spark.sink.stage import write_rows
+from semel.spark.sinks.ledger import LedgerMismatch
+from semel.spark.sinks.other_sinks import OtherSinks, computed_once
+from semel.spark.sinks.protocol import SinkError, SinkFenced
 from semel.spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
 
-_COMMIT_ATTEMPTS: Final = 5
+# Of a broker that does not tell: Kafka's default.
+_LONGEST_MS: Final = 900_000
 # Up to here one task writes them sooner than several would: placing them first takes a task of its own.
 _LONE_ROWS_MAX: Final = 10_000
 # What Spark says of a job that was cancelled on purpose, as query.stop() does.
 _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedException", "SparkContext was shut down")
 
 
-class PipelineError(RuntimeError):
-    """The pipeline stops. Nothing of the batch was committed, unless the message says so."""
-
-
-class Superseded(PipelineError):
-    """Another driver has taken over the transactional id and continues the query; this driver must stop."""
+class _Undecided(PipelineError):
+    """A commit was asked for and not answered: it cannot be taken back."""
 
 
 class MicroBatches:
@@ -55,7 +57,7 @@ class MicroBatches:
         *,
         plan: QueryPlan,
         sink: Sink,
-        owner: Producer,
+        claim: Claim,
         cluster: Cluster,
         checkpoint: Checkpoint,
         committed: Mapping[Place, OffsetAndMetadata],
@@ -64,11 +66,13 @@ class MicroBatches:
         writers: int | None,
         attempts: int,
         arrow: Transform | None = None,
+        also: OtherSinks | None = None,
     ) -> None:
         self._arrow = arrow
+        self._also = also or OtherSinks()
         self._plan = plan
         self._sink = sink
-        self._owner = owner
+        self._claim = claim
         self._cluster = cluster
         self._checkpoint = checkpoint
         self._committed = dict(committed)
@@ -81,6 +85,14 @@ class MicroBatches:
         self._rows_before = 0
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        try:
+            self._do(df, batch_id)
+        except (PipelineError, Refused, SemelError) as error:
+            # One line, before Spark wraps the error into its own.
+            log.error("the pipeline %r stops: %s", self._sink.settings["transactional_id"], error)
+            raise
+
+    def _do(self, df: DataFrame, batch_id: int) -> None:
         batch = self._planned(batch_id)
         self._sink.reached("planned", batch_id)
         decision = decide(batch, self._committed)
@@ -88,7 +100,7 @@ class MicroBatches:
             case Skip():
                 log.info("batch %d is committed already: nothing is written", batch_id)
                 if self._plan.is_stateful:
-                    df.write.format("noop").mode("overwrite").save()
+                    _run_into_nothing(df)
             case Stop(reason):
                 raise PipelineError(reason)
             case Run():
@@ -99,7 +111,7 @@ class MicroBatches:
 
     def close(self, *, timeout_ms: int) -> None:
         """End what is open. Waits at most so long for the brokers."""
-        self._owner.close(timeout_ms=timeout_ms)
+        self._claim.close(timeout_ms=timeout_ms)
         self._cluster.close()
 
     # What the batch is
@@ -110,40 +122,60 @@ class MicroBatches:
         before = self._ends_of(batch_id - 1, "where it begins") if batch_id > 0 else None
         ends = self._ends_of(batch_id, "which is to be run")
         self._ends = (batch_id, ends)
-        start = begins(self._committed) if before is None else self._places(before)
-        return Batch(self._query_id, batch_id, start, self._places(ends))
+        start = begins(self._committed) if before is None else self._plan.places(before)
+        return Batch(self._query_id, batch_id, start, self._plan.places(ends))
 
     def _ends_of(self, batch_id: int, why: str) -> list[Offsets]:
         if self._ends is not None and self._ends[0] == batch_id:
             return self._ends[1]
-        ends = self._checkpoint.ends_of(batch_id, len(self._plan.sources))
+        ends = self._checkpoint.ends_of(batch_id, self._plan.source_ids)
         if ends is None:
             raise PipelineError(f"{self._checkpoint.location} has no offsets of batch {batch_id}, {why}")
         return ends
 
-    def _places(self, ends: list[Offsets]) -> dict[Place, int]:
-        return {
-            Place(source.group_id or "", topic_partition): offset
-            for source, offsets in zip(self._plan.sources, ends, strict=True)
-            for topic_partition, offset in offsets.items()
-        }
-
     # Running it
 
     def _run(self, df: DataFrame, batch: Batch) -> None:
-        try:
-            for attempt in range(1, self._attempts + 1):
-                if self._attempt(df, batch, is_last=attempt == self._attempts):
+        for attempt in range(1, self._attempts + 1):
+            is_last = attempt == self._attempts
+            begun = monotonic()
+            try:
+                if self._attempt(df, batch, is_last=is_last):
                     return
-                log.warning("batch %d failed at attempt %d of %d", batch.batch_id, attempt, self._attempts)
-        except ProducerFenced as error:
+            except ProducerFenced as error:
+                self._renew(batch, int((monotonic() - begun) * 1000), error, is_last=is_last)
+            except SinkFenced as error:
+                raise Superseded(f"batch {batch.batch_id}: {error}. Nothing more is written by this one") from error
+            except (SinkError, LedgerMismatch) as error:
+                raise PipelineError(f"batch {batch.batch_id}: {error}") from error
+            except FatalError as error:
+                raise PipelineError(f"batch {batch.batch_id} cannot be committed: {error}") from error
+            log.warning("batch %d failed at attempt %d of %d", batch.batch_id, attempt, self._attempts)
+
+    def _renew(self, batch: Batch, took_ms: int, error: ProducerFenced, *, is_last: bool) -> None:
+        """After the broker has aborted a transaction that took too long: the next attempt has more time.
+
+        Raises ``Superseded`` if another driver has taken over instead, and ``PipelineError`` if there is no more time.
+        """
+        timeout_ms = self._claim.transaction_timeout_ms
+        if took_ms < timeout_ms:
             raise Superseded(
                 f"batch {batch.batch_id}: another driver has taken over the transactional id "
-                f"{self._sink.settings['transactional_id']!r}, or the batch took longer than its transaction may "
-                f"({error}). Nothing more is written by this one"
+                f"{self._sink.settings['transactional_id']!r} ({error}). Nothing more is written by this one"
             ) from error
-        except FatalError as error:
-            raise PipelineError(f"batch {batch.batch_id} cannot be committed: {error}") from error
+        longest_ms = longest_transaction_ms(self._cluster) or _LONGEST_MS
+        next_ms = next_timeout_ms(took_ms, timeout_ms, longest_ms)
+        reason = (
+            f"batch {batch.batch_id} took {took_ms} ms, and the broker aborts a transaction after "
+            f"transaction_timeout_ms={timeout_ms}"
+        )
+        self._claim.renew(next_ms, self._cluster)
+        if is_last or next_ms <= timeout_ms:
+            raise PipelineError(
+                f"{reason}. Nothing of it was committed. Make batches smaller (maxOffsetsPerTrigger), or raise "
+                f"transaction_timeout_ms, up to the broker's transaction.max.timeout.ms={longest_ms}"
+            ) from error
+        log.warning("%s: the next attempt has %d ms", reason, next_ms)
 
     def _attempt(self, df: DataFrame, batch: Batch, *, is_last: bool) -> bool:
         """Whether it worked. Raises what is final, or the last."""
@@ -151,51 +183,76 @@ class MicroBatches:
         try:
             self._transact(df, batch, identity)
             return True
-        except FatalError:
+        except (FatalError, _Undecided):
             raise
-        except (AbortableError, PySparkException, Py4JError) as error:
+        except (AbortableError, PySparkException, Py4JError, SinkError) as error:
             self._give_up(identity)
-            if is_last or _is_final(error):
+            is_final = is_last or BadRow.__name__ in str(error)
+            if _is_cancelled(error) or isinstance(error, SinkFenced) or (is_final and isinstance(error, SinkError)):
                 raise
-            log.warning("batch %d: %s", batch.batch_id, error)
+            said = sentence_of(error)
+            if is_final:
+                raise PipelineError(f"batch {batch.batch_id}: {said}. Nothing of it was committed") from error
+            log.warning("batch %d: %s", batch.batch_id, said)
             return False
         except BaseException:
             self._give_up(identity)
             raise
 
     def _begin(self) -> ProducerIdentity:
-        if self._owner.identity.transaction_version < TRANSACTIONS_V2:
-            self._owner.bump_epoch()  # V2 does it with every end of a transaction.
-        self._owner.begin()
-        return self._owner.identity
+        if self._claim.producer.identity.transaction_version < TRANSACTIONS_V2:
+            self._claim.producer.bump_epoch()  # V2 does it with every end of a transaction.
+        self._claim.producer.begin()
+        return self._claim.producer.identity
 
     def _give_up(self, identity: ProducerIdentity) -> None:
-        self._owner.abort()
+        self._claim.producer.abort()
         # A transaction without records ends without a new epoch; but a task may still be about to write.
-        if self._owner.identity == identity:
-            self._owner.bump_epoch()
+        if self._claim.producer.identity == identity:
+            self._claim.producer.bump_epoch()
 
     def _transact(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> None:
         reached = self._sink.reached
         reached("begun", batch.batch_id)
-        written = self._write(df, batch, identity)
+        written = self._write_all(df, batch, identity)
         reached("written", batch.batch_id)
         if not written and batch.is_empty:
-            self._owner.abort()
+            self._claim.producer.abort()
             return
         # Where batch 0 began is needed for as long as Spark may run it again: until batch 1 is planned.
         first = batch.start if batch.batch_id == 0 else {}
+        owner = self._sink.settings["transactional_id"]
         offsets = {
-            place: OffsetAndMetadata(offset, str(Note(batch.query_id, batch.batch_id, first.get(place))))
+            place: OffsetAndMetadata(
+                offset, str(Note(batch.query_id, batch.batch_id, first.get(place), self._also.names, owner))
+            )
             for place, offset in batch.end.items()
         }
-        for group_id in sorted({place.group_id for place in offsets}):
-            own = {place.topic_partition: at for place, at in offsets.items() if place.group_id == group_id}
-            self._owner.send_offsets(own, group_id)
+        self._claim.send_offsets(offsets, self._committed, self._cluster)
         reached("offsets sent", batch.batch_id)
         self._commit()
         self._committed.update(offsets)
         reached("committed", batch.batch_id)
+
+    def _write_all(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
+        """The other sinks, each with a commit of its own, then the topic, which waits for EndTxn. Returns what the
+        topic's partitions took."""
+        if not self._also:
+            return self._write(df, batch, identity)
+        # They commit before the transaction does: a driver that was superseded should not get that far.
+        self._claim.confirm(self._cluster)
+        if self._sink.topic is None and len(self._also) == 1:
+            return self._write_others(df, batch)
+        with computed_once(df):
+            written = self._write_others(df, batch)
+            return self._write(df, batch, identity) if self._sink.topic is not None else written
+
+    def _write_others(self, df: DataFrame, batch: Batch) -> list[Row]:
+        is_computed = self._also.write(df, batch)
+        self._sink.reached("sinks written", batch.batch_id)
+        if self._sink.topic is None and self._plan.is_stateful and not is_computed:
+            _run_into_nothing(df)
+        return []
 
     def _write(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
         """The barrier stage. A new DataFrame each time: one whose job failed once fails always."""
@@ -219,19 +276,26 @@ class MicroBatches:
         return min(most, partitions) if partitions else most
 
     def _commit(self) -> None:
-        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
-            try:
-                self._owner.commit()
-                return
-            except TimedOut as error:
-                if attempt == _COMMIT_ATTEMPTS:
-                    raise PipelineError(
-                        f"whether the transaction was committed is not known: {error}. Start the query again: then "
-                        "the group's offsets tell, and nothing is lost or doubled"
-                    ) from error
+        try:
+            self._claim.producer.commit()
+        except TimedOut as error:
+            raise _Undecided(
+                f"whether the transaction was committed is not known: {error}. Start the query again: then the group's "
+                "offsets tell, and nothing is lost or doubled"
+            ) from error
 
 
-def _is_final(error: Exception) -> bool:
-    """Whether another attempt would end the same way, or is not wanted."""
+def _run_into_nothing(df: DataFrame) -> None:
+    """The state of a query must move on, also if a batch is there already."""
+    df.write.format("noop").mode("overwrite").save()
+
+
+def next_timeout_ms(took_ms: int, timeout_ms: int, longest_ms: int) -> int:
+    """How long the transaction of the next attempt may take, after one took too long."""
+    return max(timeout_ms, min(2 * max(took_ms, timeout_ms), longest_ms))
+
+
+def _is_cancelled(error: Exception) -> bool:
+    """Whether the job was ended on purpose: another attempt is not wanted, and Spark waits for its own error."""
     text = str(error)
-    return BadRow.__name__ in text or any(sign in text for sign in _CANCELLED)
+    return any(sign in text for sign in _CANCELLED)

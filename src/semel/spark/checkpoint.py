@@ -2,6 +2,7 @@
 
 metadata      {"id": ...}, written when a query first starts; the id outlives restarts
 offsets/N     "v1", a line of settings, then a line for each source: where batch N ends; written before it runs
+              "v2" (spark.sql.streaming.offsetLog.formatVersion=2): each line begins with the source's id and a colon
 commits/N     batch N is done; if this is missing, Spark runs the batch again
 """
 
@@ -9,15 +10,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+from semel.spark.refusals import Refused
 from semel.spark.source.offsets import Offsets, from_spark
 
-_VERSION: Final = "v1"
 _NOTHING_YET: Final = "-"
 _NOT_FOUND: Final = "java.io.FileNotFoundException"
 _NO_PATH: Final = "PATH_NOT_FOUND"
@@ -32,6 +34,10 @@ class Checkpoint(ABC):
         """What is in a file; ``None`` if there is no such file."""
 
     @abstractmethod
+    def _modified_ms(self, name: str) -> int:
+        """When a file that is there was written."""
+
+    @abstractmethod
     def _names(self, folder: str) -> list[str]:
         """Of the files in a folder; none if there is no such folder."""
 
@@ -44,19 +50,43 @@ class Checkpoint(ABC):
         """The last batch that was planned."""
         return max((int(name) for name in self._names("offsets") if name.isdigit()), default=None)
 
-    def ends_of(self, batch_id: int, source_count: int) -> list[Offsets] | None:
-        """Where a batch ends, source by source. ``None`` if it was not planned, or so long ago that it was removed."""
+    def is_done(self, batch_id: int) -> bool:
+        """Whether Spark has noted that the batch is done. It does so once ``foreachBatch`` has returned."""
+        return self._read(f"commits/{batch_id}") is not None
+
+    def planned_ms(self, batch_id: int) -> int:
+        """When a batch that is there was planned."""
+        return self._modified_ms(f"offsets/{batch_id}")
+
+    def ends_of(self, batch_id: int, source_ids: Sequence[str]) -> list[Offsets] | None:
+        """Where a batch ends, source by source. ``None`` if it was not planned, or so long ago that it was removed.
+
+        ``source_ids`` are Spark's: the name of a source, or its number. Raises ``Refused`` for other sources.
+        """
         text = self._read(f"offsets/{batch_id}")
-        if text is None:
-            return None
-        version, _, *sources = text.strip().split("\n")
-        if version != _VERSION:
-            raise RuntimeError(f"{self.location}/offsets/{batch_id} has the format {version!r}; {_VERSION} is known")
-        if len(sources) != source_count:
-            raise RuntimeError(
-                f"{self.location}/offsets/{batch_id} is of a query with {len(sources)} sources; this has {source_count}"
-            )
-        return [{} if line.strip() == _NOTHING_YET else from_spark(json.loads(line)) for line in sources]
+        return None if text is None else parse_ends(text, source_ids, f"{self.location}/offsets/{batch_id}")
+
+
+def parse_ends(text: str, source_ids: Sequence[str], path: str) -> list[Offsets]:
+    """A file of the offset log, in either of Spark's formats; ``path`` is for messages."""
+    version, _, *lines = text.strip().split("\n")
+    if version == "v1":
+        found = dict(zip(source_ids, lines, strict=False)) if len(lines) == len(source_ids) else {}
+    elif version == "v2":
+        found = {source_id: line for source_id, _, line in (line.partition(":") for line in lines)}
+    else:
+        raise Refused(f"{path} has the format {version!r}, and v1 and v2 are known: use the Spark that wrote it")
+    if len(lines) != len(source_ids) or set(found) != set(source_ids):
+        named = f" ({', '.join(found)})" if version == "v2" else ""
+        raise Refused(
+            f"{path} is of a query with {len(lines)} sources{named}; this one has {len(source_ids)} "
+            f"({', '.join(source_ids)}): give it a checkpoint location of its own"
+        )
+    return [_offsets(found[source_id]) for source_id in source_ids]
+
+
+def _offsets(line: str) -> Offsets:
+    return {} if line.strip() == _NOTHING_YET else from_spark(json.loads(line))
 
 
 class JavaCheckpoint(Checkpoint):
@@ -82,6 +112,9 @@ class JavaCheckpoint(Checkpoint):
             return str(self._to_string(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def _modified_ms(self, name: str) -> int:
+        return int(self._files.getFileStatus(self._path(name)).getModificationTime())
 
     def _names(self, folder: str) -> list[str]:
         path = self._path(folder)
@@ -109,11 +142,17 @@ class RemoteCheckpoint(Checkpoint):
             raise
         return str(rows[0]["value"]) if rows else None
 
+    def _modified_ms(self, name: str) -> int:
+        (row,) = self._files(name, "unix_millis(modificationTime)")
+        return int(row[0])
+
     def _names(self, folder: str) -> list[str]:
+        return [str(row[0]).rpartition("/")[2] for row in self._files(folder, "path")]
+
+    def _files(self, path: str, column: str) -> list[Row]:
         try:
-            rows = self._spark.read.format("binaryFile").load(f"{self.location}/{folder}").select("path").collect()
+            return self._spark.read.format("binaryFile").load(f"{self.location}/{path}").selectExpr(column).collect()
         except PySparkException as error:
             if error.getCondition() == _NO_PATH:
                 return []
             raise
-        return [str(row["path"]).rpartition("/")[2] for row in rows]

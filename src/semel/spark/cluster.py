@@ -6,9 +6,11 @@ where it is used: in the planner, in a task, in the driver. A forked process cre
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,16 +19,22 @@ from semel.client.admin.batches import RawBatches
 from semel.client.admin.configs import ConfigResource
 from semel.client.admin.partitions import OffsetSpec
 from semel.client.config.admin import ADMIN_SETTINGS
+from semel.client.config.common import OBJECTS
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, TimedOut
+from semel.settings import SettingError
 from semel.types import TopicPartition
 
 # An answer costs the same time whatever its size. With what is around the records it fits into the client's largest
 # buffer that is received into without being moved.
 _FETCH_BYTES_MAX: Final = 4 * 2**20 - 4096
 
+_FILES: Final = {
+    "ssl.truststore.location": "kafka.ssl.truststore.certificates",
+    "ssl.keystore.location": "kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key",
+}
 _SHARED: Final = ("bootstrap_servers", "security_", "sasl_", "ssl_")
 _OF_ADMIN: Final = frozenset(name.replace(".", "_") for name in ADMIN_SETTINGS)
 
@@ -45,8 +53,9 @@ class Cluster:
     def __init__(self, *, isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED, **settings: Any) -> None:
         self._config = ConsumerConfig.load({"max_partition_fetch_bytes": _FETCH_BYTES_MAX, **settings})
         self._reads_committed = isolation_level is IsolationLevel.READ_COMMITTED
-        own = {name: value for name, value in settings.items() if name in _OF_ADMIN}
-        self._admin = Admin(guard=threading.RLock(), **own)
+        own = {name: value for name, value in settings.items() if name in _OF_ADMIN or name in OBJECTS}
+        with naming_this_machine():
+            self._admin = Admin(guard=threading.RLock(), **own)
         self._thread = LoopThread("cluster")
         self._thread.run(self._admin.start())
 
@@ -100,10 +109,10 @@ class Cluster:
         return {topic_partition: at.offset for topic_partition, at in listed.all().items()}
 
     def committed(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, stable: bool = True
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the group has read; nothing for what it never committed. ``stable``: once no transaction that is open
-        can change that."""
+        """How far the group has read, these partitions or all; nothing for what it never committed. ``stable``: once no
+        transaction that is open can change that."""
         return self._thread.run(self._admin.groups.list_offsets(group_id, partitions, require_stable=stable))
 
     def member_count(self, group_id: str) -> int:
@@ -136,6 +145,22 @@ class Cluster:
         return {topic_partition: offset for topic_partition, offset in found.items() if offset is not None}
 
 
+@contextmanager
+def naming_this_machine() -> Iterator[None]:
+    """A file that a setting names must be wherever a client is made: a task that lacks it says on which machine."""
+    try:
+        yield
+    except SettingError as error:
+        if error.setting not in _FILES:
+            raise
+        raise SettingError(
+            error.setting,
+            f"{error}. This is on {socket.gethostname()}: the file must be there on the driver and on every worker. "
+            f"Or give its text, which travels with the query: {_FILES[error.setting]}",
+        ) from None
+
+
 def client_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a producer's settings, those that say where the cluster is and how one is let in."""
-    return {name: value for name, value in settings.items() if name.startswith(_SHARED)}
+    """Of a producer's settings, those that say where the cluster is, how one is let in and how long one waits."""
+    own = {name: value for name, value in settings.items() if name.startswith(_SHARED)}
+    return {**own, "default_api_timeout_ms": settings["max_block_ms"]} if "max_block_ms" in settings else own

@@ -28,26 +28,48 @@ class Note:
     """The metadata of a committed offset: the checkpoint and the batch that committed it.
 
     ``begin`` is where batch 0 begins. Spark does not write that down: it asks the source again whenever batch 0 is run
-    again, and by then the offset itself may have moved on.
+    again, and by then the offset itself may have moved on. ``sinks`` are those beside the topic that have the batch.
+    ``owner`` is the pipeline's transactional id; offsets that an older version committed lack it.
     """
 
     query_id: str
     batch_id: int
     begin: int | None = None
+    sinks: tuple[str, ...] = ()
+    owner: str | None = None
 
     def __str__(self) -> str:
-        fields: dict[str, str | int] = {"query": self.query_id, "batch": self.batch_id}
-        return json.dumps(fields if self.begin is None else {**fields, "begin": self.begin})
+        fields = {
+            "query": self.query_id,
+            "batch": self.batch_id,
+            "begin": self.begin,
+            "sinks": self.sinks or None,
+            "owner": self.owner,
+        }
+        return json.dumps({name: value for name, value in fields.items() if value is not None})
 
     @classmethod
     def parse(cls, text: str) -> Note | None:
         """``None`` for a note that no pipeline wrote."""
         try:
             found = json.loads(text)
-            begin = found.get("begin")
-            return cls(str(found["query"]), int(found["batch"]), None if begin is None else int(begin))
+            begin, owner = found.get("begin"), found.get("owner")
+            return cls(
+                str(found["query"]),
+                int(found["batch"]),
+                None if begin is None else int(begin),
+                tuple(map(str, found.get("sinks", ()))),
+                None if owner is None else str(owner),
+            )
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
+
+
+def by_group(offsets: Mapping[Place, OffsetAndMetadata]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+    groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+    for place, at in sorted(offsets.items(), key=lambda entry: entry[0]):
+        groups.setdefault(place.group_id, {})[place.topic_partition] = at
+    return groups
 
 
 def begins(committed: Mapping[Place, OffsetAndMetadata]) -> dict[Place, int]:

@@ -4,7 +4,8 @@ servers = "127.0.0.1:9092"
 transactional_id = "totals-job"
 checkpoint = "checkpoints/totals"
 sql = "SELECT key, value FROM orders"       # or sql_file = "totals.sql", beside this file
-output_mode = "append"                      # optional, as are query_name, writers, attempts
+client_config = "client.properties"         # optional: TLS and SASL of all sources and the sink, with Kafka's names
+output_mode = "append"                      # optional, as are query_name, writers, attempts, outage_timeout_ms
 trigger = { processingTime = "5 seconds" }  # optional: what DataStreamWriter.trigger takes
 
 [sources.orders]                            # a view of this name; options are those of the source
@@ -17,6 +18,11 @@ topic = "totals"                            # else every row says so in its colu
 dead_letter_topic = "totals-dead"           # optional
 compression_type = "zstd"                   # anything else is a setting of the producer
 
+[[also]]                                    # optional: a sink beside the topic; several, if there are several
+kind = "sqlite"                             # or postgres, files; the rest is what semel.spark.sinks.SQLite takes
+path = "totals.db"
+table = "totals"
+
 [spark]                                     # optional: settings of the session
 spark.sql.shuffle.partitions = 2
 """
@@ -24,19 +30,26 @@ spark.sql.shuffle.partitions = 2
 from __future__ import annotations
 
 import difflib
+import inspect
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
+from semel.settings import parse_properties
+from semel.spark import sinks
 from semel.spark.pipelines import Pipeline, pipeline, register
+from semel.spark.refusals import Refused
+from semel.spark.sinks.protocol import BatchSink
+from semel.spark.source.options import PREFIX
 
-_REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources", "sink")
-_OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts")
-_KNOWN: Final = (*_REQUIRED, *_OF_PIPELINE, "sql", "sql_file", "spark")
+_REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources")
+_OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts", "outage_timeout_ms")
+_KNOWN: Final = (*_REQUIRED, *_OF_PIPELINE, "sql", "sql_file", "client_config", "sink", "also", "spark")
+_SINKS: Final = {"files": "Files", "postgres": "Postgres", "sqlite": "SQLite"}
 _SERVERS: Final = "kafka.bootstrap.servers"
 _GROUP: Final = "kafka.group.id"
 _WATERMARK: Final = "watermark"
@@ -52,11 +65,12 @@ class PipelineJob:
     transactional_id: str
     checkpoint: str
     sql: str
-    sources: Mapping[str, Mapping[str, str]]
-    """Options of the source by the name of its view."""
+    sources: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """Options of the source by the name of its view. Passwords may be among them, and of the sink's settings."""
     watermarks: Mapping[str, str]
     """How late records may be, by the name of the view."""
-    sink: Mapping[str, Any]
+    sink: Mapping[str, Any] = field(repr=False)
+    also: Sequence[BatchSink]
     options: Mapping[str, Any]
     spark: Mapping[str, str]
 
@@ -82,17 +96,20 @@ class PipelineJob:
         for name in _REQUIRED:
             if name not in said:
                 raise JobError(f"{name} is missing")
+        if "sink" not in said and "also" not in said:
+            raise JobError("sink is missing: [sink] with topic = ..., or [[also]] with kind = ...")
         servers, transactional_id = _text(said, "servers"), _text(said, "transactional_id")
         tables = _table(said, "sources")
         if not tables:
             raise JobError("sources names no source: [sources.orders] with subscribe = ... is one")
+        shared = _client_config(said, folder)
         sources, watermarks = {}, {}
         for view in tables:
             table = _table(tables, view, within="sources.")
             if _WATERMARK in table:
                 watermarks[view] = _text(table, _WATERMARK, within=f"sources.{view}.")
             options = {name: _option(value) for name, value in _flat(table) if name != _WATERMARK}
-            sources[view] = {_SERVERS: servers, _GROUP: transactional_id, **options}
+            sources[view] = {_SERVERS: servers, _GROUP: transactional_id, **shared, **options}
         return cls(
             servers=servers,
             transactional_id=transactional_id,
@@ -100,7 +117,11 @@ class PipelineJob:
             sql=_sql(said, folder),
             sources=sources,
             watermarks=watermarks,
-            sink={name.replace(".", "_"): value for name, value in _flat(_table(said, "sink"))},
+            sink={
+                name.removeprefix(PREFIX).replace(".", "_"): value
+                for name, value in (*shared.items(), *_flat(_table(said, "sink")))
+            },
+            also=_also(said),
             options={name: said[name] for name in _OF_PIPELINE if name in said},
             spark={name: _option(value) for name, value in _flat(_table(said, "spark"))},
         )
@@ -129,9 +150,36 @@ class PipelineJob:
             servers=self.servers,
             transactional_id=self.transactional_id,
             checkpoint=self.checkpoint,
+            also=self.also,
             **self.options,
             **self.sink,
         )
+
+
+def _also(said: Mapping[str, Any]) -> list[BatchSink]:
+    tables = said.get("also", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise JobError(f"also is {tables!r}; it is a list of tables: [[also]]")
+    return [_sink(table) for table in tables]
+
+
+def _sink(table: Mapping[str, Any]) -> BatchSink:
+    kind = table.get("kind")
+    if kind not in _SINKS:
+        raise JobError(f"also has the kind {kind!r}; it is one of {', '.join(_SINKS)}")
+    try:
+        make = getattr(sinks, _SINKS[kind])
+    except ImportError as error:
+        raise JobError(f"also, {kind}: {error}") from None
+    known = [name for name in inspect.signature(make).parameters if name != "reached"]
+    for name in table:
+        if name != "kind" and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise JobError(f"{kind} has no entry {name!r}" + "".join(f"; did you mean {match}?" for match in near))
+    try:
+        return cast(BatchSink, make(**{name: value for name, value in table.items() if name != "kind"}))
+    except (TypeError, Refused) as error:
+        raise JobError(f"also, {kind}: {error}") from None
 
 
 def _sql(said: Mapping[str, Any], folder: Path) -> str:
@@ -144,6 +192,18 @@ def _sql(said: Mapping[str, Any], folder: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"sql_file {path} cannot be read: {error}") from None
+
+
+def _client_config(said: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """As options of the source. In a file of their own, passwords stay out of what is kept with the program."""
+    if "client_config" not in said:
+        return {}
+    path = folder / _text(said, "client_config")
+    try:
+        settings = parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"client_config {path} cannot be read: {error}") from None
+    return {f"{PREFIX}{name}": value for name, value in settings.items()}
 
 
 def _text(said: Mapping[str, Any], name: str, *, within: str = "") -> str:

@@ -6,8 +6,8 @@ What a start and a batch go through is in docs/design/spark.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,19 +21,35 @@ from semel.spark.checkpoint import Checkpoint, JavaCheckpoint, RemoteCheckpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.plan import QueryPlan
 from semel.spark.progress import PartitionProgress, progress_of
-from semel.spark.refusals import asked_of_spark, check_output_mode, check_plan, check_session, check_version
+from semel.spark.recovery import Recovery
+from semel.spark.redaction import hide_secrets
+from semel.spark.refusals import (
+    Refused,
+    asked_of_spark,
+    check_output_mode,
+    check_plan,
+    check_protocols,
+    check_session,
+    check_version,
+)
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
 from semel.spark.sink.fused import Transform, check_fused
 from semel.spark.sink.sink import Reached, Sink, nothing_reached, sink_columns
+from semel.spark.sinks.other_sinks import OtherSinks, SinkProgress
+from semel.spark.sinks.protocol import BatchSink
+from semel.spark.source.options import OUTAGE_TIMEOUT_MS, PREFIX
 from semel.spark.source.source import SemelDataSource
 from semel.spark.starting import Start
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
+# The least that a task waits for brokers: the default of a producer.
+_DELIVERY_TIMEOUT_MS: Final = 120_000
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("semel")`` known to this session."""
+    """Make ``format("semel")`` known to this session, and keep the secrets of its options out of plans."""
     check_version()
+    hide_secrets(spark)
     spark.dataSource.register(SemelDataSource)
 
 
@@ -50,8 +66,10 @@ def pipeline(
     dead_letter_topic: str | None = None,
     partitioner: Partitioner | None = None,
     arrow: Transform | None = None,
+    also: Sequence[BatchSink] = (),
     writers: int | None = None,
     attempts: int = 3,
+    outage_timeout_ms: int = OUTAGE_TIMEOUT_MS,
     reached: Reached = nothing_reached,
     **settings: Any,
 ) -> Pipeline:
@@ -59,12 +77,19 @@ def pipeline(
 
     Columns: ``value``; ``key``, ``headers``, ``partition``, ``timestamp`` if there are any; ``topic``, unless the
     argument says it. ``arrow`` is a stateless transform of Arrow batches which runs in the tasks that read and write,
-    for a ``df`` that is the source as it was loaded: see ``semel.spark.sink.fused``. ``trigger`` is what
+    for a ``df`` that is the source as it was loaded: see ``semel.spark.sink.fused``. ``also`` are sinks beside the
+    topic, or instead of it if there is no ``topic``: see ``semel.spark.sinks``. ``trigger`` is what
     ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: one if the batch is small,
-    else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried. Other
-    ``settings`` are those of a producer, with underscores: ``compression_type="zstd"``.
+    else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried.
+    ``outage_timeout_ms`` is how long the pipeline waits for brokers that are away; the source has an option
+    ``outageTimeoutMs`` for itself. Other ``settings`` are those of a producer, with underscores:
+    ``compression_type="zstd"``; or with Kafka's names behind ``kafka.``, as the source has them:
+    ``**{"kafka.security.protocol": "SASL_SSL"}``.
     """
+    settings = {name.removeprefix(PREFIX).replace(".", "_"): value for name, value in settings.items()}
     settings.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
+    settings.setdefault("max_block_ms", outage_timeout_ms)
+    settings.setdefault("delivery_timeout_ms", max(outage_timeout_ms, _DELIVERY_TIMEOUT_MS))
     sink = Sink(
         {**settings, "bootstrap_servers": servers, "transactional_id": transactional_id},
         topic,
@@ -72,7 +97,9 @@ def pipeline(
         partitioner,
         reached,
     )
-    return Pipeline(df, sink, checkpoint, output_mode, dict(trigger or {}), query_name, writers, attempts, arrow)
+    return Pipeline(
+        df, sink, checkpoint, output_mode, dict(trigger or {}), query_name, writers, attempts, arrow, OtherSinks(also)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,7 @@ class Pipeline:
     writers: int | None
     attempts: int
     arrow: Transform | None = None
+    also: OtherSinks = field(default_factory=OtherSinks)
 
     def start(self) -> StreamingQuery:
         """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched."""
@@ -108,26 +136,55 @@ class Pipeline:
             start.check(cluster, self._opened_checkpoint())
         return start.plan
 
+    def recover(self, *, is_written: bool | None = None) -> Recovery:
+        """What is known of a pipeline that does not start because of its checkpoint and its group's offsets.
+
+        ``is_written`` says whether the last batch was written, if only the user can know: then the offsets are set, and
+        the next start goes on. Nothing is changed without it.
+        """
+        return self._check_query().recover(self._opened_checkpoint(), is_written=is_written)
+
     def progress(self) -> list[PartitionProgress]:
         """For each partition that is read: how far it is committed, how far it is stable, and the lag between."""
         with Cluster(**client_settings(self.sink.settings)) as cluster:
             return progress_of(plan_of(self.df).sources, cluster)
 
+    def sink_progress(self) -> list[SinkProgress]:
+        """For each of the last batches here, and each sink of ``also``: rows, time, and whether it was skipped."""
+        return self.also.recent
+
     def _check_query(self) -> Start:
         check_version()
         plan = plan_of(self.df)
         check_plan(plan)
-        sink_columns(self.df.columns, self.sink)
+        if self._writes_topic:
+            sink_columns(self.df.columns, self.sink)
         if self.arrow is not None:
             check_fused(self.df, self.sink)
         ProducerConfig.load(self.sink.settings)
+        check_protocols(plan.sources, self.sink.settings)
         self._writer()
         if not is_remote(self.df):
             check_output_mode(self.df, self.output_mode)
         slots = check_session(self.df.sparkSession, self.writers)
+        self._check_sinks()
         return Start(
-            plan, self.sink, self.checkpoint, self.df.columns, slots, self.writers, self.attempts, arrow=self.arrow
+            plan, self.sink, self.checkpoint, self.df.columns, slots, self.writers, self.attempts, self.arrow, self.also
         )
+
+    @property
+    def _writes_topic(self) -> bool:
+        """Rows choose their topic only if there are no other sinks: a stray column ``topic`` is no wish to write."""
+        return self.sink.topic is not None or not self.also
+
+    def _check_sinks(self) -> None:
+        if not self.also:
+            return
+        if self.arrow is not None:
+            raise Refused("arrow= writes to a topic alone: leave out also=, or transform with Spark's functions")
+        if is_remote(self.df):
+            raise Refused("also= is not there with Spark Connect: use a classic session")
+        self.also.check(self.df, has_topic=self._writes_topic)
 
     def _query(self, batches: Callable[[DataFrame, int], None]) -> StreamingQuery:
         return self._writer().foreachBatch(batches).start()

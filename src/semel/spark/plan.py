@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from semel.spark.decision import Place
+from semel.spark.source.offsets import Offsets
 from semel.spark.source.options import SourceOptions
 
 SOURCE_NAME: Final = "semel"
@@ -35,12 +38,33 @@ class QueryPlan:
     foreign: tuple[str, ...]
     """Streaming sources that are not ours."""
     is_stateful: bool
+    names: tuple[str | None, ...] = ()
+    """The names that the user gave to the sources, if any."""
+
+    @property
+    def source_ids(self) -> tuple[str, ...]:
+        """What Spark calls the sources in its offset log."""
+        names = self.names or (None,) * len(self.sources)
+        return tuple(str(number) if name is None else name for number, name in enumerate(names))
+
+    @property
+    def group_ids(self) -> set[str]:
+        return {source.group_id for source in self.sources if source.group_id is not None}
+
+    def places(self, ends: Sequence[Offsets]) -> dict[Place, int]:
+        """Offsets of all sources, as the groups have them. ``ends``: source by source, as in Spark's offset log."""
+        return {
+            Place(source.group_id or "", topic_partition): offset
+            for source, offsets in zip(self.sources, ends, strict=True)
+            for topic_partition, offset in offsets.items()
+        }
 
     @classmethod
     def of(cls, df: DataFrame) -> QueryPlan:
         root = df._jdf.queryExecution().analyzed()
         sources: list[SourceOptions] = []
         foreign: list[str] = []
+        names: list[str | None] = []
         seen: list[Any] = []
         is_stateful = False
         for node in _nodes(root):
@@ -54,9 +78,19 @@ class QueryPlan:
                 if name == "StreamingRelationV2" and node.sourceName() == SOURCE_NAME:
                     options = dict(node.extraOptions().asCaseSensitiveMap())
                     sources.append(SourceOptions.parse(options, is_streaming=True))
+                    names.append(_name(node))
                 else:
                     foreign.append(node.sourceName() if name.startswith("StreamingRelation") else name)
-        return cls(tuple(sources), tuple(foreign), is_stateful)
+        return cls(tuple(sources), tuple(foreign), is_stateful, tuple(names))
+
+
+def _name(relation: Any) -> str | None:
+    """What ``DataStreamReader.name`` said. An older version of Spark does not know of names."""
+    try:
+        name = relation.sourceIdentifyingName()
+    except Py4JError:
+        return None
+    return str(name.name()) if name.getClass().getSimpleName() == "UserProvided" else None
 
 
 def _nodes(node: Any) -> Iterator[Any]:

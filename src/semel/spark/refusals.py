@@ -5,7 +5,9 @@ Each of these cases would break exactly-once, or block, later and with a less cl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Collection, Mapping
+from time import monotonic, sleep
 from typing import Any, Final
 
 import pyspark
@@ -13,14 +15,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from semel.client.config.common import addresses
 from semel.errors import SemelError
 from semel.spark.cluster import Cluster
+from semel.spark.decision import Note
 from semel.spark.plan import QueryPlan
 from semel.spark.source.options import SourceOptions
 
 _VERSION_MIN = (4, 2)
 _MORE_THAN_SLOTS = 100_000
+_PROTOCOL: Final = "security_protocol"
 _LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.2
 
 
 class Refused(ValueError):
@@ -105,18 +112,53 @@ def check_output_mode(df: DataFrame, output_mode: str) -> None:
 
 
 def check_transaction_timeout(timeout_ms: int, cluster: Cluster) -> None:
+    longest_ms = longest_transaction_ms(cluster)
+    if longest_ms is not None and timeout_ms > longest_ms:
+        raise transaction_too_long(timeout_ms, f"{_LONGEST_TRANSACTION}={longest_ms}")
+
+
+def longest_transaction_ms(cluster: Cluster) -> int | None:
+    """How long a transaction may take; ``None`` if the broker does not tell: it refuses a longer one when it is set."""
     try:
-        longest = cluster.broker_setting(_LONGEST_TRANSACTION)
+        found = cluster.broker_setting(_LONGEST_TRANSACTION)
     except SemelError:
-        return  # A broker that does not tell refuses when its transactional id is taken over.
-    if longest is not None and timeout_ms > int(longest):
-        raise transaction_too_long(timeout_ms, f"{_LONGEST_TRANSACTION}={longest}")
+        return None
+    return None if found is None else int(found)
+
+
+def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
+    """Raises ``Refused`` if nothing accepts a connection at any of the addresses: they are wrong, or no broker runs."""
+    deadline = monotonic() + patience_s
+    wanted = addresses([server.strip() for server in servers.split(",")])
+    while True:
+        failures = []
+        for host, port in wanted:
+            try:
+                timeout_s = max((deadline - monotonic()) / len(wanted), _PAUSE_S)
+                socket.create_connection((host, port), timeout=timeout_s).close()
+                return
+            except OSError as error:
+                failures.append(f"{host}:{port}: {error.strerror or error}")
+        if monotonic() >= deadline:
+            raise Refused(f"no broker can be reached ({'; '.join(failures)}): is kafka.bootstrap.servers right?")
+        sleep(_PAUSE_S)
 
 
 def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -> Refused:
     return Refused(
         f"transaction_timeout_ms={timeout_ms} is more than the broker's {longest}: lower the one, or raise the other"
     )
+
+
+def check_protocols(sources: tuple[SourceOptions, ...], sink: Mapping[str, Any]) -> None:
+    """One listener speaks one protocol, so a source and a sink at the same address cannot differ in it."""
+    for source in sources:
+        said, wanted = (str(one.get(_PROTOCOL) or "PLAINTEXT") for one in (source.settings, sink))
+        if source.settings["bootstrap_servers"] == sink["bootstrap_servers"] and said != wanted:
+            raise Refused(
+                f"the source has kafka.security.protocol={said}, and the sink, at the same address, {wanted}: give "
+                "pipeline(...) the kafka.security.*, kafka.sasl.* and kafka.ssl.* options of the source as well"
+            )
 
 
 def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
@@ -140,3 +182,15 @@ def check_group_is_free(group_id: str, cluster: Cluster) -> None:
         raise Refused(
             f"group {group_id!r} has {members} members that consume and commit: give the pipeline a group of its own"
         )
+
+
+def check_group_is_undivided(group_id: str, topics: Collection[str], transactional_id: str, cluster: Cluster) -> None:
+    """A group is fenced as a whole: two pipelines that read different topics under it would fence each other."""
+    for (topic, _), at in sorted(cluster.committed(group_id, stable=False).items()):
+        note = Note.parse(at.metadata)
+        if topic not in topics and note is not None and note.owner not in (None, transactional_id):
+            raise Refused(
+                f"group {group_id!r} is used by the pipeline with transactional id {note.owner!r} for topic {topic!r}, "
+                "which this one does not read: give this one a kafka.group.id of its own. If that pipeline is no more: "
+                f"kafka-consumer-groups --delete-offsets --group {group_id} --topic {topic}"
+            )

@@ -10,28 +10,49 @@ that can be sent: with Spark Connect it is executed in the process that runs the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from time import time
+from typing import Final, assert_never
 
 from semel.blocking import Producer
 from semel.client.values import OffsetAndMetadata
-from semel.errors import ErrorCode, KafkaError
+from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
+from semel.spark.claim import Claim
 from semel.spark.cluster import Cluster, client_settings
+from semel.spark.continuation import (
+    Continuation,
+    Continue,
+    LastBatch,
+    Refuse,
+    Restore,
+    continuation,
+    retention_notice,
+)
 from semel.spark.decision import Note, Place
 from semel.spark.plan import QueryPlan
+from semel.spark.recovery import Recovery, last_batch, offsets_kept_ms
 from semel.spark.refusals import (
     Refused,
     check_clusters,
     check_group_is_free,
+    check_group_is_undivided,
+    check_servers,
     check_transaction_timeout,
     transaction_too_long,
 )
 from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
+from semel.spark.sinks.other_sinks import OtherSinks
+from semel.spark.sinks.protocol import Owner
+from semel.spark.source.options import SourceOptions
 from semel.spark.source.source import starting_offsets
+from semel.types import TopicPartition
+
+log = logging.getLogger(__name__)
 
 _FIRST_BATCH: Final = -1
 
@@ -47,21 +68,26 @@ class Start:
     writers: int | None
     attempts: int
     arrow: Transform | None = None
+    also: OtherSinks = field(default_factory=OtherSinks)
 
     def begin(self, checkpoint: Checkpoint) -> MicroBatches:
         """What is to be called for every batch. Raises ``Refused``, with what to set, before anything is touched."""
         cluster = Cluster(**client_settings(self.sink.settings))
-        owner: Producer | None = None
+        claim: Claim | None = None
         try:
             self.check(cluster, checkpoint)
-            owner = self._take_over()
+            claim = self._take_over()
             offsets = self._offsets(cluster, checkpoint)
+            for text in offsets.notices:
+                log.warning("%s", text)
+            self._prepare_sinks(claim.producer, {**offsets.adopted, **offsets.committed}, checkpoint)
             if offsets.adopted:
-                _commit_offsets(owner, offsets.adopted)
+                with claim.producer.transaction():
+                    claim.send_offsets(offsets.adopted, offsets.committed, cluster)
             return MicroBatches(
                 plan=self.plan,
                 sink=self.sink,
-                owner=owner,
+                claim=claim,
                 cluster=cluster,
                 checkpoint=checkpoint,
                 committed={**offsets.committed, **offsets.adopted},
@@ -70,68 +96,170 @@ class Start:
                 writers=self.writers,
                 attempts=self.attempts,
                 arrow=self.arrow,
+                also=self.also,
             )
         except BaseException:
-            if owner is not None:
-                owner.close(timeout_ms=0)
+            if claim is not None:
+                claim.close(timeout_ms=0)
             cluster.close()
             raise
 
     def check(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
         """Raises ``Refused``, with what to set. Nothing is changed."""
+        self._check_servers()
         check_clusters(self.plan.sources, cluster)
         wanted = [name for name in (self.sink.topic, self.sink.dead_letter_topic) if name is not None]
         missing = cluster.topics(wanted).missing if wanted else ()
         if missing:
             raise Refused(f"there is no topic {', '.join(map(repr, missing))} to write to: create it first")
-        for group_id in {source.group_id for source in self.plan.sources if source.group_id is not None}:
+        for group_id in self.plan.group_ids:
             check_group_is_free(group_id, cluster)
         check_transaction_timeout(self.sink.settings["transaction_timeout_ms"], cluster)
-        # A dead driver may have left its transaction open: what it would commit is not waited for, but aborted later.
-        self._offsets(cluster, checkpoint, stable=False)
+        self._check_topics(cluster, checkpoint)
+        self._check_continuation(cluster, checkpoint)
 
-    def _take_over(self) -> Producer:
-        owner = Producer(**self.sink.settings)
+    def recover(self, checkpoint: Checkpoint, *, is_written: bool | None) -> Recovery:
+        """What is known; if it is said whether the last batch was written, the group's offsets are set first."""
+        self._check_servers()
+        with Cluster(**client_settings(self.sink.settings)) as cluster:
+            check_clusters(self.plan.sources, cluster)
+            last = last_batch(checkpoint, self.plan)
+            if last is None:
+                raise Refused(f"{self.location} has no batch yet: there is nothing to recover, and start() begins")
+            if is_written is not None:
+                for group_id in self.plan.group_ids:
+                    check_group_is_free(group_id, cluster)
+                self._set_offsets(last, is_written, cluster)
+            committed = self._committed(cluster, stable=is_written is not None)
+            return Recovery(last, committed, self._continuation(last, committed, cluster)[0])
+
+    def _set_offsets(self, last: LastBatch, is_written: bool, cluster: Cluster) -> None:
+        offsets = last.offsets(is_written=is_written, owner=self._owner, sinks=self.also.names)
+        if offsets is None or (last.is_done and not is_written):
+            raise Refused(f"batch {last.batch_id} cannot be run again: {last.if_not_written}")
+        claim = self._take_over()
         try:
-            owner.init()
+            with claim.producer.transaction():
+                claim.send_offsets(offsets, self._committed(cluster), cluster)
+        finally:
+            claim.close(timeout_ms=0)
+
+    def _check_continuation(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
+        """A driver that still runs moves the checkpoint and the offsets on: a refusal counts if it is found twice.
+
+        A dead driver may have left its transaction open: what it would commit is not waited for, but aborted later.
+        """
+        refused: Refused | None = None
+        while True:
+            try:
+                self._offsets(cluster, checkpoint, stable=refused is not None)
+                return
+            except Refused as error:
+                if refused is not None and str(error) == str(refused):
+                    raise
+                refused = error
+            except TimedOut as error:
+                raise refused or error from None
+
+    def _take_over(self) -> Claim:
+        try:
+            return Claim.take(self.sink.settings, self.plan.group_ids)
         except KafkaError as error:
-            owner.close(timeout_ms=0)
             if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise transaction_too_long(self.sink.settings["transaction_timeout_ms"]) from error
             raise
-        except BaseException:
-            owner.close(timeout_ms=0)
-            raise
-        return owner
+
+    def _prepare_sinks(
+        self, owner: Producer, committed: Mapping[Place, OffsetAndMetadata], checkpoint: Checkpoint
+    ) -> None:
+        identity = owner.identity
+        driver = Owner(self.sink.settings["transactional_id"], identity.producer_id, identity.producer_epoch)
+        self.also.prepare(driver, committed, checkpoint, self.plan)
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
         """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""
-        last_batch_id = checkpoint.last_batch_id()
-        committed: dict[Place, OffsetAndMetadata] = {}
+        last = last_batch(checkpoint, self.plan)
+        committed = self._committed(cluster, stable=stable)
+        if last is not None:
+            return self._continued(last, committed, cluster)
         adopted: dict[Place, OffsetAndMetadata] = {}
-        for source in self.plan.sources:
-            group_id = source.group_id
-            assert group_id is not None, "check_plan has seen to it"
-            try:
-                partitions = source.subscription.partitions(cluster)
-            except LookupError as error:
-                raise Refused(f"{error}: create it first") from None
-            found = cluster.committed(group_id, partitions, stable=stable)
-            committed.update({Place(group_id, partition): at for partition, at in found.items()})
-            notes = [Note.parse(at.metadata) for at in found.values()]
-            if last_batch_id is None:
-                self._check_state_is_there(group_id, notes)
-                starts = starting_offsets(source, partitions, found, cluster)
-                for partition, offset in starts.items():
-                    note = Note("", _FIRST_BATCH, begin=offset)
-                    adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
-            elif not found:
+        notices = []
+        for source, partitions in self._partitions(cluster):
+            group_id = source.group_id or ""
+            found = {tp: committed[Place(group_id, tp)] for tp in partitions if Place(group_id, tp) in committed}
+            self._check_state_is_there(group_id, [Note.parse(at.metadata) for at in found.values()])
+            for partition, offset in starting_offsets(source, partitions, found, cluster).items():
+                note = Note("", _FIRST_BATCH, offset, _sinks_noted(found.get(partition)), self._owner)
+                adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
+            if source.starting_option is not None and len(found) == len(partitions):
+                notices.append(_without_effect(source.starting_option, group_id, {topic for topic, _ in partitions}))
+        return _Offsets(committed, adopted, tuple(notices))
+
+    def _committed(self, cluster: Cluster, *, stable: bool = True) -> dict[Place, OffsetAndMetadata]:
+        """C of docs/design/spark.md."""
+        return {
+            Place(source.group_id or "", topic_partition): at
+            for source, partitions in self._partitions(cluster)
+            for topic_partition, at in cluster.committed(source.group_id or "", partitions, stable=stable).items()
+        }
+
+    def _partitions(self, cluster: Cluster) -> list[tuple[SourceOptions, list[TopicPartition]]]:
+        """The partitions of each source."""
+        try:
+            return [(source, source.subscription.partitions(cluster)) for source in self.plan.sources]
+        except LookupError as error:
+            raise Refused(f"{error}: create it first") from None
+
+    def _check_servers(self) -> None:
+        for servers in {str(one["bootstrap_servers"]) for one in (self.sink.settings, *self._source_settings)}:
+            check_servers(servers)
+
+    @property
+    def _source_settings(self) -> list[Mapping[str, str]]:
+        return [source.settings for source in self.plan.sources]
+
+    def _check_topics(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
+        read: dict[str, set[str]] = {}
+        for source, partitions in self._partitions(cluster):
+            read.setdefault(source.group_id or "", set()).update(topic for topic, _ in partitions)
+        for group_id, topics in read.items():
+            check_group_is_undivided(group_id, topics, self._owner, cluster)
+        last = last_batch(checkpoint, self.plan)
+        if last is not None and all(source.fail_on_data_loss for source in self.plan.sources):
+            gone = {place.topic_partition.topic for place in last.end} - set().union(*read.values())
+            if gone:
                 raise Refused(
-                    f"{self.location} is at batch {last_batch_id}, and group {group_id!r} has no offsets: they "
-                    "expired or were deleted, and nothing says whether that batch was written. Begin with a new "
-                    "checkpoint and with startingOffsets, knowing what may be doubled or missing"
+                    f"{self.location} is of a query that reads {', '.join(map(repr, sorted(gone)))}, which this one "
+                    "does not, or which is gone: give this one a checkpoint location of its own"
                 )
-        return _Offsets(committed, adopted)
+
+    def _continued(self, last: LastBatch, committed: dict[Place, OffsetAndMetadata], cluster: Cluster) -> _Offsets:
+        found, notice = self._continuation(last, committed, cluster)
+        notices = () if notice is None else (notice,)
+        match found:
+            case Refuse(reason, remedy):
+                raise Refused(f"{self.location}: {reason}. {remedy}")
+            case Restore():
+                return _Offsets(
+                    committed, last.offsets(is_written=True, owner=self._owner, sinks=self.also.names) or {}, notices
+                )
+            case Continue():
+                return _Offsets(committed, {}, notices)
+            case _:
+                assert_never(found)
+
+    def _continuation(
+        self, last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], cluster: Cluster
+    ) -> tuple[Continuation, str | None]:
+        """What a start does, and what it should say about how long offsets are kept."""
+        idle_ms, kept_ms = int(time() * 1000) - last.planned_ms, offsets_kept_ms(cluster)
+        may_have_expired = kept_ms is not None and idle_ms >= kept_ms
+        found = continuation(last, committed, may_have_expired=may_have_expired, is_stateful=self.plan.is_stateful)
+        return found, None if kept_ms is None else retention_notice(idle_ms, kept_ms)
+
+    @property
+    def _owner(self) -> str:
+        return str(self.sink.settings["transactional_id"])
 
     def _check_state_is_there(self, group_id: str, notes: list[Note | None]) -> None:
         if self.plan.is_stateful and any(note is not None and note.batch_id > _FIRST_BATCH for note in notes):
@@ -146,11 +274,20 @@ class _Offsets:
     committed: dict[Place, OffsetAndMetadata]
     """C of docs/design/spark.md."""
     adopted: dict[Place, OffsetAndMetadata]
-    """If no batch was planned yet: where batch 0 begins, noted for all partitions that are there."""
+    """What is committed before the first batch. If no batch was planned yet: where batch 0 begins, noted for all
+    partitions that are there. If the offsets have expired: those that Spark's commit log tells."""
+    notices: tuple[str, ...] = ()
+    """What the user should know, and did not ask."""
 
 
-def _commit_offsets(owner: Producer, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
-    with owner.transaction():
-        for group_id in sorted({place.group_id for place in offsets}):
-            own = {place.topic_partition: at for place, at in offsets.items() if place.group_id == group_id}
-            owner.send_offsets(own, group_id)
+def _sinks_noted(at: OffsetAndMetadata | None) -> tuple[str, ...]:
+    note = None if at is None else Note.parse(at.metadata)
+    return () if note is None else note.sinks
+
+
+def _without_effect(option: str, group_id: str, topics: Collection[str]) -> str:
+    named = " ".join(f"--topic {topic}" for topic in sorted(topics))
+    return (
+        f"{option} has no effect: group {group_id!r} has offsets already, and the pipeline goes on from them. To begin "
+        f"elsewhere, use another kafka.group.id, or: semel group reset-offsets {group_id} {named} --to-earliest"
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 
     from semel.spark import Pipeline
     from semel.spark.job import PipelineJob
+    from semel.spark.sinks.other_sinks import SinkProgress
 
 _LOOK_S: Final = 1
-# An error of ours, as Spark quotes it among the tracebacks of Python and Java.
-_OURS: Final = re.compile(r"semel\.(?:spark\.\w+|errors)\.\w+: (?P<text>.+)")
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -34,7 +34,7 @@ def add_parser(commands: Subcommands) -> None:
         commands,
         "pipeline",
         "run a Spark pipeline, exactly once, from a file",
-        "  semel pipeline check totals.toml\n  semel pipeline run totals.toml",
+        "  semel pipeline check totals.toml\n  semel pipeline run totals.toml\n  semel pipeline recover totals.toml",
     )
     check = add_command(
         family,
@@ -54,7 +54,19 @@ def add_parser(commands: Subcommands) -> None:
         _run,
     )
     run.add_argument("--available-now", action="store_true", help="read what is there, then stop; wins over the file")
-    for parser in (check, run):
+    recover = add_command(
+        family,
+        "recover",
+        "say what is known if a checkpoint and its group's offsets do not fit; set the offsets when told",
+        "  semel pipeline recover totals.toml\n"
+        "  semel pipeline recover totals.toml --written\n\n"
+        "Without an option nothing is touched. A pipeline that goes on by itself needs none.",
+        _recover,
+    )
+    told = recover.add_mutually_exclusive_group()
+    told.add_argument("--written", action="store_true", help="the last batch was written: go on behind it")
+    told.add_argument("--not-written", action="store_true", help="the last batch was not written: run it again")
+    for parser in (check, run, recover):
         parser.add_argument("file", metavar="FILE", type=Path, help="what to run, as TOML")
         add_json(parser)
 
@@ -67,7 +79,8 @@ def _check(options: argparse.Namespace) -> int:
             {
                 "reads": [_read_by(source) for source in job.sources.values()],
                 "groups": sorted({source.group_id for source in plan.sources if source.group_id is not None}),
-                "writes": pipeline.sink.topic or "what each row says in its column topic",
+                "writes": pipeline.sink.topic or (None if pipeline.also else "what each row says in its column topic"),
+                "also": list(pipeline.also.names),
                 "dead_letters": pipeline.sink.dead_letter_topic,
                 "columns": pipeline.df.columns,
                 "is_stateful": plan.is_stateful,
@@ -75,6 +88,31 @@ def _check(options: argparse.Namespace) -> int:
                 "checkpoint": job.checkpoint,
                 "trigger": [f"{name}={value}" for name, value in pipeline.trigger.items()] or "as fast as it can",
                 "brokers": job.servers,
+            },
+            as_json=options.json,
+        )
+    return Exit.OK
+
+
+def _recover(options: argparse.Namespace) -> int:
+    with _told_in_a_sentence():
+        job, pipeline = _made(options)
+        told = True if options.written else False if options.not_written else None
+        found = pipeline.recover(is_written=told)
+        last = found.last
+        print_facts(
+            {
+                "checkpoint": job.checkpoint,
+                "last_batch": last.batch_id,
+                "planned": datetime.fromtimestamp(last.planned_ms / 1000).astimezone().isoformat(timespec="seconds"),
+                "is_done_for_spark": last.is_done,
+                "batch_reads": [
+                    f"{place.topic_partition}: {'?' if last.start is None else last.start.get(place, 0)} to {end}"
+                    for place, end in last.end.items()
+                ],
+                "groups_are_at": [f"{tp} of {group_id}: {at.offset}" for (group_id, tp), at in found.committed.items()],
+                "known": found.summary,
+                **({"if_written": last.if_written, "if_not_written": last.if_not_written} if found.is_needed else {}),
             },
             as_json=options.json,
         )
@@ -97,19 +135,23 @@ def _run(options: argparse.Namespace) -> int:
                     last = batch["batchId"]
                     # The lag is as of now: it belongs to the newest batch.
                     lag = total_lag(pipeline.progress()) if batch is batches[-1] else None
-                    _print_batch(last, batch["numInputRows"], lag, as_json=options.json)
+                    sinks = [one for one in pipeline.sink_progress() if one.batch_id == last]
+                    _print_batch(last, batch["numInputRows"], lag, sinks, as_json=options.json)
             if not ended:
                 query.stop()
     return Exit.OK
 
 
-def _print_batch(batch_id: int, rows: int, lag: int | None, *, as_json: bool) -> None:
+def _print_batch(batch_id: int, rows: int, lag: int | None, sinks: list[SinkProgress], *, as_json: bool) -> None:
     facts = {"batch": batch_id, "rows": rows, "lag": lag}
-    known = {name: value for name, value in facts.items() if value is not None}
+    known: dict[str, Any] = {name: value for name, value in facts.items() if value is not None}
     if as_json:
-        print_json(known)
+        print_json(known | ({"sinks": [asdict(one) for one in sinks]} if sinks else {}))
     else:
         print("  ".join(f"{name} {value}" for name, value in known.items()))
+        for one in sinks:
+            outcome = "was there already" if one.is_skipped else f"rows {one.row_count}  ms {one.duration_ms}"
+            print(f"  {one.sink}  {outcome}")
     sys.stdout.flush()
 
 
@@ -158,11 +200,6 @@ def _told_in_a_sentence() -> Iterator[None]:
     except (UsageError, SemelError, KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:
-        raise SemelError(_sentence(error)) from error
+        from semel.spark.errors import sentence_of
 
-
-def _sentence(error: Exception) -> str:
-    found = _OURS.search(str(error))
-    if found is not None:
-        return found["text"]
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise SemelError(sentence_of(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
@@ -45,8 +45,8 @@ def nothing_reached(point: str, batch_id: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    settings: Mapping[str, Any]
-    """Of the producer: Kafka's names with underscores, the servers and the transactional id among them."""
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of the producer: Kafka's names with underscores; the servers, the transactional id and passwords among them."""
     topic: str | None
     dead_letter_topic: str | None
     partitioner: Partitioner | None

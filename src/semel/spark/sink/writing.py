@@ -23,6 +23,7 @@ from semel.blocking.producer import send_batch
 from semel.client.arrow import encode
 from semel.client.config.producer import ProducerConfig
 from semel.errors import SemelError, StateError
+from semel.spark.cluster import naming_this_machine
 from semel.spark.sink.sink import WriteJob
 
 WRITTEN_SCHEMA: Final = (
@@ -150,7 +151,9 @@ _producers: dict[tuple[int, str], Producer] = {}
 
 
 def attached_producer(job: WriteJob) -> Producer:
-    key = (os.getpid(), repr(sorted(job.sink.settings.items())))
+    # A function, of which each task has a copy of its own, does not tell producers apart.
+    texts = {name: value for name, value in job.sink.settings.items() if not callable(value)}
+    key = (os.getpid(), repr(sorted(texts.items())))
     known = _producers.pop(key, None)
     if known is not None:
         try:
@@ -159,7 +162,8 @@ def attached_producer(job: WriteJob) -> Producer:
             return known
         except SemelError:
             known.close(timeout_ms=0)  # An earlier task was cut off in the middle.
-    producer = Producer(**job.sink.settings)
+    with naming_this_machine():
+        producer = Producer(**job.sink.settings)
     producer.attach(*job.identity)
     _producers[key] = producer
     return producer

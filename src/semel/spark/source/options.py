@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.spark.cluster import Cluster, Topics
@@ -24,6 +24,7 @@ _KNOWN: Final = (
     "includeHeaders",
     "maxOffsetsPerTrigger",
     "minPartitions",
+    "outageTimeoutMs",
     "startingOffsets",
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
@@ -31,12 +32,16 @@ _KNOWN: Final = (
     "subscribe",
     "subscribePattern",
 )
+_STARTING: Final = ("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp")
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
-_PREFIX: Final = "kafka."
+PREFIX: Final = "kafka."
 _GROUP: Final = "kafka.group.id"
 _SERVERS: Final = "kafka.bootstrap.servers"
 _ISOLATION: Final = "kafka.isolation.level"
 READ_COMMITTED: Final = "read_committed"
+_TIMEOUT: Final = "default_api_timeout_ms"
+OUTAGE_TIMEOUT_MS: Final = 600_000
+"""How long a streaming query waits for brokers that are away. A client by itself waits for a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    settings: Mapping[str, str]
-    """Of the client: Kafka's names with underscores."""
+    settings: Mapping[str, str] = field(repr=False)
+    """Of the client: Kafka's names with underscores. Passwords are among them."""
     group_id: str | None
     subscription: Subscription
     starting: Place
+    starting_option: str | None
+    """The option that said it."""
     ending: Place
     max_offsets_per_trigger: int | None
     min_partitions: int | None
@@ -83,7 +90,7 @@ class SourceOptions:
         """Raises ``ValueError`` that names the option."""
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _KNOWN}
-        kafka = {name: value for name, value in given.items() if name.startswith(_PREFIX)}
+        kafka = {name: value for name, value in given.items() if name.startswith(PREFIX)}
         for name in given:
             if name not in known and name not in kafka:
                 raise ValueError(_unknown(name, known))
@@ -94,15 +101,18 @@ class SourceOptions:
         if isolation not in (READ_COMMITTED, "read_uncommitted"):
             raise ValueError(f"{_ISOLATION} is {isolation!r}; it is read_committed or read_uncommitted")
         settings = {
-            name.removeprefix(_PREFIX).replace(".", "_"): value
+            name.removeprefix(PREFIX).replace(".", "_"): value
             for name, value in kafka.items()
             if name not in (_GROUP, _ISOLATION)
         }
+        if is_streaming:
+            settings.setdefault(_TIMEOUT, str(_positive(said, "outageTimeoutMs") or OUTAGE_TIMEOUT_MS))
         return cls(
             settings=settings,
             group_id=kafka.get(_GROUP),
             subscription=_subscription(said),
             starting=_starting(said, Latest() if is_streaming else Earliest()),
+            starting_option=next((name for name in said if name in _STARTING), None),
             ending=_ending(said, is_streaming),
             max_offsets_per_trigger=_positive(said, "maxOffsetsPerTrigger"),
             min_partitions=_positive(said, "minPartitions"),

@@ -19,7 +19,7 @@ from semel.client.config.consumer import IsolationLevel
 from semel.client.values import OffsetAndMetadata
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
-from semel.spark.refusals import check_version
+from semel.spark.refusals import check_servers, check_version
 from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.reading import HEADERS_SCHEMA, SCHEMA, DataLost, read_splits
@@ -76,6 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.__dict__.update(state)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        check_servers(self._options.settings["bootstrap_servers"])
         cluster = cluster_of(self._options)
         partitions = self._options.subscription.partitions(cluster)
         return to_spark(initial_offsets(self._options, partitions, cluster))
@@ -137,6 +138,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
+        check_servers(options.settings["bootstrap_servers"])
         cluster = cluster_of(options)
         wanted = options.subscription.partitions(cluster)
         begins = resolve(options.starting, wanted, cluster, option="startingOffsets")

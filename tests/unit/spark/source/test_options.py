@@ -14,10 +14,11 @@ LEAST = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
 def test_the_least_that_a_stream_needs() -> None:
     options = SourceOptions.parse(LEAST, is_streaming=True)
     assert options == SourceOptions(
-        settings={"bootstrap_servers": "b:9092"},
+        settings={"bootstrap_servers": "b:9092", "default_api_timeout_ms": "600000"},
         group_id=None,
         subscription=Subscription(topics=("orders",)),
         starting=Latest(),
+        starting_option=None,
         ending=Latest(),
         max_offsets_per_trigger=None,
         min_partitions=None,
@@ -26,6 +27,17 @@ def test_the_least_that_a_stream_needs() -> None:
         reads_committed=True,
     )
     assert SourceOptions.parse(LEAST, is_streaming=False).starting == Earliest()
+
+
+def test_a_stream_waits_longer_for_brokers_that_are_away_than_a_client_by_itself() -> None:
+    def timeout(is_streaming: bool, **said: str) -> str | None:
+        given = {name.replace("_", "."): value for name, value in said.items()}
+        return SourceOptions.parse({**LEAST, **given}, is_streaming=is_streaming).settings.get("default_api_timeout_ms")
+
+    assert timeout(True) == "600000"
+    assert timeout(True, outageTimeoutMs="5000") == "5000"
+    assert timeout(True, kafka_default_api_timeout_ms="7000") == "7000"
+    assert timeout(False) is None
 
 
 def test_spark_hands_names_over_in_lower_case() -> None:
@@ -47,7 +59,9 @@ def test_spark_hands_names_over_in_lower_case() -> None:
     assert (options.max_offsets_per_trigger, options.min_partitions) == (10, 4)
     assert (options.include_headers, options.fail_on_data_loss, options.reads_committed) == (True, False, False)
     assert options.group_id == "jobs"
-    assert options.settings == {"bootstrap_servers": "b:9092", "fetch_max_bytes": "1000"}
+    assert options.starting_option == "startingTimestamp"
+    waits = {"default_api_timeout_ms": "600000"}
+    assert options.settings == {"bootstrap_servers": "b:9092", "fetch_max_bytes": "1000", **waits}
 
 
 @pytest.mark.parametrize(

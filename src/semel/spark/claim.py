@@ -1,0 +1,170 @@
+"""The claim of a pipeline: its transactional id and its groups are its own until another start takes them over.
+
+A transactional id fences drivers that have the same one. A group is fenced by a second transactional id that is named
+after it and has no transactions, so that pipelines with different transactional ids cannot both commit its offsets.
+
+The law: the fence is taken before offsets are read, and it is confirmed after offsets are pending and before they are
+committed. docs/design/spark.md says why no commit is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from semel.blocking import Producer
+from semel.client.values import OffsetAndMetadata
+from semel.errors import AuthorizationFailed, ProducerFenced
+from semel.spark.cluster import Cluster
+from semel.spark.decision import Note, Place, by_group
+from semel.spark.errors import PipelineError, Superseded
+from semel.spark.refusals import Refused
+
+_FENCE_SUFFIX: Final = ".semel-fence"
+
+
+def fence_of(group_id: str) -> str:
+    """The transactional id that fences a group."""
+    return f"{group_id}{_FENCE_SUFFIX}"
+
+
+class Claim:
+    def __init__(self, settings: Mapping[str, Any], producer: Producer, fences: Mapping[str, Producer]) -> None:
+        self.producer = producer
+        self._settings = dict(settings)
+        self._fences = dict(fences)
+
+    @classmethod
+    def take(cls, settings: Mapping[str, Any], group_ids: Iterable[str]) -> Claim:
+        """Take over the transactional id and the groups: drivers that had them cannot commit any more.
+
+        ``settings`` are those of the pipeline's producer. Raises what ``Producer.init`` does.
+        """
+        producers: list[Producer] = []
+        try:
+            producers.append(_initialized(settings))
+            fences = {}
+            for group_id in sorted(group_ids):
+                fences[group_id] = _fence(settings, group_id)
+                producers.append(fences[group_id])
+            return cls(settings, producers[0], fences)
+        except BaseException:
+            for producer in producers:
+                producer.close(timeout_ms=0)
+            raise
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        return int(self._settings["transaction_timeout_ms"])
+
+    def send_offsets(
+        self,
+        offsets: Mapping[Place, OffsetAndMetadata],
+        committed: Mapping[Place, OffsetAndMetadata],
+        cluster: Cluster,
+    ) -> None:
+        """Send offsets to the open transaction. When this returns, the transaction may be committed.
+
+        ``committed`` is what the groups should have committed up to now. Raises ``Superseded`` if another pipeline has
+        taken over a group, and ``PipelineError`` if anything else has committed to it.
+        """
+        for group_id, own in by_group(offsets).items():
+            self.producer.send_offsets(own, group_id)
+        for group_id, own in by_group(offsets).items():
+            self._confirm(group_id, cluster)
+            found = cluster.committed(group_id, own, stable=False)
+            expected = {place: at for place, at in committed.items() if place in offsets and place.group_id == group_id}
+            at = {Place(group_id, topic_partition): one for topic_partition, one in found.items()}
+            check_unchanged(expected, at, self._transactional_id)
+
+    def confirm(self, cluster: Cluster) -> None:
+        """Raises ``Superseded`` if another pipeline has taken over a group."""
+        for group_id in self._fences:
+            self._confirm(group_id, cluster)
+
+    def renew(self, transaction_timeout_ms: int, cluster: Cluster) -> None:
+        """Take over the own transactional id again, after the broker has aborted a transaction that took too long.
+
+        Raises ``Superseded`` if it was not the broker: another start takes over the fences, too.
+        """
+        self.confirm(cluster)
+        self.producer.close(timeout_ms=0)
+        self._settings["transaction_timeout_ms"] = transaction_timeout_ms
+        self.producer = _initialized(self._settings)
+
+    def close(self, *, timeout_ms: int) -> None:
+        """End what is open. Waits at most so long for the brokers."""
+        for producer in (self.producer, *self._fences.values()):
+            producer.close(timeout_ms=timeout_ms)
+
+    @property
+    def _transactional_id(self) -> str:
+        return str(self._settings["transactional_id"])
+
+    def _confirm(self, group_id: str, cluster: Cluster) -> None:
+        try:
+            self._fences[group_id].bump_epoch()
+        except ProducerFenced as error:
+            found = cluster.committed(group_id, stable=False)
+            raise Superseded(_taken_over(group_id, self._transactional_id, found.values())) from error
+
+
+def check_unchanged(
+    expected: Mapping[Place, OffsetAndMetadata], found: Mapping[Place, OffsetAndMetadata], transactional_id: str
+) -> None:
+    """Raises ``PipelineError`` if anything else has committed since this pipeline committed or read its offsets."""
+    for place in dict.fromkeys([*expected, *found]):
+        before, now = expected.get(place), found.get(place)
+        # What has expired or was deleted while nothing came in is committed again; no other pipeline has the fence.
+        if now is None or _said(before) == _said(now):
+            continue
+        note = Note.parse(now.metadata)
+        if note is not None and note.owner not in (None, transactional_id):
+            raise Superseded(_taken_over(place.group_id, transactional_id, found.values()))
+        was = before.offset if before is not None else "no offset"
+        raise PipelineError(
+            f"{place.topic_partition} of group {place.group_id!r} was at {was} and is at {now.offset} now: "
+            f"{_culprit(note)}. Nothing of this batch was committed. Give the pipeline a group of its own"
+        )
+
+
+def _said(at: OffsetAndMetadata | None) -> tuple[int, str] | None:
+    """Without the leader epoch, which a pipeline does not commit."""
+    return None if at is None else (at.offset, at.metadata)
+
+
+def _culprit(note: Note | None) -> str:
+    if note is None:
+        return "a consumer or a tool that is no pipeline committed it"
+    return "another driver committed it, of a version that does not fence its group"
+
+
+def _taken_over(group_id: str, transactional_id: str, found: Iterable[OffsetAndMetadata]) -> str:
+    notes = [Note.parse(at.metadata) for at in found]
+    owners = {note.owner for note in notes if note is not None} - {None, transactional_id}
+    by = f" with transactional id {', '.join(sorted(map(repr, owners)))}" if owners else ""
+    return (
+        f"another pipeline{by} has taken over group {group_id!r} and continues from its offsets. "
+        f"This one, {transactional_id!r}, writes nothing more: give it a group of its own, or stop the "
+        "other one and start this again"
+    )
+
+
+def _initialized(settings: Mapping[str, Any]) -> Producer:
+    producer = Producer(**settings)
+    try:
+        producer.init()
+    except BaseException:
+        producer.close(timeout_ms=0)
+        raise
+    return producer
+
+
+def _fence(settings: Mapping[str, Any], group_id: str) -> Producer:
+    try:
+        return _initialized({**settings, "transactional_id": fence_of(group_id)})
+    except AuthorizationFailed as error:
+        raise Refused(
+            f"transactional id {fence_of(group_id)!r} fences group {group_id!r}, and may not be used: {error}. Allow "
+            "the pipeline's user WRITE on it"
+        ) from error

@@ -1,0 +1,175 @@
+"""Whether a checkpoint and its group's offsets belong together, decided before the query starts. Pure.
+
+Spark's checkpoint says which batch was planned last, where it ends, and, once ``foreachBatch`` has returned, that it is
+done. Spark runs the last batch again unless it is done; else it plans the next one from where the last one ends. The
+group says what was committed. docs/design/spark.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from semel.client.values import OffsetAndMetadata
+from semel.spark.decision import Batch, Note, Place, Skip, Stop, begins, decide
+
+_RECOVER: Final = (
+    "`semel pipeline recover FILE`, or recover() of the pipeline, says what either choice would write again, and sets "
+    "the offsets when it is told whether that batch was written"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last batch that Spark has planned."""
+
+    query_id: str
+    batch_id: int
+    planned_ms: int
+    start: Mapping[Place, int] | None
+    """``None`` if it is not known: Spark does not write down where batch 0 begins."""
+    end: Mapping[Place, int]
+    is_done: bool
+    """By Spark's commit log."""
+
+    @property
+    def record_count(self) -> int | None:
+        """How many records it reads at most."""
+        if self.start is None:
+            return None
+        return Batch(self.query_id, self.batch_id, self.start, self.end).offset_count
+
+    @property
+    def if_written(self) -> str:
+        """What follows if the user says that the batch was written."""
+        return f"goes on behind batch {self.batch_id}; if it was not written, its records are missing"
+
+    @property
+    def if_not_written(self) -> str:
+        if self.is_done:
+            return "Spark does not run it again: its commit log says that it is done"
+        if self.start is None:
+            return "where it begins is not known: give the query a new checkpoint location, and startingOffsets"
+        return (
+            f"runs batch {self.batch_id} again; if it was written, the output of up to {self.record_count} records is "
+            "there twice"
+        )
+
+    def offsets(
+        self, *, is_written: bool, owner: str, sinks: tuple[str, ...] = ()
+    ) -> dict[Place, OffsetAndMetadata] | None:
+        """What the group should have committed; ``None`` if that is not known."""
+        at, batch_id = (self.end, self.batch_id) if is_written else (self.start, self.batch_id - 1)
+        if at is None:
+            return None
+        note = str(Note(self.query_id, batch_id, sinks=sinks, owner=owner))
+        return {place: OffsetAndMetadata(offset, note) for place, offset in at.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """The query goes on where the group is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The group's offsets have expired. Spark's commit log says that the last batch was written, so they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    reason: str
+    remedy: str
+
+
+Continuation: TypeAlias = Continue | Restore | Refuse
+
+
+def continuation(
+    last: LastBatch, committed: Mapping[Place, OffsetAndMetadata], *, may_have_expired: bool, is_stateful: bool
+) -> Continuation:
+    """What a start does with this checkpoint and these offsets.
+
+    ``may_have_expired``: the last batch is so long ago that the broker removes its offsets. Offsets that are missing
+    sooner were deleted, or the group is another: the user has to say.
+    """
+    at = {place: committed[place].offset for place in last.end if place in committed}
+    if not at:
+        return Restore() if last.is_done and may_have_expired else Refuse(_no_offsets(last), _RECOVER)
+    strangers = [place for place in at if Note.parse(committed[place].metadata) is None]
+    if strangers:
+        return Refuse(
+            f"the offset of {_named(strangers[0])} was committed by something that is no pipeline: a consumer of this "
+            f"group, or a tool that has set it. The checkpoint is at batch {last.batch_id}",
+            _RECOVER,
+        )
+    begin = last.end if last.is_done else last.start if last.start is not None else begins(committed)
+    if last.is_done:
+        goes_on = at == dict(last.end)
+    else:
+        decision = decide(Batch(last.query_id, last.batch_id, begin, last.end), committed)
+        # Skipped batches that the group has left behind are no continuation: the next one would begin behind it.
+        goes_on = not isinstance(decision, Stop) and (not isinstance(decision, Skip) or at == dict(last.end))
+    if goes_on:
+        return Continue()
+    is_ahead = all(place in at and at[place] >= end for place, end in last.end.items())
+    return Refuse(_elsewhere(last, begin, committed, is_ahead), _remedy(is_ahead, is_stateful))
+
+
+def retention_notice(idle_ms: int, kept_ms: int) -> str | None:
+    """A warning, if the time since the last batch comes near to how long brokers keep offsets of an idle group."""
+    if 2 * idle_ms < kept_ms:
+        return None
+    return (
+        f"the last batch was {_hours(idle_ms)} ago, and the brokers keep the offsets of an idle group for "
+        f"{_hours(kept_ms)}: raise offsets.retention.minutes to twice the time between two runs at least"
+    )
+
+
+def _hours(duration_ms: int) -> str:
+    return f"{duration_ms / 3_600_000:.1f} h"
+
+
+def _remedy(is_ahead: bool, is_stateful: bool) -> str:
+    if not is_ahead:
+        return _RECOVER
+    if is_stateful:
+        return "Restore the newest copy of the checkpoint; without it, begin with a new group and a new sink"
+    return "The query keeps no state: give it a new checkpoint location, and it goes on exactly where the group is"
+
+
+def _no_offsets(last: LastBatch) -> str:
+    groups = " and ".join(repr(group_id) for group_id in sorted({place.group_id for place in last.end}))
+    known = (
+        f"Spark's commit log says that batch {last.batch_id} was written"
+        if last.is_done
+        else f"whether batch {last.batch_id} was written is not known"
+    )
+    return (
+        f"the checkpoint is at batch {last.batch_id}, and group {groups} has no offsets: they were deleted, have "
+        f"expired, or the group is another; {known}"
+    )
+
+
+def _elsewhere(
+    last: LastBatch, begin: Mapping[Place, int], committed: Mapping[Place, OffsetAndMetadata], is_ahead: bool
+) -> str:
+    def at(place: Place) -> int | None:
+        return committed[place].offset if place in committed else None
+
+    place = next((place for place in last.end if at(place) != begin.get(place)), next(iter(last.end)))
+    note = Note.parse(committed[place].metadata) if place in committed else None
+    by = ""
+    if note is not None and note.query_id:
+        by = f", by batch {note.batch_id} of {'this' if note.query_id == last.query_id else 'another'} checkpoint"
+    return (
+        f"the checkpoint goes on from {_named(place)} at {begin.get(place, 'no offset')}, with batch "
+        f"{last.batch_id + last.is_done}, and the group is at {'no offset' if at(place) is None else at(place)}{by}: "
+        + ("the checkpoint is an older copy" if is_ahead else "the group's offsets were set back")
+        + ", or it is another query's"
+    )
+
+
+def _named(place: Place) -> str:
+    return f"{place.topic_partition} of group {place.group_id!r}"

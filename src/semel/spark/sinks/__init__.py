@@ -1,0 +1,44 @@
+"""Sinks beside the topic: tables and folders that have every batch of a pipeline exactly once.
+
+    from semel.spark.sinks import SQLite
+
+    pipeline(totals, topic="totals", also=[SQLite("totals.db", "totals", mode="upsert", keys=["customer"])], ...)
+
+Open ``protocol.py`` first: what a sink promises, for those who write their own. ``ledger.py`` decides what a sink's
+last batch means for the next one, ``other_sinks.py`` runs the sinks of a pipeline; every other module is one sink or a
+part of it. The design is in docs/design/sinks.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from semel.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from semel.spark.sinks.files import Files as Files
+    from semel.spark.sinks.other_sinks import SinkProgress as SinkProgress
+    from semel.spark.sinks.postgres import Postgres as Postgres
+    from semel.spark.sinks.protocol import BatchSink as BatchSink
+    from semel.spark.sinks.protocol import Owner as Owner
+    from semel.spark.sinks.protocol import SinkBatch as SinkBatch
+    from semel.spark.sinks.protocol import SinkError as SinkError
+    from semel.spark.sinks.protocol import SinkFenced as SinkFenced
+    from semel.spark.sinks.sqlite import SQLite as SQLite
+
+__all__ = ["BatchSink", "Files", "Owner", "Postgres", "SQLite", "SinkBatch", "SinkError", "SinkFenced", "SinkProgress"]
+
+_HOMES = {
+    "BatchSink": "semel.spark.sinks.protocol",
+    "Files": "semel.spark.sinks.files",
+    "Owner": "semel.spark.sinks.protocol",
+    "Postgres": "semel.spark.sinks.postgres",
+    "SQLite": "semel.spark.sinks.sqlite",
+    "SinkBatch": "semel.spark.sinks.protocol",
+    "SinkError": "semel.spark.sinks.protocol",
+    "SinkFenced": "semel.spark.sinks.protocol",
+    "SinkProgress": "semel.spark.sinks.other_sinks",
+}
+
+# A task imports the sink that it writes for, and the libraries of no other.
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -1,0 +1,91 @@
+"""The last batch of a sink compared with what the group has committed, and with the batch that is to be written. Pure;
+the tables are in docs/design/sinks.md.
+
+The law: a batch is written to a sink only if the sink ends where the batch begins, and is skipped only if the sink has
+this very batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from semel.spark.decision import Batch, Place
+from semel.spark.sinks.protocol import SinkBatch
+
+
+class LedgerMismatch(ValueError):
+    """A sink has neither a batch nor what comes right before it. Nothing was written."""
+
+
+def refusal_at_start(
+    sink: str,
+    last: SinkBatch | None,
+    committed: Mapping[Place, int],
+    planned: SinkBatch | None,
+    *,
+    is_noted: bool,
+) -> str | None:
+    """Why the pipeline cannot go on with this sink; ``None`` if it can.
+
+    ``committed`` is C. ``planned`` is the last batch that the checkpoint planned. ``is_noted``: the notes beside the
+    committed offsets name this sink.
+    """
+    if last is None:
+        return _deleted(sink) if is_noted else None
+    shared = last.end.keys() & committed.keys()
+    if any(last.end[place] < committed[place] for place in shared):
+        return _behind(sink, last, committed)
+    if all(last.end[place] == committed[place] for place in shared) or last == planned:
+        return None
+    return _ahead(sink, last, planned)
+
+
+def is_written(sink: str, last: SinkBatch | None, batch: Batch) -> bool:
+    """Whether the sink has the batch. Raises ``LedgerMismatch`` if it has neither this nor what comes before it."""
+    if last is None:
+        return False
+    if (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id):
+        if dict(last.end) != dict(batch.end):
+            raise LedgerMismatch(_ahead(sink, last, SinkBatch(batch.query_id, batch.batch_id, batch.end)))
+        return True
+    if any(last.end[place] != batch.start[place] for place in last.end.keys() & batch.start.keys()):
+        raise LedgerMismatch(
+            f"{sink} ends at batch {last.batch_id} ({_offsets(last.end)}), and batch {batch.batch_id} begins at "
+            f"{_offsets(batch.start)}. Nothing was written"
+        )
+    return False
+
+
+def _deleted(sink: str) -> str:
+    return (
+        f"{sink} has no line in its ledger, and the group's offsets say that it had: the ledger was deleted, and "
+        f"nothing says whether {sink} has the last batch. Restore the ledger. Or look at what {sink} has, bring it to "
+        "where the group is, and give the sink another name=, under which it begins there"
+    )
+
+
+def _behind(sink: str, last: SinkBatch, committed: Mapping[Place, int]) -> str:
+    return (
+        f"{sink} ends at {_offsets(last.end)}, behind the group, which is at {_offsets(committed)}: it was restored "
+        "from a backup, or left out for a while, and lacks what is between. Restore all of it. Or give the sink "
+        "another name=, under which it begins where the group is, without what is between"
+    )
+
+
+def _ahead(sink: str, last: SinkBatch, planned: SinkBatch | None) -> str:
+    has = (
+        "this checkpoint has planned no batch"
+        if planned is None
+        else f"this checkpoint has planned batch {planned.batch_id} of query {planned.query_id} up to "
+        f"{_offsets(planned.end)}"
+    )
+    return (
+        f"{sink} has batch {last.batch_id} of query {last.query_id} up to {_offsets(last.end)}, which the group has "
+        f"not committed, and {has}: with other batches its rows would be written twice. Restore the checkpoint of "
+        "that query. Or take the rows of that batch out of the sink, and give it another name="
+    )
+
+
+def _offsets(offsets: Mapping[Place, int]) -> str:
+    named = [f"{place.topic_partition}:{offset}" for place, offset in sorted(offsets.items())]
+    return ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")

@@ -1,0 +1,138 @@
+"""The SQL that moves staged rows into a table: append, upsert by keys, delete by a column. For SQLite and Postgres.
+
+Both know ``INSERT ... ON CONFLICT DO UPDATE``, so the statements are the same; what differs is how rows get into the
+staging table, and how a transaction is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pyspark.sql import types as spark_types
+
+from semel.spark.refusals import Refused
+
+Mode: TypeAlias = Literal["append", "upsert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How the rows of a batch change the table."""
+
+    mode: Mode = "append"
+    keys: tuple[str, ...] = ()
+    delete_column: str | None = None
+    """Rows in which this column is true remove the row of their keys. It is no column of the table."""
+    latest_by: str | None = None
+    """Of several rows with equal keys in one batch, the one in which this column is greatest counts."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("append", "upsert"):
+            raise Refused(f"mode={self.mode!r}; it is 'append' or 'upsert'")
+        if self.mode == "upsert" and not self.keys:
+            raise Refused("mode='upsert' without keys=: say which columns tell rows apart")
+        if self.mode == "append":
+            for name, value in (
+                ("keys", self.keys),
+                ("delete_column", self.delete_column),
+                ("latest_by", self.latest_by),
+            ):
+                if value:
+                    raise Refused(f"{name}={value!r} is for mode='upsert'; this is mode='append'")
+
+    def table_columns(self, columns: Sequence[str], in_table: Iterable[str]) -> list[str]:
+        """Of the columns of the rows, those that are written. Raises ``Refused`` for one that has no place."""
+        there = set(in_table)
+        left_out = {self.delete_column} if self.latest_by in there else {self.delete_column, self.latest_by}
+        written = [name for name in columns if name not in left_out]
+        missing = [name for name in written if name not in there]
+        if missing:
+            raise Refused(
+                f"the table has no column {', '.join(map(repr, missing))}; it has {', '.join(sorted(there))}. Add it, "
+                "or say with columns= what is to be written"
+            )
+        unknown = [name for name in (*self.keys, self.delete_column, self.latest_by) if name and name not in columns]
+        if unknown:
+            raise Refused(f"the rows have no column {', '.join(map(repr, unknown))}; they have {', '.join(columns)}")
+        return written
+
+    def check_unique(self, unique: Iterable[frozenset[str]], table: str) -> None:
+        """``unique``: the columns of each unique index. Raises ``Refused`` if none is over the keys."""
+        if self.mode == "upsert" and frozenset(self.keys) not in set(unique):
+            raise Refused(
+                f"{table} has no primary key or unique index over {', '.join(self.keys)}, which mode='upsert' needs: "
+                f"CREATE UNIQUE INDEX ON {table} ({_listed(self.keys)})"
+            )
+
+    # Of a staging table
+
+    def null_keys(self, staging: str) -> str:
+        """A row comes back if a key is null: no unique index would tell such rows apart."""
+        return f"SELECT 1 FROM {staging} WHERE {' OR '.join(f'{quoted(key)} IS NULL' for key in self.keys)} LIMIT 1"
+
+    def repeated_keys(self, staging: str) -> str:
+        """The keys that several rows have come back."""
+        keys = _listed(self.keys)
+        return f"SELECT {keys} FROM {staging} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+
+    def statements(
+        self, staging: str, table: str, columns: Sequence[str], types: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Executed one after the other, they bring the staged rows into the table.
+
+        ``types`` of the table's columns, where a staged value must be cast to its own.
+        """
+
+        def cast(name: str) -> str:
+            return f"staged.{quoted(name)}" + ("" if types is None else f"::{types[name]}")
+
+        insert = f"INSERT INTO {table} ({_listed(columns)}) SELECT {', '.join(map(cast, columns))} FROM"
+        if self.mode == "append":
+            return [f"{insert} {staging} AS staged"]
+        rows = self._one_for_each_key(staging)
+        others = [name for name in columns if name not in self.keys]
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
+        kept = "true" if self.delete_column is None else f"NOT coalesce({quoted(self.delete_column)}, false)"
+        upsert = f"{insert} {rows} AS staged WHERE {kept} ON CONFLICT ({_listed(self.keys)}) {action}"
+        if self.delete_column is None:
+            return [upsert]
+        same = " AND ".join(f"{cast(key)} = {table}.{quoted(key)}" for key in self.keys)
+        gone = f"staged.{quoted(self.delete_column)}"
+        return [f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM {rows} AS staged WHERE {gone} AND {same})", upsert]
+
+    def _one_for_each_key(self, staging: str) -> str:
+        if self.latest_by is None:
+            return staging
+        rank = f"row_number() OVER (PARTITION BY {_listed(self.keys)} ORDER BY {quoted(self.latest_by)} DESC)"
+        return f"(SELECT * FROM (SELECT *, {rank} AS semel_rank FROM {staging}) AS ranked WHERE semel_rank = 1)"
+
+
+def create_table(
+    table: str, schema: spark_types.StructType, types: dict[type[spark_types.DataType], str], merge: Merge
+) -> str:
+    """The statement for a table that takes such rows. Raises ``Refused`` for a type that no column takes."""
+    columns = []
+    for field in schema.fields:
+        if type(field.dataType) not in types:
+            raise Refused(
+                f"column {field.name!r} is {field.dataType.simpleString()}, which no column of a table takes: write it "
+                f"as text, with to_json({field.name}) in columns="
+            )
+        if field.name != merge.delete_column:
+            columns.append(f"{quoted(field.name)} {types[type(field.dataType)]}")
+    if merge.keys:
+        columns.append(f"PRIMARY KEY ({', '.join(map(quoted, merge.keys))})")
+    return f"CREATE TABLE {quoted(table)} ({', '.join(columns)})"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever its characters."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))

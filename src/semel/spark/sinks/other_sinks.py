@@ -1,0 +1,157 @@
+"""The sinks of a pipeline beside its topic: checked, prepared, and written before each transaction ends.
+
+The law: when ``write`` returns, every sink has the batch. It is called inside every attempt, before EndTxn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from semel.client.values import OffsetAndMetadata
+from semel.spark.checkpoint import Checkpoint
+from semel.spark.decision import Batch, Note, Place
+from semel.spark.plan import QueryPlan
+from semel.spark.refusals import Refused
+from semel.spark.sink.row_partitioning import BadRow
+from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
+from semel.spark.sinks.protocol import BatchSink, Owner, SinkBatch, SinkError
+
+log = logging.getLogger(__name__)
+
+_RECENT_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SinkProgress:
+    """One batch in one sink. ``is_skipped``: the sink had it already."""
+
+    batch_id: int
+    sink: str
+    row_count: int
+    duration_ms: int
+    is_skipped: bool
+
+
+class OtherSinks:
+    def __init__(self, sinks: Sequence[BatchSink] = ()) -> None:
+        self._sinks = tuple(sinks)
+        self._recent: deque[SinkProgress] = deque(maxlen=_RECENT_MAX)
+        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        if repeated:
+            raise Refused(f"two sinks of also= are called {repeated[0]!r}: give one of them a name=")
+
+    def __len__(self) -> int:
+        return len(self._sinks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sink.name for sink in self._sinks)
+
+    @property
+    def recent(self) -> list[SinkProgress]:
+        """Of the last batches that ran in this process, oldest first."""
+        return list(self._recent)
+
+    def check(self, rows: DataFrame, *, has_topic: bool) -> None:
+        """Raises ``Refused``. Nothing is changed."""
+        if len(self) + has_topic > 1:
+            check_deterministic(rows)
+        for sink in self._sinks:
+            with _refusing(sink):
+                sink.check(rows)
+
+    def prepare(
+        self,
+        owner: Owner,
+        committed: Mapping[Place, OffsetAndMetadata],
+        checkpoint: Checkpoint,
+        plan: QueryPlan,
+    ) -> None:
+        """After the take-over, with the offsets that were read after it. Raises ``Refused``."""
+        if not self._sinks:
+            return
+        planned = _planned(checkpoint, plan)
+        notes = [Note.parse(at.metadata) for at in committed.values()]
+        noted = {name for note in notes if note is not None for name in note.sinks}
+        offsets = {place: at.offset for place, at in committed.items()}
+        for sink in self._sinks:
+            with _refusing(sink):
+                sink.prepare(owner)
+                last = sink.last_batch()
+            refusal = refusal_at_start(sink.name, last, offsets, planned, is_noted=sink.name in noted)
+            if refusal is not None:
+                raise Refused(refusal)
+
+    def write(self, rows: DataFrame, batch: Batch) -> bool:
+        """Whether a sink took the rows: ``False`` if each of them has the batch, and nothing was computed.
+
+        Raises ``SinkFenced``, ``BadRow`` or ``LedgerMismatch`` if nothing else can come of it, else ``SinkError``.
+        """
+        written = [self._write(sink, rows, batch) for sink in self._sinks]
+        return any(written)
+
+    def _write(self, sink: BatchSink, rows: DataFrame, batch: Batch) -> bool:
+        begun = monotonic()
+        try:
+            has = is_written(sink.name, sink.last_batch(), batch)
+            line = SinkBatch(batch.query_id, batch.batch_id, dict(batch.end))
+            row_count = 0 if has else sink.write(rows, line)
+        except (SinkError, BadRow, LedgerMismatch):
+            raise
+        except Exception as error:
+            raise SinkError(f"{sink.name} did not take batch {batch.batch_id}: {error}") from error
+        duration_ms = int((monotonic() - begun) * 1000)
+        self._recent.append(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has))
+        if has:
+            log.info("batch %d: %s has it already", batch.batch_id, sink.name)
+        else:
+            log.info("batch %d: %s took %d rows in %d ms", batch.batch_id, sink.name, row_count, duration_ms)
+        return not has
+
+
+@contextmanager
+def _refusing(sink: BatchSink) -> Iterator[None]:
+    """Whatever a sink raises before the query starts is a refusal."""
+    try:
+        yield
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"{sink.name}: {error}") from error
+
+
+@contextmanager
+def computed_once(rows: DataFrame) -> Iterator[None]:
+    """Within this block all that is made of these rows is made of the same ones."""
+    rows.persist()
+    try:
+        yield
+    finally:
+        rows.unpersist()
+
+
+def check_deterministic(rows: DataFrame) -> None:
+    """Raises ``Refused`` if Spark says that the same input may give other rows."""
+    if not rows._jdf.queryExecution().analyzed().deterministic():
+        raise Refused(
+            "the query is not deterministic (rand, uuid, monotonically_increasing_id, a UDF that says so): after a "
+            "crash its outputs would get other rows of the same batch. For a stable id, use topic, partition and "
+            "offset of the source"
+        )
+
+
+def _planned(checkpoint: Checkpoint, plan: QueryPlan) -> SinkBatch | None:
+    """The last batch that the checkpoint planned."""
+    batch_id = checkpoint.last_batch_id()
+    ends = None if batch_id is None else checkpoint.ends_of(batch_id, plan.source_ids)
+    if batch_id is None or ends is None:
+        return None
+    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.places(ends))

@@ -1,0 +1,330 @@
+"""A table in Postgres. Tasks COPY their rows into a staging table of the batch; the driver moves them into the table.
+
+The ledger is the table ``semel_ledger`` in the schema of the table. The driver's transaction locks the line, looks at
+its owner and its batch, merges the staged rows, writes the line and drops the staging table: all of it happens, or
+nothing.
+
+Staging is not logged by the server: it is empty after the server has crashed. So the driver counts the staged rows
+inside its transaction, and merges them only if they are all there.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from time import monotonic, sleep
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from pyspark.sql import DataFrame
+from pyspark.sql import types as spark_types
+
+from semel.spark.refusals import Refused
+from semel.spark.sink.row_partitioning import BadRow
+from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
+from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
+from semel.spark.sinks.selection import selected
+
+try:
+    import psycopg
+except ImportError as missing:
+    raise ImportError("Postgres needs psycopg: pip install 'semel[postgres]'") from missing
+
+_WAIT_S: Final = 60.0
+_PAUSE_S: Final = 0.5
+_TASK: Final = "semel_task"
+_STAGED_SCHEMA: Final = "task STRING, row_count BIGINT"
+
+_TYPES: Final[dict[type[spark_types.DataType], str]] = {
+    spark_types.StringType: "text",
+    spark_types.BinaryType: "bytea",
+    spark_types.BooleanType: "boolean",
+    spark_types.ByteType: "smallint",
+    spark_types.ShortType: "smallint",
+    spark_types.IntegerType: "integer",
+    spark_types.LongType: "bigint",
+    spark_types.FloatType: "real",
+    spark_types.DoubleType: "double precision",
+    spark_types.DecimalType: "numeric",
+    spark_types.DateType: "date",
+    spark_types.TimestampType: "timestamptz",
+    spark_types.TimestampNTZType: "timestamp",
+}
+
+
+class Postgres:
+    """``Postgres("host=db dbname=shop user=totals", "totals", mode="upsert", keys=["customer"])``.
+
+    ``dsn`` is a connection string or URL of libpq, for the driver and the executors; ``table`` may have a schema before
+    it. ``columns`` are names or SQL expressions over the DataFrame, all columns by default. With ``mode="upsert"`` a
+    row replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; ``latest_by`` is the
+    column that says which of several rows with equal keys in one batch counts. A server that is away while the query
+    runs is waited for, ``wait_s`` seconds.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        *,
+        mode: Mode = "append",
+        keys: Sequence[str] = (),
+        delete_column: str | None = None,
+        latest_by: str | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        wait_s: float = _WAIT_S,
+        reached: Reached = nothing_reached,
+    ) -> None:
+        self.name = name or f"postgres:{table}"
+        schema, _, self._table = table.rpartition(".")
+        self._schema = schema or None
+        self._dsn = dsn
+        self._merge = Merge(mode, tuple(keys), delete_column, latest_by)
+        self._columns = columns
+        self._wait_s = wait_s
+        self._reached = reached
+        self._owner: Owner | None = None
+        self._connection: psycopg.Connection[Any] | None = None
+        self._has_failed = False
+
+    def __repr__(self) -> str:
+        """Without the connection string, which may have a password."""
+        return f"Postgres({self._table!r}, name={self.name!r})"
+
+    def check(self, rows: DataFrame) -> None:
+        chosen = selected(rows, self._columns)
+        create = create_table(self._table, chosen.schema, _TYPES, self._merge)
+        with self._connected(wait_s=0) as connection:
+            in_table = _types_of(connection, self._name_of(self._table))
+            if not in_table:
+                raise Refused(f"there is no table {self._name_of(self._table)} for {self.name}: make it, with {create}")
+            self._merge.table_columns(chosen.columns, in_table)
+            self._merge.check_unique(_unique_columns(connection, self._name_of(self._table)), self._table)
+
+    def prepare(self, owner: Owner) -> None:
+        with self._transaction() as connection:
+            # Two drivers that make the ledger at once would both fail.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('semel_ledger'))")
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._ledger} (pipeline text NOT NULL, sink text NOT NULL, "
+                "producer_id bigint NOT NULL, producer_epoch integer NOT NULL, batch text, "
+                "PRIMARY KEY (pipeline, sink))"
+            )
+            found, batch = self._line(connection, owner.pipeline)
+            owner.check_not_older_than(found, self.name)
+            self._put(connection, owner, batch)
+        self._owner = owner
+        self._drop_staging(self._staging_prefix)
+
+    def last_batch(self) -> SinkBatch | None:
+        with self._connected() as connection:
+            _, batch = self._line(connection, self._prepared().pipeline, is_locked=False)
+        return None if batch is None else SinkBatch.parse(batch)
+
+    def write(self, rows: DataFrame, batch: SinkBatch) -> int:
+        owner = self._prepared()
+        chosen = selected(rows, self._columns)
+        if self._has_failed:
+            self._drop_staging(self._own_prefix)
+        self._has_failed = True
+        staging = self._name_of(f"{self._own_prefix}{uuid4().hex[:12]}")
+        columns = [f"{quoted(one.name)} {_TYPES[type(one.dataType)]}" for one in chosen.schema.fields]
+        with self._connected() as connection:
+            connection.execute(f"CREATE UNLOGGED TABLE {staging} ({', '.join([f'{_TASK} text', *columns])})")
+        staged = chosen.mapInArrow(CopyRows(self._dsn, staging, self._wait_s), _STAGED_SCHEMA).collect()
+        row_count = sum(one["row_count"] for one in staged)
+        self._reached("sink staged", batch.batch_id)
+        with self._transaction() as connection:
+            found, last = self._line(connection, owner.pipeline)
+            owner.check_is(found, self.name)
+            if last == str(batch):
+                raise SinkError(f"{self.name} has batch {batch.batch_id} already")
+            self._bring(connection, staging, [one["task"] for one in staged], row_count, chosen.columns)
+            self._put(connection, owner, str(batch))
+            connection.execute(f"DROP TABLE {staging}")
+            self._reached("sink merged", batch.batch_id)
+        self._has_failed = False
+        self._reached("sink committed", batch.batch_id)
+        return int(row_count)
+
+    # The rows
+
+    def _bring(
+        self, connection: psycopg.Connection[Any], staging: str, tasks: list[str], row_count: int, names: list[str]
+    ) -> None:
+        # What a task staged of which Spark took another attempt.
+        connection.execute(f"DELETE FROM {staging} WHERE {_TASK} <> ALL(%s)", (tasks,))
+        found = connection.execute(f"SELECT count(*) FROM {staging}").fetchone()
+        if found is None or found[0] != row_count:
+            raise SinkError(f"{self.name}: {row_count} rows were staged and {found} are there: the server has crashed")
+        if self._merge.mode == "upsert":
+            if connection.execute(self._merge.null_keys(staging)).fetchone():
+                raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
+            repeated = connection.execute(self._merge.repeated_keys(staging)).fetchone()
+            if repeated and self._merge.latest_by is None:
+                raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
+        table = self._name_of(self._table)
+        types = _types_of(connection, table)
+        written = self._merge.table_columns(names, types)
+        try:
+            for statement in self._merge.statements(staging, table, written, types):
+                connection.execute(statement)
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except (psycopg.IntegrityError, psycopg.DataError) as error:
+            raise BadRow(f"{self.name} does not take a row: {error}") from error
+
+    def _drop_staging(self, prefix: str) -> None:
+        """What attempts that failed have left behind."""
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = coalesce(%s, current_schema()) "
+                "AND starts_with(tablename, %s)",
+                (self._schema, prefix),
+            ).fetchall()
+            for (name,) in found:
+                connection.execute(f"DROP TABLE IF EXISTS {self._name_of(name)}")
+
+    # The ledger
+
+    @property
+    def _ledger(self) -> str:
+        return self._name_of("semel_ledger")
+
+    @property
+    def _staging_prefix(self) -> str:
+        """Of the staging tables of this sink of this pipeline. A name has at most 63 bytes, so theirs is a hash."""
+        return f"semel_staging_{zlib.crc32(f'{self._prepared().pipeline}/{self.name}'.encode()):08x}_"
+
+    @property
+    def _own_prefix(self) -> str:
+        """Of this driver's: one that was replaced does not drop those of its successor."""
+        owner = self._prepared()
+        return f"{self._staging_prefix}{owner.producer_id}_{owner.producer_epoch}_"
+
+    def _name_of(self, table: str) -> str:
+        return quoted(table) if self._schema is None else f"{quoted(self._schema)}.{quoted(table)}"
+
+    def _prepared(self) -> Owner:
+        assert self._owner is not None, "prepare comes first"
+        return self._owner
+
+    def _line(
+        self, connection: psycopg.Connection[Any], pipeline: str, *, is_locked: bool = True
+    ) -> tuple[Owner | None, str | None]:
+        """Locked: as the last transaction that changed it has left it, and nothing else changes it before this ends."""
+        found = connection.execute(
+            f"SELECT producer_id, producer_epoch, batch FROM {self._ledger} WHERE pipeline = %s AND sink = %s"
+            + (" FOR UPDATE" if is_locked else ""),
+            (pipeline, self.name),
+        ).fetchone()
+        return (None, None) if found is None else (Owner(pipeline, found[0], found[1]), found[2])
+
+    def _put(self, connection: psycopg.Connection[Any], owner: Owner, batch: str | None) -> None:
+        connection.execute(
+            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (pipeline, sink) DO UPDATE SET "
+            "producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch, batch = excluded.batch",
+            (owner.pipeline, self.name, owner.producer_id, owner.producer_epoch, batch),
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._connected() as connection, connection.transaction():
+            # An acknowledged commit must outlive a crash of the server, whatever the server's default is.
+            connection.execute("SET LOCAL synchronous_commit = on")
+            yield connection
+
+    @contextmanager
+    def _connected(self, wait_s: float | None = None) -> Iterator[psycopg.Connection[Any]]:
+        """The driver's connection, which is closed after an error: then the server ends what was open on it."""
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._dsn, self._wait_s if wait_s is None else wait_s)
+        try:
+            yield self._connection
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, psycopg.Error):
+                raise SinkError(f"{self.name}: {error}") from error
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRows:
+    """A task: its rows are copied in one transaction, under a name that no other attempt has."""
+
+    dsn: str = field(repr=False)
+    staging: str
+    wait_s: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task, row_count = uuid4().hex, 0
+        first = next((rows for rows in batches if rows.num_rows), None)
+        if first is None:
+            return
+        names = ", ".join(map(quoted, [_TASK, *first.schema.names]))
+        with connect(self.dsn, self.wait_s) as connection:
+            statement = f"COPY {self.staging} ({names}) FROM STDIN (FORMAT csv)"
+            with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for rows in chain([first], batches):
+                    copy.write(as_csv(rows, task))
+                    row_count += rows.num_rows
+        yield pa.RecordBatch.from_pydict({"task": [task], "row_count": [row_count]})
+
+
+def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
+    """A connection. A server that is away is waited for. Raises ``SinkError``, without the connection string."""
+    deadline = monotonic() + wait_s
+    while True:
+        try:
+            return psycopg.connect(dsn, autocommit=True, application_name="semel")
+        except psycopg.OperationalError as error:
+            if monotonic() >= deadline:
+                raise SinkError(f"no connection to Postgres: {error}") from None
+            sleep(_PAUSE_S)
+
+
+def as_csv(rows: pa.RecordBatch, task: str) -> bytes:
+    """As COPY reads it: every value in quotes, and null as nothing."""
+    arrays = [pa.repeat(pa.scalar(task), rows.num_rows), *(_as_text(column) for column in rows.columns)]
+    table = pa.table(arrays, names=[_TASK, *rows.schema.names])
+    written = io.BytesIO()
+    pa_csv.write_csv(table, written, pa_csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    return written.getvalue()
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp("us", "UTC"))
+    if pa.types.is_decimal(column.type):
+        return column.cast(pa.string())
+    return column
+
+
+def _types_of(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
+    """The columns that can be written, with their types. Without their lengths: a cast to those would cut off."""
+    found = connection.execute(
+        "SELECT attname, format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = to_regclass(%s) "
+        "AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+        (table,),
+    )
+    return dict(found.fetchall())
+
+
+def _unique_columns(connection: psycopg.Connection[Any], table: str) -> Iterator[frozenset[str]]:
+    found = connection.execute(
+        "SELECT array_agg(attname::text) FROM pg_index JOIN pg_attribute ON attrelid = indrelid "
+        "AND attnum = ANY(indkey) WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL "
+        "AND indimmediate AND indexprs IS NULL GROUP BY indexrelid",
+        (table,),
+    )
+    for (names,) in found.fetchall():
+        yield frozenset(names)

@@ -1,0 +1,112 @@
+"""What a sink beside the topic promises, and the values that it is handed.
+
+The law: ``write`` makes the rows and the ledger's line visible in one commit of the sink's own system, and only while
+the line's owner is this driver. Everything else about exactly-once is done for the sink.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from semel.spark.decision import Place
+from semel.types import TopicPartition
+
+
+class SinkError(RuntimeError):
+    """A sink did not take a batch, or did not say whether it took it. The batch is tried again."""
+
+
+class SinkFenced(SinkError):
+    """Another driver has become the owner of the ledger's line. This driver must stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The driver that may write: the identity with which it took over the transactional id of the pipeline."""
+
+    pipeline: str
+    """The transactional id."""
+    producer_id: int
+    producer_epoch: int
+
+    def check_not_older_than(self, other: Owner | None, sink: str) -> None:
+        """Raises ``SinkFenced`` if the line's owner came later.
+
+        Epochs are ordered within a producer id. Producer ids are not ordered.
+        """
+        if other is not None and other.producer_id == self.producer_id and other.producer_epoch > self.producer_epoch:
+            raise SinkFenced(f"{sink} belongs to a later driver: {other} instead of {self}")
+
+    def check_is(self, other: Owner | None, sink: str) -> None:
+        """Raises ``SinkFenced`` if the line's owner is not this driver."""
+        if other != self:
+            raise SinkFenced(f"{sink} was taken over by another driver: {other} instead of {self}")
+
+    def __str__(self) -> str:
+        return f"{self.pipeline!r} with producer id {self.producer_id} and epoch {self.producer_epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """A batch as a ledger's line has it: which one it was, and where it ended."""
+
+    query_id: str
+    batch_id: int
+    end: Mapping[Place, int]
+
+    def __str__(self) -> str:
+        """JSON, which every ledger can keep as a text."""
+        end: dict[str, dict[str, dict[str, int]]] = {}
+        for (group_id, (topic, partition)), offset in self.end.items():
+            end.setdefault(group_id, {}).setdefault(topic, {})[str(partition)] = offset
+        return json.dumps({"query": self.query_id, "batch": self.batch_id, "end": end}, sort_keys=True)
+
+    @classmethod
+    def parse(cls, text: str) -> SinkBatch:
+        """Raises ``ValueError`` for a text that no ledger has."""
+        try:
+            found: dict[str, Any] = json.loads(text)
+            end = {
+                Place(group_id, TopicPartition(topic, int(partition))): int(offset)
+                for group_id, topics in found["end"].items()
+                for topic, partitions in topics.items()
+                for partition, offset in partitions.items()
+            }
+            return cls(str(found["query"]), int(found["batch"]), end)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{text!r} is no line of a ledger") from error
+
+
+class BatchSink(Protocol):
+    """A sink beside the topic. It is made by the user and called by the pipeline, in the driver."""
+
+    @property
+    def name(self) -> str:
+        """Names the sink in its ledger, in the notes beside the offsets, in progress and in errors.
+
+        It is unique within the pipeline. Under another name the sink has another line, and begins where the group is.
+        """
+
+    def check(self, rows: DataFrame) -> None:
+        """Raise ``Refused``, with what to do, if rows such as these cannot be written. Change nothing."""
+
+    def prepare(self, owner: Owner) -> None:
+        """Make the ledger if there is none, put the owner into the line, and remove what dead drivers have left.
+
+        From here on the commit of any other driver must fail. Raise ``SinkFenced`` if a later driver is there already.
+        """
+
+    def last_batch(self) -> SinkBatch | None:
+        """The batch in the line of this pipeline and this sink."""
+
+    def write(self, rows: DataFrame, batch: SinkBatch) -> int:
+        """Write the rows and the line in one commit, and return how many rows there were.
+
+        Raise ``SinkFenced`` if the line's owner is not the one of ``prepare``. Any other exception means that the batch
+        may or may not be there: ``last_batch`` is asked before the next attempt.
+        """

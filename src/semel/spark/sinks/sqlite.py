@@ -1,0 +1,205 @@
+"""A table in an SQLite file. For tests, demos and small results: the driver collects the rows and writes them.
+
+The ledger is the table ``semel_ledger`` in the same file. Rows and line are one transaction of SQLite, begun with
+BEGIN IMMEDIATE, so that of two drivers one looks at the line after the other has committed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as spark_types
+
+from semel.spark.refusals import Refused
+from semel.spark.sink.row_partitioning import BadRow
+from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
+from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
+from semel.spark.sinks.selection import selected
+
+_LEDGER: Final = """CREATE TABLE IF NOT EXISTS semel_ledger (
+    pipeline TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
+    batch TEXT, PRIMARY KEY (pipeline, sink))"""
+_STAGING: Final = "temp.semel_staging"
+_BUSY_S: Final = 30.0
+
+# SQLite keeps what it has no type for as text that sorts as it should.
+_TYPES: Final[dict[type[spark_types.DataType], str]] = {
+    spark_types.StringType: "TEXT",
+    spark_types.BinaryType: "BLOB",
+    spark_types.BooleanType: "BOOLEAN",
+    spark_types.ByteType: "INTEGER",
+    spark_types.ShortType: "INTEGER",
+    spark_types.IntegerType: "INTEGER",
+    spark_types.LongType: "INTEGER",
+    spark_types.FloatType: "REAL",
+    spark_types.DoubleType: "REAL",
+    spark_types.DecimalType: "NUMERIC",
+    spark_types.DateType: "TEXT",
+    spark_types.TimestampType: "TEXT",
+    spark_types.TimestampNTZType: "TEXT",
+}
+
+
+class SQLite:
+    """``SQLite("totals.db", "totals", mode="upsert", keys=["customer"])``.
+
+    ``columns`` are names or SQL expressions over the DataFrame, all columns by default. With ``mode="upsert"`` a row
+    replaces the one with equal ``keys``; a row in which ``delete_column`` is true removes it; ``latest_by`` is the
+    column that says which of several rows with equal keys in one batch counts.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        table: str,
+        *,
+        mode: Mode = "append",
+        keys: Sequence[str] = (),
+        delete_column: str | None = None,
+        latest_by: str | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        reached: Reached = nothing_reached,
+    ) -> None:
+        self.name = name or f"sqlite:{table}"
+        self._path = Path(path)
+        self._table = table
+        self._merge = Merge(mode, tuple(keys), delete_column, latest_by)
+        self._columns = columns
+        self._reached = reached
+        self._owner: Owner | None = None
+
+    def __repr__(self) -> str:
+        return f"SQLite({str(self._path)!r}, {self._table!r}, name={self.name!r})"
+
+    def check(self, rows: DataFrame) -> None:
+        chosen = selected(rows, self._columns)
+        create = create_table(self._table, chosen.schema, _TYPES, self._merge)
+        if not self._path.is_file():
+            raise Refused(f"there is no file {self._path} for {self.name}: make it, with {create}")
+        with self._connected() as connection:
+            in_table = _columns_of(connection, self._table)
+            if not in_table:
+                raise Refused(f"{self._path} has no table {self._table!r}: make it, with {create}")
+            self._merge.table_columns(chosen.columns, in_table)
+            self._merge.check_unique(_unique_columns(connection, self._table), self._table)
+
+    def prepare(self, owner: Owner) -> None:
+        with self._transaction() as connection:
+            connection.execute(_LEDGER)
+            found, batch = self._line(connection, owner.pipeline)
+            owner.check_not_older_than(found, self.name)
+            self._put(connection, owner, batch)
+        self._owner = owner
+
+    def last_batch(self) -> SinkBatch | None:
+        with self._connected() as connection:
+            _, batch = self._line(connection, self._prepared().pipeline)
+        return None if batch is None else SinkBatch.parse(batch)
+
+    def write(self, rows: DataFrame, batch: SinkBatch) -> int:
+        owner = self._prepared()
+        table = selected(rows, self._columns).toArrow()
+        with self._transaction() as connection:
+            found, last = self._line(connection, owner.pipeline)
+            owner.check_is(found, self.name)
+            if last == str(batch):
+                raise SinkError(f"{self.name} has batch {batch.batch_id} already")
+            self._stage(connection, table)
+            self._bring(connection, table.schema.names)
+            self._put(connection, owner, str(batch))
+            self._reached("sink staged", batch.batch_id)
+        self._reached("sink committed", batch.batch_id)
+        return int(table.num_rows)
+
+    # The rows
+
+    def _stage(self, connection: sqlite3.Connection, table: pa.Table) -> None:
+        names = table.schema.names
+        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, names))})")
+        marks = ", ".join("?" for _ in names)
+        values = [_values(column) for column in table.columns]
+        connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
+
+    def _bring(self, connection: sqlite3.Connection, names: list[str]) -> None:
+        if self._merge.mode == "upsert":
+            if connection.execute(self._merge.null_keys(_STAGING)).fetchone():
+                raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
+            repeated = connection.execute(self._merge.repeated_keys(_STAGING)).fetchone()
+            if repeated and self._merge.latest_by is None:
+                raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
+        written = self._merge.table_columns(names, _columns_of(connection, self._table))
+        try:
+            for statement in self._merge.statements(_STAGING, quoted(self._table), written):
+                connection.execute(statement)
+        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            raise BadRow(f"{self.name} does not take a row: {error}") from error
+
+    # The ledger
+
+    def _prepared(self) -> Owner:
+        assert self._owner is not None, "prepare comes first"
+        return self._owner
+
+    def _line(self, connection: sqlite3.Connection, pipeline: str) -> tuple[Owner | None, str | None]:
+        found = connection.execute(
+            "SELECT producer_id, producer_epoch, batch FROM semel_ledger WHERE pipeline = ? AND sink = ?",
+            (pipeline, self.name),
+        ).fetchone()
+        return (None, None) if found is None else (Owner(pipeline, found[0], found[1]), found[2])
+
+    def _put(self, connection: sqlite3.Connection, owner: Owner, batch: str | None) -> None:
+        connection.execute(
+            "INSERT OR REPLACE INTO semel_ledger VALUES (?, ?, ?, ?, ?)",
+            (owner.pipeline, self.name, owner.producer_id, owner.producer_epoch, batch),
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Committed when the block is done, rolled back when it raises."""
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+        except sqlite3.OperationalError as error:
+            raise SinkError(f"{self.name}: {error}") from error
+        finally:
+            connection.close()
+
+
+def _columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})")]
+
+
+def _unique_columns(connection: sqlite3.Connection, table: str) -> Iterator[frozenset[str]]:
+    yield frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})") if row[5])
+    for _, index, unique, _, partial in connection.execute(f"PRAGMA index_list({quoted(table)})").fetchall():
+        if unique and not partial:
+            yield frozenset(row[2] for row in connection.execute(f"PRAGMA index_info({quoted(index)})"))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        utc = pa.timestamp("us", "UTC") if column.type.tz else pa.timestamp("us")
+        return [None if value is None else value.isoformat(sep=" ") for value in column.cast(utc).to_pylist()]
+    if pa.types.is_date(column.type) or pa.types.is_decimal(column.type):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    return list(column.to_pylist())

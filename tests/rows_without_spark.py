@@ -1,0 +1,62 @@
+"""Rows that sinks write, without Spark: the part of a DataFrame that they use, over an Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Rows:
+    """``part_count`` tasks share the rows. ``again``: the tasks that are run twice, as Spark runs a task whose first
+    attempt wrote all it had and was not heard of."""
+
+    def __init__(self, table: pa.Table, *, part_count: int = 2, again: frozenset[int] = frozenset()) -> None:
+        self._table = table
+        self._part_count = part_count
+        self._again = again
+
+    @property
+    def schema(self) -> StructType:
+        return from_arrow_schema(self._table.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._table.schema.names)
+
+    def selectExpr(self, *names: str) -> Rows:
+        return Rows(self._table.select(list(names)), part_count=self._part_count, again=self._again)
+
+    def toArrow(self) -> pa.Table:
+        return self._table
+
+    def persist(self) -> None:
+        pass
+
+    def unpersist(self) -> None:
+        pass
+
+    def mapInArrow(self, function: Function, schema: object) -> Mapped:
+        size = -(-self._table.num_rows // self._part_count) or 1
+        parts = [self._table.slice(first, size) for first in range(0, self._table.num_rows, size)]
+        found: list[dict[str, Any]] = []
+        for number, part in enumerate(parts):
+            if number in self._again:
+                for _ in function(iter(part.to_batches())):
+                    pass
+            for answer in function(iter(part.to_batches())):
+                found += answer.to_pylist()
+        return Mapped(found)
+
+
+class Mapped:
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def collect(self) -> list[dict[str, Any]]:
+        return self._rows

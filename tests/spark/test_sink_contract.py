@@ -1,0 +1,355 @@
+"""What every sink promises, asked of each: rows and line in one commit, one owner, nothing twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from semel.spark import BadRow, Refused
+from semel.spark.decision import Place
+from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sinks import BatchSink, Files, Owner, SinkBatch, SinkError, SinkFenced, SQLite
+from semel.types import TopicPartition
+from tests.rows_without_spark import Rows
+
+if TYPE_CHECKING:
+    from tools.postgres import PostgresServer
+
+FIRST = Owner("jobs", 1000, 5)
+SECOND = Owner("jobs", 1000, 7)
+OTHER_ID = Owner("jobs", 12, 0)
+PLACE = Place("jobs", TopicPartition("in", 0))
+
+
+def batch(number: int) -> SinkBatch:
+    return SinkBatch("the-query", number, {PLACE: 10 * (number + 1)})
+
+
+def rows(*numbers: int, **options: Any) -> Any:
+    return Rows(pa.table({"number": pa.array(numbers, pa.int64())}), **options)
+
+
+class Stopped(BaseException):
+    """The driver is gone: nothing of it runs on."""
+
+
+def stops_at(point: str) -> Reached:
+    def reached(name: str, number: int) -> None:
+        if name == point:
+            raise Stopped
+
+    return reached
+
+
+class SQLiteFile:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rows.db"
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("CREATE TABLE rows (number INTEGER)")
+
+    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
+        return SQLite(self.path, "rows", reached=reached, name=name)
+
+    def numbers(self) -> list[int]:
+        with sqlite3.connect(self.path) as connection:
+            return sorted(row[0] for row in connection.execute("SELECT number FROM rows"))
+
+
+class ParquetFolder:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rows"
+
+    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
+        return Files(self.path, reached=reached, name=name)
+
+    def numbers(self) -> list[int]:
+        """As readers see it, who leave out what is hidden."""
+        found = [
+            pq.read_table(path, columns=["number"], partitioning=None) for path in self.path.glob("batch=*/*.parquet")
+        ]
+        return sorted(number for table in found for number in table.column("number").to_pylist())
+
+
+class PostgresTable:
+    def __init__(self, server: PostgresServer) -> None:
+        import psycopg
+
+        self.server = server
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+            connection.execute("CREATE TABLE rows (number integer)")
+
+    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
+        return self.table("rows", reached=reached, name=name)
+
+    def table(self, table: str, *, dsn: str | None = None, **options: Any) -> BatchSink:
+        from semel.spark.sinks import Postgres
+
+        return Postgres(dsn or self.server.dsn, table, **options)
+
+    def asked(self, query: str) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(self.server.dsn) as connection:
+            return connection.execute(query).fetchall()
+
+    def asked_to(self, statement: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.server.dsn) as connection:
+            connection.execute(statement)
+
+    def numbers(self) -> list[int]:
+        return sorted(row[0] for row in self.asked("SELECT number FROM rows"))
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    from tools.postgres import postgres_server
+
+    with postgres_server() as server:
+        yield server
+
+
+SQLITE, FILES = "sqlite", "files"
+POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("postgres"))
+
+
+@pytest.fixture(params=[SQLITE, FILES, POSTGRES])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "postgres":
+        return PostgresTable(request.getfixturevalue("postgres"))
+    return SQLiteFile(tmp_path) if request.param == SQLITE else ParquetFolder(tmp_path)
+
+
+@pytest.fixture
+def table(postgres: PostgresServer) -> PostgresTable:
+    return PostgresTable(postgres)
+
+
+def prepared(target: Any, owner: Owner, **options: Any) -> BatchSink:
+    sink: BatchSink = target.sink(**options)
+    sink.check(rows(1))
+    sink.prepare(owner)
+    return sink
+
+
+def test_a_batch_is_there_with_its_line(target: Any) -> None:
+    sink = prepared(target, FIRST)
+    assert sink.last_batch() is None
+    assert sink.write(rows(1, 2, 2, 3), batch(0)) == 4
+    assert sink.write(rows(4), batch(1)) == 1
+    assert target.numbers() == [1, 2, 2, 3, 4]
+    assert sink.last_batch() == batch(1)
+    assert prepared(target, SECOND).last_batch() == batch(1)
+
+
+def test_a_batch_without_rows_has_a_line(target: Any) -> None:
+    sink = prepared(target, FIRST)
+    assert sink.write(rows(), batch(0)) == 0
+    assert sink.last_batch() == batch(0)
+    assert target.numbers() == []
+
+
+def test_a_driver_that_stops_before_the_commit_leaves_neither_rows_nor_line(target: Any) -> None:
+    with pytest.raises(Stopped):
+        prepared(target, FIRST, reached=stops_at("sink staged")).write(rows(1, 2), batch(0))
+    assert target.numbers() == []
+    sink = prepared(target, SECOND)
+    assert sink.last_batch() is None
+    sink.write(rows(1, 2), batch(0))
+    assert target.numbers() == [1, 2]
+
+
+def test_a_driver_that_stops_after_the_commit_leaves_rows_and_line(target: Any) -> None:
+    with pytest.raises(Stopped):
+        prepared(target, FIRST, reached=stops_at("sink committed")).write(rows(1, 2), batch(0))
+    assert target.numbers() == [1, 2]
+    assert prepared(target, SECOND).last_batch() == batch(0)
+
+
+def test_a_driver_that_was_replaced_cannot_commit(target: Any) -> None:
+    older = prepared(target, FIRST)
+    older.write(rows(1), batch(0))
+    newer = prepared(target, SECOND)
+    with pytest.raises(SinkFenced):
+        older.write(rows(2), batch(1))
+    newer.write(rows(2), batch(1))
+    assert target.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("target", [FILES, POSTGRES], indirect=True)
+@pytest.mark.parametrize("newer", [SECOND, OTHER_ID])
+def test_a_zombie_that_wakes_up_before_its_commit_is_refused(target: Any, newer: Owner) -> None:
+    """In SQLite the line is locked by then, and the successor waits instead."""
+    successors: list[BatchSink] = []
+
+    def taken_over(point: str, number: int) -> None:
+        if point == "sink staged":
+            successors.append(prepared(target, newer))
+
+    with pytest.raises(SinkFenced):
+        prepared(target, FIRST, reached=taken_over).write(rows(1), batch(0))
+    assert target.numbers() == []
+    assert successors[0].last_batch() is None
+    successors[0].write(rows(1), batch(0))
+    assert target.numbers() == [1]
+
+
+def test_an_older_driver_does_not_take_over_from_a_later_one(target: Any) -> None:
+    later = prepared(target, SECOND)
+    with pytest.raises(SinkFenced, match="belongs to a later driver"):
+        prepared(target, FIRST)
+    later.write(rows(1), batch(0))
+    assert target.numbers() == [1]
+
+
+def test_another_producer_id_takes_over(target: Any) -> None:
+    """Ids are not ordered: the one that asks last has it."""
+    older = prepared(target, SECOND)
+    newer = prepared(target, OTHER_ID)
+    with pytest.raises(SinkFenced):
+        older.write(rows(1), batch(0))
+    newer.write(rows(1), batch(0))
+    assert target.numbers() == [1]
+
+
+def test_a_task_that_was_run_twice_has_its_rows_once(target: Any) -> None:
+    sink = prepared(target, FIRST)
+    sink.write(rows(*range(10), part_count=3, again=frozenset({0, 2})), batch(0))
+    assert Counter(target.numbers()) == Counter(range(10))
+
+
+def test_under_another_name_a_sink_has_another_line(target: Any) -> None:
+    prepared(target, FIRST).write(rows(1), batch(0))
+    assert prepared(target, SECOND, name="second").last_batch() is None
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+def test_a_commit_that_was_under_way_is_not_followed_by_a_second_one(target: Any) -> None:
+    """The answer was lost, ``last_batch`` still said no, and then the first commit was there after all.
+
+    A rename is done when it is answered.
+    """
+    sink = prepared(target, FIRST)
+    sink.write(rows(1), batch(0))
+    with pytest.raises(SinkError, match="has batch 0 already"):
+        sink.write(rows(1), batch(0))
+    assert target.numbers() == [1]
+
+
+# Postgres alone
+
+
+STAGED = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'semel_staging%'"
+
+
+@pytest.mark.needs("postgres")
+def test_staging_that_a_crash_of_the_server_has_emptied_is_not_merged(table: PostgresTable) -> None:
+    """As it is after a crash, which the driver need not notice: a pool of connections may stand between."""
+
+    def emptied(point: str, number: int) -> None:
+        if point == "sink staged":
+            table.asked_to(f"TRUNCATE {table.asked(STAGED)[0][0]}")
+
+    sink = prepared(table, FIRST, reached=emptied)
+    with pytest.raises(SinkError, match=r"2 rows were staged and .* are there"):
+        sink.write(rows(1, 2), batch(0))
+    assert (table.numbers(), sink.last_batch()) == ([], None)
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.parametrize(("point", "expected"), [("sink staged", []), ("sink merged", []), ("sink committed", [1, 2])])
+def test_a_server_that_dies_around_the_commit_leaves_all_or_nothing(
+    table: PostgresTable, point: str, expected: list[int]
+) -> None:
+    def crashes(reached: str, number: int) -> None:
+        if reached == point:
+            table.server.crash()
+            table.server.start()
+            raise ConnectionError("the answer did not come")
+
+    with pytest.raises((ConnectionError, SinkError)):
+        prepared(table, FIRST, reached=crashes).write(rows(1, 2), batch(0))
+    assert table.numbers() == expected
+    assert prepared(table, SECOND).last_batch() == (batch(0) if expected else None)
+
+
+@pytest.mark.needs("postgres")
+def test_what_a_dead_driver_has_staged_is_dropped_by_the_next_one(table: PostgresTable) -> None:
+    with pytest.raises(Stopped):
+        prepared(table, FIRST, reached=stops_at("sink staged")).write(rows(1, 2), batch(0))
+    assert len(table.asked(STAGED)) == 1
+    prepared(table, SECOND).write(rows(1, 2), batch(0))
+    assert table.asked(STAGED) == []
+
+
+@pytest.mark.needs("postgres")
+def test_what_an_attempt_that_failed_has_staged_is_dropped_by_the_next_one(table: PostgresTable) -> None:
+    failed: list[int] = []
+
+    def fails_once(point: str, number: int) -> None:
+        if point == "sink staged" and not failed:
+            failed.append(number)
+            raise ConnectionError("away")
+
+    sink = prepared(table, FIRST, reached=fails_once)
+    with pytest.raises(ConnectionError):
+        sink.write(rows(1, 2), batch(0))
+    sink.write(rows(1, 2), batch(0))
+    assert (table.numbers(), table.asked(STAGED)) == ([1, 2], [])
+
+
+@pytest.mark.needs("postgres")
+def test_every_type_arrives_as_it_is_and_a_text_is_cast_to_the_type_of_its_column(table: PostgresTable) -> None:
+    now = datetime(2026, 11, 16, 23, 59, 59, 123456, tzinfo=UTC)
+    values: dict[str, Any] = {
+        "id": ["a", "b"],
+        "t": ['with "quotes", commas,\nlines, \\N and \\.', ""],
+        "b": [b"\x00\xff", None],
+        "n": [Decimal("12345678901234567890.12"), None],
+        "f": [float("inf"), None],
+        "o": [True, None],
+        "at": [now, None],
+        "day": [now.date(), None],
+        "j": ['{"a": [1]}', None],
+    }
+    table.asked_to(
+        "CREATE TABLE typed (id varchar(1) PRIMARY KEY, t text, b bytea, n numeric, f float8, o bool, at timestamptz, "
+        "day date, j jsonb)"
+    )
+    typed = Rows(pa.table(values))
+    sink = table.table("public.typed", mode="upsert", keys=["id"])
+    sink.check(typed)  # type: ignore[arg-type]
+    sink.prepare(FIRST)
+    for number in (0, 1):
+        sink.write(typed, batch(number))  # type: ignore[arg-type]
+    expected = [{**dict(zip(values, row, strict=True))} for row in zip(*values.values(), strict=True)]
+    expected[0]["j"] = {"a": [1]}
+    assert [dict(zip(values, row, strict=True)) for row in table.asked("SELECT * FROM typed ORDER BY id")] == expected
+    too_long = Rows(pa.table({**values, "id": ["a", "bb"]}))
+    with pytest.raises(BadRow, match=r"postgres:public\.typed does not take a row: value too long"):
+        sink.write(too_long, batch(2))  # type: ignore[arg-type]
+    assert sink.last_batch() == batch(1)
+
+
+@pytest.mark.needs("postgres")
+def test_what_the_database_lacks_is_refused_with_the_statement_that_makes_it(table: PostgresTable) -> None:
+    with pytest.raises(Refused, match=r'make it, with CREATE TABLE "nowhere" \("number" bigint\)'):
+        table.table("nowhere").check(rows(1))
+    with pytest.raises(Refused, match="no primary key or unique index over number"):
+        table.table("rows", mode="upsert", keys=["number"]).check(rows(1))
+    away = table.table("rows", dsn="host=/nowhere password=secret")
+    with pytest.raises(SinkError, match="no connection to Postgres") as refused:
+        away.check(rows(1))
+    assert "secret" not in str(refused.value) + repr(away)

@@ -1,0 +1,437 @@
+"""Several sinks for one batch: a driver that stops at any step, and its successor, on a real broker.
+
+All but the last without Spark: the checkpoint and the rows are the test's, and so is the order of the calls, which is
+Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from semel.errors import StateError
+from semel.spark import PipelineError, Refused
+from semel.spark.batch import MicroBatches
+from semel.spark.checkpoint import Checkpoint
+from semel.spark.decision import Batch
+from semel.spark.plan import QueryPlan
+from semel.spark.sink.sink import Reached, Sink, nothing_reached
+from semel.spark.sinks import BatchSink, Files, Owner, SinkBatch, SQLite
+from semel.spark.sinks.other_sinks import OtherSinks
+from semel.spark.source.options import SourceOptions
+from semel.spark.starting import Start
+from semel.testing import Broker
+from tests.rows_without_spark import Rows
+from tests.spark.jobs import fails_at, run, source
+from tests.spark.topics import committed, create, fill, group_offsets
+
+SIZE = 4
+POINTS = (
+    "planned",
+    "begun",
+    "sqlite computed",
+    "sqlite staged",
+    "sqlite committed",
+    "files staged",
+    "files committed",
+    "sinks written",
+    "written",
+    "offsets sent",
+    "committed",
+    "done",
+)
+
+
+class Stopped(BaseException):
+    """The driver is gone."""
+
+
+class PlannedBatches(Checkpoint):
+    """A checkpoint of a query that reads one partition, ``SIZE`` offsets in each batch."""
+
+    def __init__(self, query_id: str = "the-query") -> None:
+        super().__init__("checkpoint")
+        self._query_id = query_id
+        self.ends: list[int] = []
+        self.done = 0
+
+    def _read(self, name: str) -> str | None:
+        if name == "metadata":
+            return json.dumps({"id": self._query_id})
+        if name.startswith("commits/"):
+            return "v1" if int(name.removeprefix("commits/")) < self.done else None
+        number = int(name.removeprefix("offsets/"))
+        return f"v1\n{{}}\n{json.dumps({'in': {'0': self.ends[number]}})}" if number < len(self.ends) else None
+
+    def _modified_ms(self, name: str) -> int:
+        return int(time.time() * 1000)
+
+    def _names(self, folder: str) -> list[str]:
+        return [str(number) for number in range(len(self.ends))]
+
+
+class ComputedRows(Rows):
+    """Says when a sink collects it: after it was asked for its last batch, and before it begins to write."""
+
+    def __init__(self, table: pa.Table, computed: Callable[[], None]) -> None:
+        super().__init__(table)
+        self._computed = computed
+
+    def toArrow(self) -> pa.Table:
+        self._computed()
+        return super().toArrow()
+
+
+class World:
+    """A broker, an SQLite file and a folder, which outlive the drivers."""
+
+    sqlite: type[SQLite] = SQLite
+    driver_class: type[MicroBatches] = MicroBatches
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.broker = broker
+        self.database = folder / "rows.db"
+        self.folder = folder / "rows"
+        self.checkpoint = PlannedBatches()
+        with sqlite3.connect(self.database) as connection:
+            connection.execute("CREATE TABLE rows (number INTEGER)")
+
+    def driver(self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None) -> MicroBatches:
+        options = {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "kafka.group.id": "jobs",
+            "assign": '{"in": [0]}',
+            "startingOffsets": "earliest",
+        }
+        plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
+        settings = {
+            "bootstrap_servers": self.broker.bootstrap_servers,
+            "transactional_id": "jobs",
+            "transaction_timeout_ms": 60_000,
+        }
+        sinks = OtherSinks(self.sinks(reached)) if also is None else also
+        start = Start(plan, Sink(settings, None, None, None, reached), "c", ["number"], 1, None, 2, also=sinks)
+        driver = start.begin(self.checkpoint)
+        driver.__class__ = self.driver_class
+        return driver
+
+    def sinks(self, reached: Reached = nothing_reached) -> list[BatchSink]:
+        def named(kind: str) -> Reached:
+            return lambda point, number: reached(point.replace("sink", kind), number)
+
+        return [
+            self.sqlite(self.database, "rows", reached=named("sqlite")),
+            Files(self.folder, reached=named("files")),
+        ]
+
+    def run(self, driver: MicroBatches, batch_count: int) -> None:
+        """As Spark does: a batch is planned when the one before is in the commit log, and run again if it is not."""
+        planned = self.checkpoint
+        try:
+            while planned.done < batch_count:
+                if planned.done == len(planned.ends):
+                    planned.ends.append((planned.ends[-1] if planned.ends else 0) + SIZE)
+                driver(self.rows(planned.done, driver._sink.reached), planned.done)
+                planned.done += 1
+        finally:
+            driver.close(timeout_ms=0)
+
+    def rows(self, number: int, reached: Reached) -> Any:
+        begin = self.checkpoint.ends[number - 1] if number else 0
+        numbers = pa.array(range(begin, self.checkpoint.ends[number]), pa.int64())
+        return ComputedRows(pa.table({"number": numbers}), lambda: reached("sqlite computed", number))
+
+    def in_sqlite(self) -> list[int]:
+        with sqlite3.connect(self.database) as connection:
+            return sorted(row[0] for row in connection.execute("SELECT number FROM rows"))
+
+    def in_files(self) -> list[int]:
+        found = [pq.read_table(path, partitioning=None) for path in self.folder.glob("batch=*/*.parquet")]
+        return sorted(number for table in found for number in table.column("number").to_pylist())
+
+    def assert_everything_is_there_once(self) -> None:
+        expected = list(range(self.checkpoint.ends[-1]))
+        assert (self.in_sqlite(), self.in_files()) == (expected, expected)
+        assert group_offsets(self.broker, "jobs", "in")[0] == len(expected)
+
+
+@pytest.fixture
+def world(broker: Broker, tmp_path: Path) -> World:
+    create(broker, "in")
+    fill(broker, "in", range(60))
+    found = World(broker, tmp_path)
+    found.driver().close(timeout_ms=0)  # A first start, before anything is planned.
+    return found
+
+
+def stops_at(point: str, batch_id: int) -> Reached:
+    def reached(name: str, number: int) -> None:
+        if (name, number) == (point, batch_id):
+            raise Stopped(point)
+
+    return reached
+
+
+def stop_at_every_step(world: World) -> None:
+    for number, point in enumerate(POINTS):
+        # Behind EndTxn there is nothing to abort, which the producer says.
+        with pytest.raises((Stopped, StateError)):
+            world.run(world.driver(stops_at(point, number)), number + 1)
+        # A sink is ahead of the offsets by this batch, or level with them: never behind.
+        at = group_offsets(world.broker, "jobs", "in")[0]
+        assert {len(world.in_sqlite()), len(world.in_files())} <= {at, (number + 1) * SIZE}
+    world.run(world.driver(), len(POINTS) + 1)
+    world.assert_everything_is_there_once()
+
+
+def test_a_driver_that_stops_at_any_step_leaves_sinks_that_its_successor_completes(world: World) -> None:
+    """Each step of a batch, one batch after the other: input = table = folder, and the offsets with them."""
+    stop_at_every_step(world)
+
+
+class LineInAnotherCommit(SQLite):
+    """A planted bug: the rows are committed, and the line afterwards."""
+
+    def write(self, rows: Any, batch: SinkBatch) -> int:
+        owner = self._prepared()
+        table = rows.toArrow()
+        with self._transaction() as connection:
+            self._stage(connection, table)
+            self._bring(connection, table.schema.names)
+        self._reached("sink staged", batch.batch_id)
+        with self._transaction() as connection:
+            self._put(connection, owner, str(batch))
+        self._reached("sink committed", batch.batch_id)
+        return int(table.num_rows)
+
+
+class Unfenced(SQLite):
+    """A planted bug: the line's owner is always believed to be this driver."""
+
+    def _line(self, connection: sqlite3.Connection, pipeline: str) -> tuple[Owner | None, str | None]:
+        _, batch = super()._line(connection, pipeline)
+        return self._owner, batch
+
+
+class OffsetsFirst(MicroBatches):
+    """A planted bug: the sinks are written after EndTxn."""
+
+    def _write_others(self, df: Any, batch: Batch) -> list[Any]:
+        self._late = (df, batch)
+        return []
+
+    def _commit(self) -> None:
+        super()._commit()
+        super()._write_others(*self._late)
+
+
+def test_the_planted_bug_of_a_line_in_another_commit_is_found(world: World) -> None:
+    world.sqlite = LineInAnotherCommit
+    with pytest.raises(AssertionError):
+        stop_at_every_step(world)
+
+
+def test_the_planted_bug_of_offsets_that_are_committed_first_is_found(world: World) -> None:
+    world.driver_class = OffsetsFirst
+    with pytest.raises((AssertionError, Refused)):
+        stop_at_every_step(world)
+
+
+def test_the_planted_bug_of_a_ledger_without_fence_is_found(world: World) -> None:
+    world.sqlite = Unfenced
+    with pytest.raises(AssertionError):
+        take_over_at(world, "sqlite computed")
+
+
+def test_progress_says_what_each_sink_took_and_what_it_had_already(world: World) -> None:
+    with pytest.raises(Stopped):
+        world.run(world.driver(stops_at("files staged", 0)), 1)
+    sinks = OtherSinks(world.sinks())
+    world.run(world.driver(also=sinks), 1)
+    assert [(one.batch_id, one.sink, one.row_count, one.is_skipped) for one in sinks.recent] == [
+        (0, "sqlite:rows", 0, True),
+        (0, "files:rows", SIZE, False),
+    ]
+
+
+@pytest.mark.parametrize("point", ["begun", "sqlite computed", "files staged", "offsets sent"])
+def test_a_zombie_driver_that_goes_on_after_its_successor_has_begun_changes_nothing(world: World, point: str) -> None:
+    take_over_at(world, point)
+
+
+def take_over_at(world: World, point: str) -> None:
+    """The zombie goes on when its successor is two batches further."""
+
+    def taken_over(name: str, number: int) -> None:
+        if (name, number) == (point, 1):
+            world.run(world.driver(), 3)
+
+    with pytest.raises(PipelineError):
+        world.run(world.driver(taken_over), 2)
+    world.assert_everything_is_there_once()
+
+
+def test_a_sink_that_fails_for_a_moment_gets_the_batch_with_the_next_attempt(world: World) -> None:
+    failed = []
+
+    def fails_once(name: str, number: int) -> None:
+        if name == "files staged" and not failed:
+            failed.append(name)
+            raise OSError("the disk is away")
+
+    world.run(world.driver(fails_once), 1)
+    assert failed
+    world.assert_everything_is_there_once()
+
+
+def test_a_lost_answer_to_the_commit_of_a_sink_is_found_out_by_the_next_attempt(world: World) -> None:
+    failed = []
+
+    def is_lost(name: str, number: int) -> None:
+        if name.endswith("committed") and name != "committed" and name not in failed:
+            failed.append(name)
+            raise ConnectionError("the answer did not come")
+
+    with pytest.raises(RuntimeError, match="the answer did not come"):
+        world.run(world.driver(is_lost), 1)  # Each of the two attempts loses an answer.
+    assert world.in_sqlite() == world.in_files() == list(range(SIZE))
+    world.run(world.driver(), 2)
+    assert failed == ["sqlite committed", "files committed"]
+    world.assert_everything_is_there_once()
+
+
+def test_a_ledger_that_was_deleted_is_refused_and_another_name_begins_where_the_group_is(world: World) -> None:
+    world.run(world.driver(), 2)
+    with sqlite3.connect(world.database) as connection:
+        connection.execute("DROP TABLE semel_ledger")
+    with pytest.raises(Refused, match=r"sqlite:rows has no line .* the ledger was deleted"):
+        world.driver()
+    renamed = OtherSinks([SQLite(world.database, "rows", name="again"), Files(world.folder)])
+    world.run(world.driver(also=renamed), 3)
+    world.assert_everything_is_there_once()
+
+
+def test_a_sink_that_was_restored_from_a_backup_is_refused(world: World) -> None:
+    world.run(world.driver(), 1)
+    backup = world.database.read_bytes()
+    world.run(world.driver(), 2)
+    world.database.write_bytes(backup)
+    with pytest.raises(Refused, match="sqlite:rows ends at in-0:4, behind the group, which is at in-0:8"):
+        world.driver()
+
+
+def test_a_checkpoint_that_was_deleted_is_refused_while_a_sink_is_ahead_and_else_costs_nothing(world: World) -> None:
+    world.run(world.driver(), 2)
+    planned = world.checkpoint
+    with pytest.raises(Stopped):
+        world.run(world.driver(stops_at("sinks written", 2)), 3)
+    world.checkpoint = PlannedBatches("another-query")
+    with pytest.raises(Refused, match=r"has batch 2 of query the-query .* this checkpoint has planned no batch"):
+        world.driver()
+    world.checkpoint = planned
+    world.run(world.driver(), 3)
+    world.assert_everything_is_there_once()
+    world.checkpoint = PlannedBatches("another-query")
+    world.driver().close(timeout_ms=0)
+
+
+def test_a_checkpoint_that_cuts_the_input_elsewhere_stops_before_anything_is_written(world: World) -> None:
+    """Restored from a backup of before the batch was planned, and planned again with more input."""
+    with pytest.raises(Stopped):
+        world.run(world.driver(stops_at("sinks written", 0)), 1)
+    world.checkpoint.ends = [SIZE + 1]
+    with pytest.raises(Refused, match="with other batches its rows would be written twice"):
+        world.driver()
+    assert world.in_sqlite() == list(range(SIZE))
+
+
+def test_two_sinks_with_one_name_are_refused(world: World) -> None:
+    with pytest.raises(Refused, match="two sinks of also= are called 'files:rows'"):
+        OtherSinks([Files(world.folder), Files(world.folder)])
+
+
+def test_a_stateful_query_ends_in_a_topic_a_table_and_a_folder_that_agree_after_a_stop_between_them(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(40))
+    database, folder = tmp_path / "counts.db", tmp_path / "counts"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE counts (key TEXT PRIMARY KEY, n INTEGER)")
+
+    def sinks() -> list[BatchSink]:
+        return [
+            SQLite(database, "counts", mode="upsert", keys=["key"], columns=["string(key) AS key", "int(value) AS n"]),
+            Files(folder, columns=["string(key) AS key", "int(value) AS n"]),
+        ]
+
+    counts = (
+        source(spark, broker, maxOffsetsPerTrigger=20)
+        .groupBy("key")
+        .count()
+        .select("key", sf.col("count").cast("string").alias("value"))
+    )
+    changes: dict[str, Any] = {"output_mode": "update"}
+    with pytest.raises(StreamingQueryException, match="failed at 'sinks written' of batch 0"):
+        run(counts, broker, tmp_path / "c", **changes, also=sinks(), reached=fails_at("sinks written", 0))
+    run(counts, broker, tmp_path / "c", **changes, also=sinks())
+    in_topic = sorted((str(record.key, "utf-8"), int(record.value or b"")) for record in committed(broker, "out"))
+    in_folder = sorted((row["key"], row["n"]) for row in spark.read.parquet(str(folder)).collect())
+    assert in_folder == in_topic
+    with sqlite3.connect(database) as connection:
+        in_table = dict(connection.execute("SELECT * FROM counts"))
+    assert in_table == dict(in_topic) == Counter(f"key-{number % 7}" for number in range(40))
+
+    random = source(spark, broker).select("value", sf.rand().alias("number"))
+    with pytest.raises(Refused, match="the query is not deterministic"):
+        run(random, broker, tmp_path / "d", transactional_id="other", also=[Files(tmp_path / "random")])
+
+
+@pytest.mark.spark_slow
+@pytest.mark.needs("postgres")
+def test_without_a_topic_the_tasks_of_spark_copy_into_postgres_and_the_offsets_are_committed(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    from semel.spark.sinks import Postgres
+    from tools.postgres import postgres_server
+
+    create(broker, "in")
+    fill(broker, "in", range(40))
+    with postgres_server() as server:
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute(
+                "CREATE TABLE numbers (partition integer, at bigint, number integer CHECK (number < 50))"
+            )
+
+        def sinks() -> list[BatchSink]:
+            return [
+                Postgres(server.dsn, "numbers", columns=["partition", "offset AS at", "int(string(value)) AS number"])
+            ]
+
+        read = source(spark, broker, maxOffsetsPerTrigger=25, minPartitions=2)
+        with pytest.raises(StreamingQueryException, match="failed at 'sinks written' of batch 1"):
+            run(read, broker, tmp_path / "c", topic=None, also=sinks(), reached=fails_at("sinks written", 1))
+        run(read, broker, tmp_path / "c", topic=None, also=sinks())
+        fill(broker, "in", range(40, 51))
+        with pytest.raises(
+            StreamingQueryException, match=r"postgres:numbers does not take a row: .*numbers_number_check"
+        ):
+            run(read, broker, tmp_path / "c", topic=None, also=sinks())
+        with psycopg.connect(server.dsn) as connection:
+            found = connection.execute("SELECT number FROM numbers ORDER BY number").fetchall()
+    assert found == [(number,) for number in range(40)]
+    assert sum(group_offsets(broker, "jobs", "in").values()) == 40

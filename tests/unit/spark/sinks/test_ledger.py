@@ -1,0 +1,106 @@
+"""What a sink's last batch means for the next one: the tables of docs/design/sinks.md, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from semel.spark.decision import Batch, Note, Place
+from semel.spark.sinks import SinkBatch
+from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
+from semel.types import TopicPartition
+
+P0 = Place("jobs", TopicPartition("orders", 0))
+P1 = Place("jobs", TopicPartition("orders", 1))
+QUERY = "the-query"
+
+
+def line(number: int, end: Mapping[Place, int], query: str = QUERY) -> SinkBatch:
+    return SinkBatch(query, number, end)
+
+
+def test_a_line_is_read_as_it_was_written() -> None:
+    written = SinkBatch("q", 7, {P0: 5, P1: 0, Place("other", TopicPartition("a.b", 12)): 3})
+    assert SinkBatch.parse(str(written)) == written
+    with pytest.raises(ValueError, match="is no line of a ledger"):
+        SinkBatch.parse("{}")
+
+
+def test_a_note_names_the_sinks_that_have_the_batch_and_older_notes_name_none() -> None:
+    assert Note.parse(str(Note("q", 3, sinks=("sqlite:totals",)))) == Note("q", 3, sinks=("sqlite:totals",))
+    assert Note.parse('{"query": "q", "batch": 3}') == Note("q", 3)
+    assert "sinks" not in str(Note("q", 3))
+
+
+@pytest.mark.parametrize(
+    ("last", "committed", "planned", "is_noted"),
+    [
+        pytest.param(None, {P0: 5}, line(3, {P0: 9}), False, id="a new sink"),
+        pytest.param(line(3, {P0: 9}), {P0: 9}, line(3, {P0: 9}), True, id="level"),
+        pytest.param(line(3, {P0: 9}), {P0: 5}, line(3, {P0: 9}), True, id="ahead by the batch that was planned"),
+        pytest.param(line(3, {P0: 9}, "old"), {P0: 9}, None, True, id="level, checkpoint deleted"),
+        pytest.param(line(3, {P0: 9}), {P0: 9, P1: 4}, line(3, {P0: 9}), True, id="a partition that is new"),
+        pytest.param(line(3, {P0: 9, P1: 4}), {P0: 9}, line(3, {P0: 9}), True, id="a topic that is not read any more"),
+    ],
+)
+def test_a_pipeline_goes_on_with(
+    last: SinkBatch | None, committed: Mapping[Place, int], planned: SinkBatch | None, is_noted: bool
+) -> None:
+    assert refusal_at_start("s", last, committed, planned, is_noted=is_noted) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "committed", "planned", "message"),
+    [
+        pytest.param(None, {P0: 5}, line(3, {P0: 9}), "the ledger was deleted", id="ledger deleted"),
+        pytest.param(line(3, {P0: 9}), {P0: 11}, line(4, {P0: 11}), "behind the group", id="restored from a backup"),
+        pytest.param(line(3, {P0: 9, P1: 4}), {P0: 5, P1: 6}, None, "behind the group", id="behind in one partition"),
+        pytest.param(line(3, {P0: 9}, "old"), {P0: 5}, None, "Restore the checkpoint", id="ahead, checkpoint deleted"),
+        pytest.param(
+            line(3, {P0: 9}), {P0: 5}, line(3, {P0: 8}), "Restore the checkpoint", id="ahead, planned otherwise"
+        ),
+        pytest.param(line(3, {P0: 9}, "old"), {P0: 5}, line(3, {P0: 9}), "Restore", id="ahead, another checkpoint"),
+        pytest.param(line(3, {P0: 9}), {P0: 0}, None, "Restore the checkpoint", id="begun anew at the beginning"),
+    ],
+)
+def test_a_start_is_refused_with_what_to_do(
+    last: SinkBatch | None, committed: Mapping[Place, int], planned: SinkBatch | None, message: str
+) -> None:
+    refusal = refusal_at_start("postgres:totals", last, committed, planned, is_noted=True)
+    assert refusal is not None
+    assert message in refusal
+    assert "postgres:totals" in refusal
+    assert "name=" in refusal
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        pytest.param(None, False, id="nothing yet"),
+        pytest.param(line(3, {P0: 5}), False, id="the batch before"),
+        pytest.param(line(1, {P0: 5}, "old"), False, id="another checkpoint, up to here"),
+        pytest.param(line(4, {P0: 9}), True, id="this batch"),
+    ],
+)
+def test_a_sink_has_a_batch_or_ends_where_it_begins(last: SinkBatch | None, expected: bool) -> None:
+    assert is_written("s", last, Batch(QUERY, 4, {P0: 5}, {P0: 9})) is expected
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(line(4, {P0: 8}), id="this batch with another end"),
+        pytest.param(line(3, {P0: 4}), id="a hole before it"),
+        pytest.param(line(4, {P0: 9}, "old"), id="these offsets, of another checkpoint"),
+    ],
+)
+def test_a_sink_that_ends_elsewhere_stops_the_batch(last: SinkBatch) -> None:
+    with pytest.raises(LedgerMismatch, match="s "):
+        is_written("s", last, Batch(QUERY, 4, {P0: 5}, {P0: 9}))
+
+
+def test_a_batch_without_input_is_told_by_its_number() -> None:
+    no_data = Batch(QUERY, 5, {P0: 9}, {P0: 9})
+    assert not is_written("s", line(4, {P0: 9}), no_data)
+    assert is_written("s", line(5, {P0: 9}), no_data)

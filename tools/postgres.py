@@ -1,0 +1,90 @@
+"""A Postgres server of its own for tests and campaigns: a folder and a Unix socket, no port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tools.patience import wait_until
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_USER = "postgres"
+
+
+def binaries() -> Path | None:
+    """Where initdb and postgres are; Debian does not put them on PATH."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).parent
+    versions = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return versions[-1].parent if versions else None
+
+
+class PostgresServer:
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self._folder = folder
+        self._programs = programs
+        self._process: subprocess.Popen[bytes] | None = None
+        # Postgres refuses to run as root.
+        self._as_user: dict[str, Any] = {"user": _USER, "group": _USER} if os.getuid() == 0 else {}
+        if self._as_user:
+            shutil.chown(folder, _USER, _USER)
+        options = ["-A", "trust", "-U", _USER, "-E", "UTF8", "--no-locale", "-N"]
+        command = [str(programs / "initdb"), "-D", str(folder / "data"), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder, **self._as_user)
+
+    @property
+    def dsn(self) -> str:
+        return f"host={self._folder} user={_USER} dbname=postgres"
+
+    def start(self) -> None:
+        folder = str(self._folder)
+        settings = ["-c", "listen_addresses=", "-c", "shared_buffers=16MB", "-c", "max_wal_senders=0"]
+        command = [str(self._programs / "postgres"), "-D", f"{folder}/data", "-k", folder, *settings]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._as_user)
+        wait_until(self._is_up, "Postgres answers")
+
+    def stop(self) -> None:
+        """Open transactions are rolled back."""
+        self._end(signal.SIGINT)
+
+    def crash(self) -> None:
+        """As if the machine had stopped: the next start recovers from the log, and what is not logged is empty."""
+        self._end(signal.SIGQUIT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def _is_up(self) -> bool:
+        try:
+            psycopg.connect(self.dsn).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Running. Its folder is not below the caller's: the user that it runs as could not get there."""
+    programs = binaries()
+    assert programs is not None, "the test needs postgres"
+    with tempfile.TemporaryDirectory(prefix="semel-postgres-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), programs)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.crash()
