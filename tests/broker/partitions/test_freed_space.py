@@ -43,14 +43,16 @@ def log_files(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.glob(f"{TOPIC}-*/*.log"))
 
 
-def deleted_and_open() -> list[str]:
+def deleted_and_open(folder: Path) -> list[str]:
+    """Segments of this folder alone: other tests of this process may have left garbage that holds theirs."""
     targets = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             targets.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         except FileNotFoundError:
             continue
-    return [target for target in targets if target.endswith(".log (deleted)")]
+    inside = str(folder.resolve()) + os.sep
+    return [target for target in targets if target.startswith(inside) and target.endswith(".log (deleted)")]
 
 
 def test_delete_records_removes_whole_segments_at_once(broker: Broker, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_delete_records_removes_whole_segments_at_once(broker: Broker, tmp_path:
     after = log_files(tmp_path)
     assert after == before[-len(after) :]
     assert len(after) <= 2
-    wait_until(lambda: not deleted_and_open(), "no deleted segment is open")
+    wait_until(lambda: not deleted_and_open(tmp_path), "no deleted segment is open")
 
 
 def test_a_deleted_topic_keeps_no_file_open(broker: Broker, tmp_path: Path) -> None:
@@ -71,4 +73,4 @@ def test_a_deleted_topic_keeps_no_file_open(broker: Broker, tmp_path: Path) -> N
 
     wait_until(lambda: not list(tmp_path.glob("*-delete")), "its folder is gone")
     assert log_files(tmp_path) == []
-    wait_until(lambda: not deleted_and_open(), "none of its segments is open")
+    wait_until(lambda: not deleted_and_open(tmp_path), "none of its segments is open")

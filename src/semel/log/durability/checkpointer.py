@@ -36,6 +36,7 @@ from semel.log.durability.checkpointing import (
     checkpoint_failed,
     checkpointed,
     prepare_checkpoint,
+    without_frames,
 )
 from semel.log.durability.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from semel.log.durability.journal import Journal
@@ -207,9 +208,10 @@ class Checkpointer:
             self._write(RECOVERY_POINT_FILE, offsets.recovery_points)
         except OSError as error:
             # What is synced stays synced, and a sync that failed has failed: the outcome of each log is still true.
-            outcome.skipped += [(job, error) for job in outcome.moved]
+            for job in outcome.moved:
+                outcome.skip(job, error)
             outcome.moved.clear()
-            outcome.unwritten = error
+            outcome.unwritten = without_frames(error)
         return outcome
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:

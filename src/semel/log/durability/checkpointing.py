@@ -82,6 +82,18 @@ class Outcome:
     failed: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
     unwritten: OSError | None = None  # why the files beside the logs could not be written; then none has moved
 
+    def skip(self, job: Checkpoint, error: OSError) -> None:
+        self.skipped.append((job, without_frames(error)))
+
+    def fail(self, job: Checkpoint, error: OSError) -> None:
+        self.failed.append((job, without_frames(error)))
+
+
+def without_frames(error: OSError) -> OSError:
+    """The error without its traceback. That leads to frames which hold this error and all logs of the checkpoint: such
+    a circle would keep the files of a deleted partition open until the garbage collector finds it."""
+    return error.with_traceback(None)
+
 
 # On the loop
 
@@ -184,7 +196,7 @@ def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
                 write_file(disk, path + ".tmp", content)
             own = _write_checkpoint(disk, job)
         except OSError as error:
-            outcome.skipped.append((job, error))
+            outcome.skip(job, error)
         else:
             written.append((job, [path for path, _ in small_files], own))
     disk.sync_all(folder)
@@ -194,7 +206,7 @@ def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
                 disk.rename(path + ".tmp", path)
             _rename_checkpoint(disk, job, own)
         except OSError as error:
-            outcome.skipped.append((job, error))
+            outcome.skip(job, error)
         else:
             outcome.moved.append(job)
     disk.sync_all(folder)
@@ -210,7 +222,10 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
             if job.new_names is not None:
                 job.new_names.sync(disk)
         except OSError as error:
-            (outcome.skipped if error.errno in NOT_OPENED else outcome.failed).append((job, error))
+            if error.errno in NOT_OPENED:
+                outcome.skip(job, error)
+            else:
+                outcome.fail(job, error)
             continue
         try:
             for write in job.index_writes:
@@ -224,7 +239,7 @@ def _one_by_one(disk: Disk, jobs: list[Checkpoint]) -> Outcome:
             _rename_checkpoint(disk, job, own)
             disk.sync_directory(job.log.folder)
         except OSError as error:
-            outcome.skipped.append((job, error))
+            outcome.skip(job, error)
         else:
             outcome.moved.append(job)
     return outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
@@ -481,3 +482,20 @@ def test_refused_writes_are_one_line_a_minute_that_counts_them(caplog: pytest.Lo
         assert len(lines) == 1 + second // 60
     assert "/data: a write to orders-0 was refused: [Errno 28] No space left on device" in lines[0]
     assert "(179 more since the last line like this)" in lines[1]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.operation.value} {fault.path}")
+def test_a_log_that_is_deleted_after_a_failed_checkpoint_is_freed_at_once(fault: DiskFault) -> None:
+    """Its files are closed with it: until then they keep their space."""
+    machine = Machine()
+    machine.produce()
+    machine.disk.fail(DiskFault(fault.operation, fault.path, fault.error, times=None))
+    gc.disable()
+    try:
+        machine.checkpoint()
+        machine.disk.repair()
+        machine.delete(TopicPartition("orders", 0))
+        logs = [each for each in gc.get_objects() if isinstance(each, PartitionLog) and each.disk is machine.disk]
+        assert sorted(log.topic_partition.partition for log in logs) == [1, 2]
+    finally:
+        gc.enable()
