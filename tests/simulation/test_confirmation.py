@@ -24,6 +24,7 @@ from tests.simulation.test_replicas import PARTITIONS, TOPIC, leader, started
 from tests.simulation.wire_client import WireClient, find_group_coordinator
 
 GROUP = "group"
+PRODUCER_ID = 4_000
 
 
 def patient(simulation: Simulation, node_id: int) -> WireClient:
@@ -106,3 +107,45 @@ async def a_fetch_that_was_under_way_confirms_nothing(simulation: Simulation) ->
 def test_a_fetch_that_was_under_way_confirms_nothing(seed: int) -> None:
     """Scenario 36: never a stale answer."""
     run(a_fetch_that_was_under_way_confirms_nothing, seed=seed)
+
+
+def numbered(index: int, sequence: int) -> ProduceRequest:
+    """One record of an idempotent producer."""
+    batch = build_batch(
+        [Record(0, START_MS, None, b"")], producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence
+    )
+    data = [PartitionProduceData(index, batch)]
+    return ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+
+
+async def produce(client: WireClient, index: int, sequence: int) -> int:
+    answer = await client.call(ApiKey.PRODUCE, 9, numbered(index, sequence))
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+async def a_replaced_leader_says_nothing_of_a_producer(simulation: Simulation) -> None:
+    """It lacks the batches that its successor has, and would call the next one out of order."""
+    cluster = await started(simulation, replica_lag_time_max_ms="600000")
+    old = leader(cluster, 0).node_id
+    assert await produce(patient(simulation, old), 0, 0) == ErrorCode.NONE
+    assert await produce(patient(simulation, old), 0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "it leads"
+    asking = patient(simulation, old)
+    await produce(asking, 0, 0)
+    cluster.brokers[old].host.pause()
+    await asyncio.sleep(SESSION_TIMEOUT_S + 4)
+    other = next(node_id for node_id in cluster.brokers if node_id != old)
+    while await produce(patient(simulation, other), 0, 1) != ErrorCode.NONE:
+        other = next(node_id for node_id in cluster.brokers if node_id not in (old, other))
+        await asyncio.sleep(0.2)
+    told = asyncio.ensure_future(produce(asking, 0, 2))
+    await asyncio.sleep(1)
+    cluster.brokers[old].host.resume()
+    assert await told == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await produce(patient(simulation, other), 0, 2) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replaced_leader_says_nothing_of_a_producer(seed: int) -> None:
+    """Scenario 36: never a stale answer."""
+    run(a_replaced_leader_says_nothing_of_a_producer, seed=seed)

@@ -36,6 +36,7 @@ from semel.coordinator.moment import Moment
 from semel.coordinator.shard import Shard
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.partition_log import Appended
+from semel.log.producers.producer_state import REFUSALS
 from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_batch, build_single
@@ -46,9 +47,6 @@ logger = logging.getLogger("semel.broker")
 MOVING_WAIT_MS: Final = 1000
 # How many deadlines of a shard are dealt with in one turn of the event loop.
 TIMEOUTS_PER_TURN: Final = 100
-
-# What a log may have against the producer of a transactional batch.
-_PRODUCER_ERRORS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 Response = TypeVar("Response")
@@ -101,13 +99,16 @@ class DelayedRequest:
 
 
 class _DelayedDecision:
-    """A decision whose time to be told has not come."""
+    """A decision whose time to be told has not come. ``refusal`` is told in place of its response."""
 
-    __slots__ = ("decision", "waiter")
+    __slots__ = ("decision", "refusal", "waiter")
 
-    def __init__(self, decision: Decision[Any, Any, Any], waiter: Waiter[Any] | None) -> None:
+    def __init__(
+        self, decision: Decision[Any, Any, Any], waiter: Waiter[Any] | None, refusal: ErrorCode | None = None
+    ) -> None:
         self.decision = decision
         self.waiter = waiter
+        self.refusal = refusal
 
 
 class ShardRuntime(Generic[AnyShard]):
@@ -293,8 +294,7 @@ class ShardRuntime(Generic[AnyShard]):
                 self.partition.check_enough_replicas()
             last_offset = self._append(decision.records, waiting.producer)
         except (KafkaError, StorageError) as error:
-            waiting.waiter.refuse(_code_of(error))
-            return False
+            return self._refuse(waiting.waiter, _code_of(error))
         self._remember(decision.changes)
         if isinstance(decision.response, Deferred):
             self._delay(decision, None, last_offset)
@@ -305,6 +305,13 @@ class ShardRuntime(Generic[AnyShard]):
         )
         self._moved_on(decision.records)
         return self._wait(waiting, decision) if waits else is_delayed
+
+    def _refuse(self, waiter: Waiter[Any], code: ErrorCode) -> bool:
+        """Refuse a request whose records could not be appended. Returns whether the refusal is still to come."""
+        if code in REFUSALS and self.partition.replicas is not None:
+            return self._confirm(_DelayedDecision(Decision(None), waiter, code))
+        waiter.refuse(code)
+        return False
 
     def _append(self, records: tuple[Any, ...], producer: ProducerIdentity | None, *, awaited: bool = True) -> int:
         """Append and replay, with nothing in between. Returns the offset to be committed. Raises like the log."""
@@ -362,12 +369,7 @@ class ShardRuntime(Generic[AnyShard]):
             return False
         delayed = _DelayedDecision(decision, waiter)
         if is_confirmed and not decision.records and self.partition.replicas is not None:
-            self._delayed[delayed] = None
-            if self.partition.when_confirmed(self, delayed):
-                return True
-            del self._delayed[delayed]
-            self._conclude(delayed)
-            return False
+            return self._confirm(delayed)
         if self.partition.log.high_watermark > last_offset:
             self._conclude(delayed)
             return False
@@ -375,13 +377,26 @@ class ShardRuntime(Generic[AnyShard]):
         self.partition.when_committed(last_offset, self, delayed)
         return True
 
+    def _confirm(self, delayed: _DelayedDecision) -> bool:
+        """Hold it until the other replicas have confirmed that this broker leads. Returns whether it is still held."""
+        self._delayed[delayed] = None
+        if self.partition.when_confirmed(self, delayed):
+            return True
+        del self._delayed[delayed]
+        self._conclude(delayed)
+        return False
+
     def _conclude(self, delayed: _DelayedDecision) -> None:
         # Effects first: the client's next request finds them done.
         for effect in delayed.decision.effects:
             self._carry_out(self, effect)
         for answer in delayed.decision.answers:
             answer.waiter.respond(answer.response)
-        if delayed.waiter is not None:
+        if delayed.waiter is None:
+            return
+        if delayed.refusal is not None:
+            delayed.waiter.refuse(delayed.refusal)
+        else:
             delayed.waiter.respond(delayed.decision.response)
 
     def _wait(self, waiting: DelayedRequest, decision: Decision[Any, Any, Any]) -> bool:
@@ -429,6 +444,6 @@ class _Timer:
 
 def _code_of(error: KafkaError | StorageError) -> ErrorCode:
     """The producer is told what the log has against it; of everything else it can only know that we failed."""
-    if isinstance(error, KafkaError) and error.code in _PRODUCER_ERRORS:
+    if isinstance(error, KafkaError) and error.code in REFUSALS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

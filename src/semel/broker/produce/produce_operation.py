@@ -3,7 +3,8 @@
     check    the look into the batches; where it takes long, on a worker (``record_checks``)
     admit    for a transaction: the coordinator adds or verifies the partitions (``transaction_admission``)
     append   each batch to its partition; one that is refused leaves the others alone
-    wait     until the high watermark has passed every batch that was appended
+    wait     until the high watermark has passed every batch that was appended; with several replicas, also until
+             they have confirmed that this broker leads, where it refuses a batch for what its log knows of the producer
     answer   once, in the order in which the client asked
 
 ``acks`` 1 and -1 mean the same for a partition with one replica: acknowledged is what the high watermark has passed.
@@ -39,6 +40,7 @@ from semel.broker.produce.transaction_admission import Refusals, admit, refusal
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck
 from semel.log.partition_log import Appended
+from semel.log.producers.producer_state import REFUSALS
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 
@@ -188,7 +190,7 @@ class ProduceOperation:
 
     def _append(self, refusals: Refusals) -> None:
         """Append all batches, and answer or wait. ``refusals`` are those of the coordinator."""
-        uncommitted: dict[ProduceBatch, Appended] = {}
+        uncommitted: dict[ProduceBatch, Appended | None] = {}
         has_failed = False
         for batch in self._batches:
             try:
@@ -198,6 +200,8 @@ class ProduceOperation:
                 # collector only, which does not look at the objects of large requests.
                 batch.outcome = error.with_traceback(None)
                 has_failed = True
+                if self._acks != 0 and self._awaits_confirmation(batch):
+                    uncommitted[batch] = None
                 continue
             assert batch.partition is not None
             if not batch.partition.is_acknowledged(appended.last_offset, by_all=self._acks == _ACKS_ALL):
@@ -263,15 +267,26 @@ class ProduceOperation:
         if error is not None:
             raise error
 
+    def _awaits_confirmation(self, batch: ProduceBatch) -> bool:
+        """Whether a refusal is to be confirmed by the other replicas. They are asked, and then say so."""
+        error, partition = batch.outcome, batch.partition
+        if not isinstance(error, KafkaError) or error.code not in REFUSALS:
+            return False
+        if partition is None or partition.replicas is None:
+            return False
+        return partition.when_confirmed(self, batch)
+
     # Wait: what the partitions, the deadline and the connection say (``DelayedOperation``).
 
-    def _wait(self, uncommitted: dict[ProduceBatch, Appended]) -> None:
+    def _wait(self, uncommitted: dict[ProduceBatch, Appended | None]) -> None:
+        """``uncommitted`` has what was appended, and None for a refusal."""
         self._uncommitted = uncommitted
         self._ticket = self._node.deadlines.add(self, self._timeout_ms)
         self._request.delay(self, hold=False)
         for batch, appended in uncommitted.items():
-            assert batch.partition is not None
-            batch.partition.when_acknowledged(appended.last_offset, self, batch, by_all=self._acks == _ACKS_ALL)
+            if appended is not None:
+                assert batch.partition is not None
+                batch.partition.when_acknowledged(appended.last_offset, self, batch, by_all=self._acks == _ACKS_ALL)
 
     def committed(self, token: object) -> None:
         uncommitted = self._uncommitted
@@ -296,7 +311,11 @@ class ProduceOperation:
         self._node.deadlines.discard(self, self._ticket)
 
     def _is_unknown(self, batch: ProduceBatch, code: ErrorCode) -> None:
-        batch.outcome = Uncommitted(code, self._uncommitted[batch].log_start_offset)
+        appended = self._uncommitted[batch]
+        if appended is None:
+            batch.outcome = KafkaError(code, "the batch was refused, and the other replicas did not confirm it")
+        else:
+            batch.outcome = Uncommitted(code, appended.log_start_offset)
 
     def _finish(self) -> None:
         self._node.deadlines.discard(self, self._ticket)

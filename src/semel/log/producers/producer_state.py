@@ -42,6 +42,16 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 PRODUCERS_MAX: Final = 100_000
 """Of one partition. None is forgotten for another one: that would be to forget which of its batches are duplicates. A
 new one is told to send again, and has its turn when others have expired."""
+REFUSALS: Final = frozenset(
+    {
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+"""What the log has against a producer. It rests on what is in the log: a leader that was replaced while it was paused
+lacks what its successor has, so with several replicas a producer is told only once the term is confirmed."""
 
 # A coordinator needs time to notice a timeout and to deliver the markers; before that a transaction is not called late.
 

@@ -6,6 +6,7 @@ import errno
 
 from semel.broker.coordinators.shard_runtime import MOVING_WAIT_MS
 from semel.errors import ErrorCode
+from semel.replication.replica_set import ReplicaSet
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker
@@ -208,3 +209,48 @@ def test_a_decision_of_the_shard_itself_is_written_and_its_effects_wait_for_the_
     assert (bench.shard.numbers, bench.told) == ({"a": 1}, [])
     bench.wait()
     assert bench.told == ["markers"]
+
+
+def followed(bench: Bench) -> ReplicaSet:
+    """From now on the partition has a follower, which has everything."""
+    end = bench.log.log_end_offset
+    bench.partition.replicas = replicas = ReplicaSet(
+        node_id=1,
+        replicas=(1, 2),
+        isr=(1, 2),
+        epoch_start_offset=0,
+        log_end_offset=end,
+        durable_offset=end,
+        high_watermark=end,
+        min_insync_replicas=2,
+    )
+    bench.partition.fetched(2, end, broker_epoch=1, now_ms=0)
+    return replicas
+
+
+def refuse_a_newer_epoch(bench: Bench) -> ReplicaSet:
+    """The producer's last transaction is open in this log, and it begins another one."""
+    bench.runtime.run(lambda shard: shard.note("a", 1), bench.waiter, producer=PRODUCER)
+    bench.wait()
+    bench.told.clear()
+    replicas = followed(bench)
+    newer = PRODUCER._replace(producer_epoch=1)
+    bench.runtime.run(lambda shard: shard.note("a", 2), bench.waiter, producer=newer)
+    bench.wait()
+    return replicas
+
+
+def test_what_the_log_has_against_a_producer_is_told_when_the_replicas_have_confirmed_the_term() -> None:
+    bench = Bench()
+    replicas = refuse_a_newer_epoch(bench)
+    assert bench.told == [], "a leader that was replaced lacks the marker that its successor has"
+    bench.partition.replied(2, replicas.last_ticket)
+    bench.wait()
+    assert bench.told == [ErrorCode.INVALID_TXN_STATE]
+
+
+def test_a_shard_that_was_replaced_tells_a_producer_only_that() -> None:
+    bench = Bench()
+    refuse_a_newer_epoch(bench)
+    bench.partition.fail_delayed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert bench.told == [ErrorCode.NOT_COORDINATOR]
