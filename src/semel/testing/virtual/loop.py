@@ -58,13 +58,18 @@ class Process:
         self._held: list[asyncio.Handle] = []
 
 
+_JUMP_S_MAX: Final = 86_400.0
+_CANCELLED_TIMERS_MAX: Final = 50  # As many are kept in the heap before they are looked for.
+
 _process: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar("process", default=None)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     # Of asyncio.BaseEventLoop, which the type stubs leave out.
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+    _clock_resolution: float
+    _timer_cancelled_count: int
 
     def __init__(self, *, duration_s_max: float = 7 * 86_400.0, steps_max: int = 10_000_000) -> None:
         super().__init__()
@@ -72,7 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self._duration_s_max = duration_s_max
         self._steps_max = steps_max
-        self._selector = self  # BaseEventLoop waits by calling `self._selector.select(timeout)`.
+        self._timers: list[tuple[float, int, _Timer]] = []  # A heap. Tuples are compared without a call of Python.
         self._thread = threading.get_ident()
         self._numbers = itertools.count(1)
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()
@@ -147,12 +152,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 ready.append(handle)
                 # asyncio counts what is ready before it runs it, so the place in the queue must stay filled.
                 self._ready[index] = self._nothing()
-        timers = sorted(timer for timer in self._scheduled if _owner(timer) is process and not timer.cancelled())
-        if timers:
-            self._scheduled = [timer for timer in self._scheduled if _owner(timer) is not process or timer.cancelled()]
-            heapq.heapify(self._scheduled)
+        taken = sorted(entry for entry in self._timers if _owner(entry[2]) is process and not entry[2].cancelled())
+        if taken:
+            self._timers = [entry for entry in self._timers if _owner(entry[2]) is not process or entry[2].cancelled()]
+            heapq.heapify(self._timers)
+        timers = [timer for _, _, timer in taken]
         for timer in timers:
-            timer._scheduled = False  # type: ignore[attr-defined]
+            timer._scheduled = False
         return [*ready, *timers]
 
     def _nothing(self) -> asyncio.Handle:
@@ -165,12 +171,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = super().call_soon(callback, *args, context=context)
-        if self._interrupted:
-            process = _owner(handle)
-            if process is not None and process.state is not ProcessState.RUNNING:
-                self._ready.pop()
-                self._set_aside(handle, process)
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.Handle(callback, args, self, context)
+        process = _owner(handle) if self._interrupted else None
+        if process is not None and process.state is not ProcessState.RUNNING:
+            self._set_aside(handle, process)
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -221,28 +228,48 @@ class VirtualLoop(asyncio.BaseEventLoop):
         error.add_note(f"reached the event loop at {self._now:.6f} s: {context['message']}")
         self._unhandled.append(error)
 
-    def select(self, timeout: float | None) -> list[object]:
-        """The loop's place to wait: instead of waiting, time jumps."""
+    def _run_once(self) -> None:
+        """One turn of the loop: what is ready runs. When nothing is, time jumps to the next timer first."""
         self._raise_unhandled()
         self._steps += 1
         if self._steps > self._steps_max:
             raise LivelockError(f"no end after {self._steps_max} steps, at {self._now:.6f} s{self._waiting()}")
-        if timeout is None:
-            raise DeadlockError(f"deadlock: nothing can ever happen after {self._now:.6f} s{self._waiting()}")
-        self._now += timeout
-        if self._now > self._duration_s_max:
-            raise LivelockError(f"no end after {self._duration_s_max} virtual seconds{self._waiting()}")
-        return []
+        self._drop_cancelled_timers()
+        timers, ready = self._timers, self._ready
+        if not ready and not self._stopping:
+            if not timers:
+                raise DeadlockError(f"deadlock: nothing can ever happen after {self._now:.6f} s{self._waiting()}")
+            self._now += min(max(0.0, timers[0][0] - self._now), _JUMP_S_MAX)
+            if self._now > self._duration_s_max:
+                raise LivelockError(f"no end after {self._duration_s_max} virtual seconds{self._waiting()}")
+        due = self._now + self._clock_resolution
+        while timers and timers[0][0] < due:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):  # What these make ready runs in the next turn.
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
-    def _process_events(self, events: list[object]) -> None:
-        pass
+    def _drop_cancelled_timers(self) -> None:
+        timers = self._timers
+        if self._timer_cancelled_count > max(_CANCELLED_TIMERS_MAX, len(timers) // 2):
+            for _, _, timer in timers:
+                timer._scheduled = not timer._cancelled
+            timers = self._timers = [entry for entry in timers if entry[2]._scheduled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][2]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)[2]._scheduled = False
 
     def _write_to_self(self) -> None:
         pass
 
-    def _push(self, timer: asyncio.TimerHandle) -> None:
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
+    def _push(self, timer: _Timer) -> None:
+        heapq.heappush(self._timers, (timer._when, timer.number, timer))
+        timer._scheduled = True
 
     def _set_aside(self, handle: asyncio.Handle, process: Process) -> None:
         if process.state is ProcessState.DEAD:
@@ -309,14 +336,10 @@ class _Timer(asyncio.TimerHandle):
 
     __slots__ = ("number",)
     number: int
-    _when: float  # Of asyncio.TimerHandle, which the type stubs leave out.
-
-    def __lt__(self, other: object) -> bool:
-        # Asked about ten times for each timer.
-        assert isinstance(other, _Timer)
-        if self._when == other._when:
-            return self.number < other.number
-        return self._when < other._when
+    # Of asyncio.TimerHandle, which the type stubs leave out.
+    _when: float
+    _cancelled: bool
+    _scheduled: bool
 
 
 class _Task(asyncio.Task[Any]):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final, Protocol
 
@@ -18,6 +17,8 @@ from semel.testing.virtual.medium import Medium
 
 WINDOW_BYTES: Final = 64 * 1024
 """How much may be sent and not yet read by the receiver."""
+
+_CUTS: Final = (0, 0, 0, 1, 2)
 
 
 class Ending(Enum):
@@ -123,16 +124,19 @@ class Pipe:
         due = max(not_before, medium.loop.time() + medium.delay_s(self.source, self.destination))
         self._in_flight.append((due, item))  # It waits for those before it, even if they are due later.
 
-    def _pieces(self, data: memoryview) -> Iterator[bytes]:
+    def _pieces(self, data: memoryview) -> list[bytes]:
         """Usually whole, sometimes in two or three: every boundary is possible."""
         random = self._medium.random
-        cuts = random.choice((0, 0, 0, 1, 2)) if len(data) > 1 else 0
+        cuts = random.choice(_CUTS) if len(data) > 1 else 0
+        if not cuts:
+            return [bytes(data)]
+        pieces = []
         start = 0
-        for stop in sorted(random.randrange(1, len(data)) for _ in range(cuts)):
+        for stop in sorted([random.randrange(1, len(data)) for _ in range(cuts)]):
             if stop > start:
-                yield bytes(data[start:stop])
+                pieces.append(bytes(data[start:stop]))
                 start = stop
-        yield bytes(data[start:])
+        return [*pieces, bytes(data[start:])]
 
     def _schedule_arrival(self, delay_s: float = 0.0) -> None:
         if self._arrival is None and self._in_flight:

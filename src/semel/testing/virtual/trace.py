@@ -24,14 +24,14 @@ class Trace:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._events: list[Event] = []
+        self._events: list[tuple[float, str]] = []  # Few traces are read, and a run has thousands of events.
 
     def record(self, text: str) -> None:
-        self._events.append(Event(self._now(), text))
+        self._events.append((self._now(), text))
 
     @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(self._events)
+        return tuple(Event(time_s, text) for time_s, text in self._events)
 
     def __len__(self) -> int:
         return len(self._events)
@@ -40,7 +40,7 @@ class Trace:
         return self.tail(len(self._events))
 
     def tail(self, count: int) -> str:
-        return "\n".join(map(str, self._events[max(0, len(self._events) - count) :]))
+        return "\n".join(str(Event(*event)) for event in self._events[max(0, len(self._events) - count) :])
 
     def digest(self) -> str:
         """Equal for two runs exactly when every event had the same text at the same instant."""

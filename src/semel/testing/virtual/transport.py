@@ -28,8 +28,9 @@ class VirtualTransport(asyncio.Transport):
     ) -> None:
         super().__init__(extra={"sockname": address, "peername": peer})
         self.host = address[0]
-        self._address = address
         self._peer = peer
+        self._receiving = f"{_name(address)} received"
+        self._from_peer = f"from {_name(peer)}"
         self._server = server
         self._connection = connection
         self._medium = connection.medium
@@ -125,7 +126,7 @@ class VirtualTransport(asyncio.Transport):
     # -- what the pipes call ------------------------------------------------------------------------------------------
 
     def arrived(self, data: bytes) -> None:
-        self._medium.record(f"{_name(self._address)} received {len(data)} bytes from {_name(self._peer)}")
+        self._medium.record(f"{self._receiving} {len(data)} bytes {self._from_peer}")
         if self._gone:
             # This socket is closed: the kernel answers for it.
             self._outgoing.send(Ending.RESET)
@@ -135,7 +136,7 @@ class VirtualTransport(asyncio.Transport):
         self._read()
 
     def ended(self, ending: Ending) -> None:
-        self._medium.record(f"{_name(self._address)} received {ending.value} from {_name(self._peer)}")
+        self._medium.record(f"{self._receiving} {ending.value} {self._from_peer}")
         if self._gone:
             self._connection.over_if_idle()
         elif ending is Ending.RESET:
