@@ -21,7 +21,12 @@ from tests.simulation.test_transaction_gates import commits_offsets_while_the_te
 SEEDS_MAX = 20
 NONE = "no seed failed"
 # Seen soonest by another seed than 0, which is tried first; after a change to the code it is as good as any other.
-FIRST = {bugs.sets_an_ephemeral_value_of_another_session: 6}
+FIRST = {
+    bugs.sets_an_ephemeral_value_of_another_session: 6,
+    bugs.claims_producer_ids_that_another_broker_has: 1,
+    bugs.acknowledges_markers_before_they_are_committed: 1,
+    bugs.ends_what_coordinators_elsewhere_have_open: 2,
+}
 
 OPEN = "a transaction is open"
 LATE = "not acknowledged within delivery.timeout.ms"

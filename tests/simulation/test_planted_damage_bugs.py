@@ -29,6 +29,7 @@ from tests.simulation.damaged_directory import KINDS, withstand_as_directory
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS_MAX = 1_500
+BROKER_SEEDS_MAX = 24 * SEEDS_MAX
 
 
 def cuts_a_log_below_its_recovery_point(patch: pytest.MonkeyPatch) -> None:
@@ -95,20 +96,21 @@ def _content(opening: Opening, path: str) -> bytes:
         file.close()
 
 
+# ``first``: the seed that showed it soonest; after a change to the code it is as good as any other.
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "first"),
     [
-        cuts_a_log_below_its_recovery_point,
-        removes_a_folder_without_a_topic_id,
-        believes_every_index,
-        believes_every_log_start,
+        (cuts_a_log_below_its_recovery_point, 41),
+        (removes_a_folder_without_a_topic_id, 333),
+        (believes_every_index, 11),
+        (believes_every_log_start, 27),
     ],
 )
-def test_a_planted_bug_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_seen(plant: Plant, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     withstand_as_directory(0)  # Prepares the directory without the bug.
     withstand_as_directory(2)
     plant(monkeypatch)
-    for seed in range(SEEDS_MAX):
+    for seed in (first, *range(SEEDS_MAX)):
         try:
             withstand_as_directory(seed)
         except AssertionError:
@@ -117,30 +119,31 @@ def test_a_planted_bug_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("plant", "damaged", "kinds"),
+    ("plant", "first", "damaged", "kinds"),
     [
-        (takes_the_first_metadata_file_that_can_be_read, "/data/metadata", KINDS),
-        (passes_over_damaged_batches_of_a_coordinator, "/data/__", ("flip",)),
-        (lets_clients_of_a_damaged_coordinator_ask_for_ever, "/data/__", KINDS),
-        (cuts_a_log_below_its_recovery_point, "/data/__", KINDS),
+        (takes_the_first_metadata_file_that_can_be_read, 271, "/data/metadata", KINDS),
+        (passes_over_damaged_batches_of_a_coordinator, 24_467, "/data/__", ("flip",)),
+        (lets_clients_of_a_damaged_coordinator_ask_for_ever, 1_899, "/data/__", KINDS),
+        (cuts_a_log_below_its_recovery_point, 2_239, "/data/__", KINDS),
     ],
 )
 def test_a_planted_bug_is_seen_by_a_whole_broker(
-    plant: Plant, damaged: str, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    plant: Plant, first: int, damaged: str, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = (
         seed
-        for seed in range(3, 24 * SEEDS_MAX, 4)
+        for seed in (first, *range(3, BROKER_SEEDS_MAX, 4))
         if (struck := Struck.by(seed)).kind in kinds and _hits_a_log(struck.path, damaged)
     )
-    withstand_as_broker(next(seeds))
-    plant(monkeypatch)
     for seed in seeds:
+        withstand_as_broker(seed)  # It is the bug that fails, not the seed.
         try:
-            withstand_as_broker(seed)
+            with monkeypatch.context() as patch:
+                plant(patch)
+                withstand_as_broker(seed)
         except AssertionError:
             return
-    pytest.fail(f"no seed below {24 * SEEDS_MAX} failed")
+    pytest.fail(f"no seed below {BROKER_SEEDS_MAX} failed")
 
 
 def _hits_a_log(path: str, damaged: str) -> bool:
