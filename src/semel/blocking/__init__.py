@@ -8,8 +8,16 @@ that drives it. Open ``producer.py`` first.
 
 from __future__ import annotations
 
-from semel.blocking.admin import Admin
-from semel.blocking.consumer import Consumer
-from semel.blocking.producer import Producer
+from typing import TYPE_CHECKING
+
+from semel.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from semel.blocking.admin import Admin as Admin
+    from semel.blocking.consumer import Consumer as Consumer
+    from semel.blocking.producer import Producer as Producer
 
 __all__ = ["Admin", "Consumer", "Producer"]
+
+# Most commands of ``semel`` need one of them, and start without the others.
+__getattr__, __dir__ = on_demand(__name__, {name: f"{__name__}.{name.lower()}" for name in __all__})
