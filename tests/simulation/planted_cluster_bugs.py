@@ -26,6 +26,7 @@ from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision
 from semel.metadata.zookeeper.session import Create, Remove, SetData
 from semel.metadata.zookeeper.store import ZooKeeperStore
+from semel.metadata.zookeeper.znode_tree import ZnodeTree
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -68,9 +69,9 @@ def refuses_a_partition_that_its_image_lacks(patch: pytest.MonkeyPatch) -> None:
 
 def sets_an_ephemeral_value_of_another_session(patch: pytest.MonkeyPatch) -> None:
     """The registration is written over and still belongs to the dead process's session, and ends with it."""
-    sound = ZooKeeperStore._writes
+    sound = ZnodeTree.writes
 
-    def writes(self: ZooKeeperStore, operations: Any) -> list[Any]:
+    def writes(self: ZnodeTree, operations: Any) -> list[Any]:
         made = sound(self, operations)
         removed = {write.path for write in made if isinstance(write, Remove)}
         return [
@@ -81,7 +82,7 @@ def sets_an_ephemeral_value_of_another_session(patch: pytest.MonkeyPatch) -> Non
             )
         ]
 
-    patch.setattr(ZooKeeperStore, "_writes", writes)
+    patch.setattr(ZnodeTree, "writes", writes)
 
 
 def claims_producer_ids_that_another_broker_has(patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from semel.errors import StorageError
 from semel.metadata.store import Check, Put, VersionConflict
-from semel.metadata.zookeeper import store as store_module
 from semel.metadata.zookeeper.session import Create, Remove, SessionState, SetData, Write
 from semel.metadata.zookeeper.store import ZooKeeperStore
+from semel.metadata.zookeeper.znode_tree import ZnodeTree
 from semel.testing.simulation import seeds
 from semel.testing.virtual.latency import uniform_ms
 from semel.testing.virtual.medium import Link
@@ -304,10 +304,10 @@ def test_a_conflict_that_is_reported_from_an_old_tree_is_found(monkeypatch: pyte
 
 
 def test_an_ephemeral_value_that_is_only_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = ZooKeeperStore._writes
+    writes = ZnodeTree.writes
 
-    def that_set(store: ZooKeeperStore, operations: list[Put]) -> list[Write]:
-        found = writes(store, operations)
+    def that_set(tree: ZnodeTree, operations: list[Put]) -> list[Write]:
+        found = writes(tree, operations)
         removed = {write.path for write in found if isinstance(write, Remove)}
         kept = [write for write in found if not isinstance(write, Remove)]
         return [
@@ -315,17 +315,15 @@ def test_an_ephemeral_value_that_is_only_set_is_found(monkeypatch: pytest.Monkey
             for write in kept
         ]
 
-    monkeypatch.setattr(ZooKeeperStore, "_writes", that_set)
+    monkeypatch.setattr(ZnodeTree, "writes", that_set)
     with pytest.raises(AssertionError):
         test_a_new_process_owns_the_ephemeral_value_that_it_writes_over()
 
 
 def test_a_version_that_comes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    note = store_module._note
+    note = ZnodeTree.note
     monkeypatch.setattr(
-        store_module,
-        "_note",
-        lambda tree, nodes, path, node: note(tree, nodes, path, node and node._replace(mzxid=node.version)),
+        ZnodeTree, "note", lambda tree, path, node: note(tree, path, node and node._replace(mzxid=node.version))
     )
 
     async def use(world: World) -> None:

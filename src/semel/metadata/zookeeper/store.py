@@ -2,6 +2,7 @@
 
 The law: the tree in memory is the state of ZooKeeper at one number of ``/sequence``, and moves only from one such state
 to a later one. Every commit is written over that number, so a commit that was decided on an old tree is refused.
+The tree, and which writes make a commit of it, are in ``znode_tree.py``.
 """
 
 from __future__ import annotations
@@ -10,34 +11,26 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeVar, assert_never
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from semel.errors import StorageError
-from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict, Versioned
+from semel.metadata.store import Check, Delete, Operation, Put, Versioned
 from semel.metadata.zookeeper.sequence import History
 from semel.metadata.zookeeper.session import (
     ConnectionLost,
-    Create,
-    Exists,
-    Node,
     Refused,
-    Remove,
     SessionState,
     SetData,
     Write,
     ZooKeeperSession,
 )
+from semel.metadata.zookeeper.znode_tree import AUTHORS, NOT_METADATA, SEQUENCE, ZnodeTree, write_size_bytes
 
 logger = logging.getLogger("semel.metadata")
 
 T = TypeVar("T")
 
-SEQUENCE: Final = "/sequence"
-AUTHORS: Final = "/authors"
-"""Below it, for each author, the mark of its last commit."""
-FOLDER: Final = b"\0folder"
-"""The data of a node that only has nodes below it. No value of the metadata looks like this."""
 COMMIT_TIMEOUT_S: Final = 30.0
 REQUEST_BYTES_MAX: Final = 1_000_000
 """ZooKeeper closes the connection over a request of more than 1 MB, by its default."""
@@ -48,17 +41,6 @@ _ATTEMPTS_MAX: Final = 100
 _READS_AT_ONCE: Final = 200
 # After a lost connection, before the next attempt: the state that says so may be on its way.
 _PAUSE_S: Final = 0.05
-_NOT_OURS: Final = frozenset({SEQUENCE, AUTHORS, "/zookeeper"})
-
-
-class _Stored(NamedTuple):
-    value: bytes
-    version: int
-    owner: int
-
-    @property
-    def is_ephemeral(self) -> bool:
-        return self.owner != 0
 
 
 class ZooKeeperStore:
@@ -84,8 +66,7 @@ class ZooKeeperStore:
         self._ephemeral_folders = tuple(ephemeral_folders)
         self._commit_timeout_s = commit_timeout_s
         self._marks = itertools.count(1)
-        self._tree: dict[str, _Stored] = {}
-        self._nodes: set[str] = set()  # All that exist, with those that only have others below them.
+        self._tree = ZnodeTree()
         self._number = -1
         self._history = History()
         self._turn = asyncio.Lock()
@@ -126,12 +107,10 @@ class ZooKeeperStore:
     # Reading
 
     async def get(self, path: str) -> Versioned | None:
-        stored = self._tree.get(path)
-        return None if stored is None else Versioned(stored.value, stored.version)
+        return self._tree.get(path)
 
     async def children(self, path: str) -> list[str]:
-        prefix = path.rstrip("/") + "/"
-        return sorted({known[len(prefix) :].partition("/")[0] for known in self._tree if known.startswith(prefix)})
+        return self._tree.children(path)
 
     async def refresh(self) -> None:
         try:
@@ -197,7 +176,7 @@ class ZooKeeperStore:
     async def _commit(self, operations: Sequence[Operation]) -> list[int | None]:
         is_fresh = False
         for _ in range(_ATTEMPTS_MAX):
-            conflict = self._conflict(operations)
+            conflict = self._tree.conflict(operations)
             only_checks = all(isinstance(operation, Check) for operation in operations)
             if (conflict is not None or only_checks) and not is_fresh:
                 await self._refresh()
@@ -208,22 +187,11 @@ class ZooKeeperStore:
             if only_checks:
                 return [None] * len(operations)
             if await self._is_written(operations):
-                return [self._version_of(operation) if isinstance(operation, Put) else None for operation in operations]
+                return [
+                    self._tree.version_of(operation) if isinstance(operation, Put) else None for operation in operations
+                ]
             is_fresh = True
         raise StorageError(f"{_ATTEMPTS_MAX} commits of others came first; nothing was changed")
-
-    def _version_of(self, put: Put) -> int:
-        """The version of what was put, or one that conflicts, if it was written over before the outcome was known."""
-        stored = self._tree.get(put.path)
-        return stored.version if stored is not None and stored.value == put.value else -1
-
-    def _conflict(self, operations: Iterable[Operation]) -> VersionConflict | None:
-        for operation in operations:
-            stored = self._tree.get(operation.path)
-            version = None if stored is None else stored.version
-            if version != operation.expected_version:
-                return VersionConflict(operation.path, expected_version=operation.expected_version, version=version)
-        return None
 
     async def _is_written(self, operations: Sequence[Operation]) -> bool:
         """Whether they are. If not they never will be, and the tree is as new as what came first."""
@@ -231,8 +199,8 @@ class ZooKeeperStore:
         paths = tuple(operation.path for operation in operations if not isinstance(operation, Check))
         history = self._history.with_commit(number + 1, paths)
         marked = SetData(self._author_path, mark.encode())
-        writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), marked, *self._writes(operations)]
-        size_bytes = sum(_size_bytes(write) for write in writes)
+        writes: list[Write] = [SetData(SEQUENCE, history.encode(), number), marked, *self._tree.writes(operations)]
+        size_bytes = sum(map(write_size_bytes, writes))
         if size_bytes > REQUEST_BYTES_MAX:
             raise StorageError(
                 f"a change of {size_bytes} bytes; ZooKeeper takes {REQUEST_BYTES_MAX} at once. Nothing was changed"
@@ -245,39 +213,8 @@ class ZooKeeperStore:
             return False
         except ConnectionLost:
             return await self._resolved(number, mark)
-        self._apply(operations, zxid, session_id, number + 1, history, writes)
+        self._move_on(self._tree.after(operations, writes, zxid, session_id), number + 1, history)
         return True
-
-    def _writes(self, operations: Sequence[Operation]) -> list[Write]:
-        writes: list[Write] = []
-        made: set[str] = set()
-        folders: set[str] = set()
-        if any(isinstance(operation, Delete) for operation in operations):
-            folders.update(folder for node in self._nodes for folder in _folders_above(node))
-        for operation in operations:
-            match operation:
-                case Put(path, value):
-                    for folder in _folders_above(path):
-                        if folder not in self._nodes and folder not in made:
-                            made.add(folder)
-                            writes.append(Create(folder, FOLDER))
-                    exists = path in self._nodes or path in made
-                    if operation.ephemeral:
-                        # To set it would leave the session that made it as its owner.
-                        writes += [Remove(path)] if exists else []
-                        writes.append(Create(path, value, ephemeral=True))
-                    else:
-                        assert value != FOLDER, f"{path}: this value says that there is none"
-                        writes.append(SetData(path, value) if exists else Create(path, value))
-                    made.add(path)
-                case Delete(path):
-                    writes.append(SetData(path, FOLDER) if path in folders else Remove(path))
-                case Check(path, version):
-                    # It was checked on the tree, and nothing was committed since; but a session may have ended.
-                    writes += [] if version is None else [Exists(path)]
-                case _:
-                    assert_never(operation)
-        return writes
 
     async def _resolved(self, number: int, mark: str) -> bool:
         """After a lost connection: whether the commit counts. If it did not come to pass, it is kept from it."""
@@ -300,33 +237,6 @@ class ZooKeeperStore:
                     f"another process commits as {self._author_path}; whether this change was kept is not known"
                 )
             return last == mark
-
-    def _apply(
-        self,
-        operations: Sequence[Operation],
-        zxid: int,
-        session_id: int,
-        number: int,
-        history: History,
-        writes: Sequence[Write],
-    ) -> None:
-        tree = dict(self._tree)
-        for operation in operations:
-            match operation:
-                case Put(path, value):
-                    tree[path] = _Stored(value, zxid, session_id if operation.ephemeral else 0)
-                case Delete(path):
-                    del tree[path]
-                case Check():
-                    pass
-                case _:
-                    assert_never(operation)
-        for write in writes:
-            if isinstance(write, Remove):
-                self._nodes.discard(write.path)
-            elif not isinstance(write, Exists):
-                self._nodes.add(write.path)
-        self._move_on(tree, number, history)
 
     # Following
 
@@ -369,23 +279,15 @@ class ZooKeeperStore:
             number, history = await self._read_sequence(self._follow_soon)
             paths = history.changed_between(self._number, number) if self._number >= 0 else None
             if paths is None:
-                tree, nodes = await self._read_everything()
+                tree = await self._read_everything()
             else:
-                tree, nodes = dict(self._tree), set(self._nodes)
+                tree = self._tree.copy()
                 changed = sorted(paths)
                 for path, node in zip(changed, await self._each(self._session.get, changed), strict=True):
-                    _note(tree, nodes, path, node)
+                    tree.note(path, node)
             for folder in self._ephemeral_folders:
-                names = await self._session.children(folder, self._follow_soon)
-                there = {f"{folder.rstrip('/')}/{name}" for name in names}
-                for path in [
-                    path for path, stored in tree.items() if stored.is_ephemeral and _folder_of(path) == folder
-                ]:
-                    if path not in there:
-                        del tree[path]
-                        nodes.discard(path)
+                tree.keep_ephemeral(folder, await self._session.children(folder, self._follow_soon))
             if (await self._read_sequence(None))[0] == number:
-                self._nodes = nodes
                 self._move_on(tree, number, history)
                 return
 
@@ -415,21 +317,20 @@ class ZooKeeperStore:
             writes: list[Write] = [SetData(SEQUENCE, history.encode(), self._number), mark]
             with contextlib.suppress(Refused):
                 zxid = await self._session.write(writes)
-                self._apply((), zxid, self._session.session_id, number, history, writes)
+                self._move_on(self._tree.after((), writes, zxid, self._session.session_id), number, history)
                 return
 
-    async def _read_everything(self) -> tuple[dict[str, _Stored], set[str]]:
-        tree: dict[str, _Stored] = {}
-        nodes: set[str] = set()
+    async def _read_everything(self) -> ZnodeTree:
+        tree = ZnodeTree()
         level = ["/"]
         while level:
             below: list[str] = []
             for names, folder in zip(await self._each(self._session.children, level), level, strict=True):
                 below += (f"{folder.rstrip('/')}/{name}" for name in names)
-            level = [path for path in below if path not in _NOT_OURS]
+            level = [path for path in below if path not in NOT_METADATA]
             for path, node in zip(level, await self._each(self._session.get, level), strict=True):
-                _note(tree, nodes, path, node)
-        return tree, nodes
+                tree.note(path, node)
+        return tree
 
     async def _each(self, read: Callable[[str], Awaitable[T]], paths: Sequence[str]) -> list[T]:
         found: list[T] = []
@@ -448,15 +349,9 @@ class ZooKeeperStore:
             except ConnectionLost:
                 await asyncio.sleep(_PAUSE_S)
 
-    def _move_on(self, tree: dict[str, _Stored], number: int, history: History) -> None:
+    def _move_on(self, tree: ZnodeTree, number: int, history: History) -> None:
         before, self._tree, self._number, self._history = self._tree, tree, number, history
-        if before is tree:
-            return
-        changed_paths = sorted(
-            path
-            for path in {*before, *tree}
-            if (before.get(path) or _ABSENT).version != (tree.get(path) or _ABSENT).version
-        )
+        changed_paths = tree.changed_since(before)
         for prefix, changed in list(self._watches.values()):
             for path in changed_paths:
                 if path == prefix or path.startswith(prefix + "/"):
@@ -465,35 +360,3 @@ class ZooKeeperStore:
     def _check_is_open(self) -> None:
         if self._is_closed:
             raise StorageError("the metadata store is closed")
-
-
-_ABSENT: Final = _Stored(b"", -1, 0)
-
-
-def _note(tree: dict[str, _Stored], nodes: set[str], path: str, node: Node | None) -> None:
-    """A node was read, or is not there."""
-    if node is None:
-        nodes.discard(path)
-        tree.pop(path, None)
-        return
-    nodes.add(path)
-    nodes.update(_folders_above(path))
-    if node.data == FOLDER and not node.owner:
-        tree.pop(path, None)
-    else:
-        tree[path] = _Stored(node.data, node.mzxid, node.owner)
-
-
-def _size_bytes(write: Write) -> int:
-    """On the wire, with a little for what stands around it."""
-    return 60 + len(write.path) + (len(write.data) if isinstance(write, Create | SetData) else 0)
-
-
-def _folders_above(path: str) -> list[str]:
-    """``/a`` and ``/a/b`` for ``/a/b/c``."""
-    names = path.split("/")[1:-1]
-    return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
-
-
-def _folder_of(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
