@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from semel.log.config import LogConfig
-from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
+from semel.log.outcomes import Appended, Isolation, Origin
+from semel.log.partition_log import PartitionLog
 from semel.log.recovery.loading import load_log
 from semel.testing.virtual.disk import VirtualDisk
 from semel.types import TopicPartition

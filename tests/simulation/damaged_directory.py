@@ -21,7 +21,8 @@ from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.disk import read_file, write_file
 from semel.log.durability.checkpoints import MetaProperties
-from semel.log.partition_log import Isolation, PartitionLog
+from semel.log.outcomes import Isolation
+from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk import VirtualDisk

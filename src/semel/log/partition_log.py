@@ -10,16 +10,14 @@ Five offsets, each at or below the next:
 
 ``append`` checks the batch and changes nothing, writes it (a failed write is undone), and then replays it into producer
 state and leader epochs. There is no ``await`` between these steps. The design and what a crash leaves behind are in
-docs/design/log.md. Checkpoints are in ``durability/checkpointing.py``, the removal of segments in ``retention.py``,
-truncation in ``recovery/truncation.py``.
+docs/design/log.md. What goes to followers and comes from a leader is in ``replica_copies.py``, checkpoints in
+``durability/checkpointing.py``, the removal of segments in ``retention.py``, truncation in ``recovery/truncation.py``.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple, TypeAlias
 from uuid import UUID
 from zlib import crc32
 
@@ -28,67 +26,34 @@ from semel.log import lookup
 from semel.log.admission import admit, is_plainly_good, takes_batches_as_they_are
 from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck, is_plainly_sound
 from semel.log.config import LogConfig
-from semel.log.disk import NO_ROOM, NOT_OPENED, Disk
+from semel.log.disk import Disk
 from semel.log.durability.checkpointing import CheckpointState
 from semel.log.durability.commit import NewNames, Unsynced
 from semel.log.durability.snapshot_files import SnapshotFiles
 from semel.log.durability.sync_progress import SyncProgress
 from semel.log.leader_epochs import EpochEndOffset, LeaderEpochs
+from semel.log.log_errors import does_not_follow, out_of_range, read_failed, refusal, write_failed
 from semel.log.lookup import TimestampOffset
+from semel.log.outcomes import Appended, Isolation, Origin, ReadResult
 from semel.log.producers.producer_state import ProducerDescription, ProducerStates
+from semel.log.replica_copies import append_copied, may_follow, read_copy, verify_copy
 from semel.log.segments.batch_replay import replay_batch
 from semel.log.segments.reading import aborted_within, read_below
 from semel.log.segments.segment import Segment
 from semel.log.segments.segment_list import Segments
 from semel.log.segments.transaction_index import AbortedTransaction
-from semel.types import INT32_MAX, INT64_MAX, Buffer, ProducerIdentity, TopicPartition
+from semel.types import Buffer, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker, build_marker_batch, parse_marker
 from semel.wire.records import (
     HEADER_SIZE,
     MAGIC_V2,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    is_walkable,
-    iterate_headers,
     parse_header,
     patch_offset_and_epoch,
-    range_of,
-    verify_crc,
 )
 
 logger = logging.getLogger(__name__)
-
-
-class Origin(Enum):
-    """The source of a batch. A client's batch is checked; a coordinator builds its own."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-
-
-class Isolation(Enum):
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
-class Appended(NamedTuple):
-    """Where a batch was written. ``duplicate``: an earlier append wrote it, and these are its offsets."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int | None
-    log_start_offset: int
-    duplicate: bool
-
-
-class ReadResult(NamedTuple):
-    """Batches, beginning with the one that holds the requested offset. The last one may be incomplete."""
-
-    records: bytes
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[AbortedTransaction] | None  # for read_committed only
 
 
 class PartitionLog:
@@ -98,7 +63,6 @@ class PartitionLog:
     __slots__ = (
         "_config",
         "_is_unawaited",
-        "_last_stable_offset",
         "_takes_batches_as_they_are",
         "appended_bytes",
         "checkpoints",
@@ -109,6 +73,7 @@ class PartitionLog:
         "high_watermark",
         "is_shorter_than_promised",
         "is_truncating",
+        "last_stable_offset",
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
@@ -169,7 +134,7 @@ class PartitionLog:
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, if records are synced before acks
         self._is_unawaited = False  # whether the last append left its sync to the next one
         self.disk = disk
-        self._last_stable_offset = self._compute_last_stable_offset()
+        self.last_stable_offset = self._compute_last_stable_offset()
         # Above the recovery point, perhaps only the journal is synced.
         self.sync_progress = SyncProgress(segments, log_end_offset=log_end_offset, own_files_synced_to=recovery_point)
         self.checkpoints = CheckpointState(log_start_offset)
@@ -213,10 +178,6 @@ class PartitionLog:
         return self.stored_high_watermark is not None
 
     @property
-    def last_stable_offset(self) -> int:
-        return self._last_stable_offset
-
-    @property
     def persisted_log_start_offset(self) -> int:
         """The log start that a crash leaves: what a follower may tell its leader."""
         return self.checkpoints.log_start_offset
@@ -247,7 +208,7 @@ class PartitionLog:
         ``high_watermark`` has passed its last offset.
         """
         if self.offline is not None or self.suspended is not None:
-            raise self._is_offline()
+            raise refusal(self)
         if origin is Origin.CLIENT:
             records, header = self._admit(records, header, now_ms, check)
         else:
@@ -266,8 +227,8 @@ class PartitionLog:
         base_offset, leader_epoch = self.log_end_offset, self.leader_epoch
         patch_offset_and_epoch(records, 0, base_offset, leader_epoch)
         header = header.placed(base_offset, leader_epoch)
-        self._write(records, header, now_ms)
-        self._wrote()
+        self.write_batch(records, header, now_ms)
+        self.wrote()
         # As Appended(...), in half the time.
         return tuple.__new__(
             Appended, (base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
@@ -279,14 +240,16 @@ class PartitionLog:
         Raises like ``append``. A batch that is not ``awaited`` is synced with the next one, or by ``sync_unawaited``.
         """
         if self.offline is not None or self.suspended is not None:
-            raise self._is_offline()
+            raise refusal(self)
         header = BatchHeader.read(batch)
         assert header.base_offset == self.log_end_offset, f"a batch for {header.base_offset} is appended to {self}"
         if header.producer_id >= 0:
             self.producers.check(header)
-        self._write(batch, header, now_ms)
-        self._wrote(awaited)
+        self.write_batch(batch, header, now_ms)
+        self.wrote(awaited)
         return Appended(header.base_offset, self.log_end_offset - 1, None, self.log_start_offset, False)
+
+    append_copied = append_copied  # batches that have their offsets: ``replica_copies.py``
 
     def append_marker(
         self, producer: ProducerIdentity, marker: EndTransactionMarker, *, now_ms: int, transaction_version: int
@@ -298,7 +261,7 @@ class PartitionLog:
         which fences late batches.
         """
         if self.offline is not None or self.suspended is not None:
-            raise self._is_offline()
+            raise refusal(self)
         self.producers.check_marker(*producer, marker, transaction_version=transaction_version)
         batch = build_marker_batch(
             marker,
@@ -309,11 +272,11 @@ class PartitionLog:
             partition_leader_epoch=self.leader_epoch,
         )
         header = BatchHeader.read(batch)
-        self._write(batch, header, now_ms, marker)
-        self._wrote()
+        self.write_batch(batch, header, now_ms, marker)
+        self.wrote()
         return Appended(header.base_offset, header.last_offset, None, self.log_start_offset, False)
 
-    def _wrote(self, awaited: bool = True) -> None:
+    def wrote(self, awaited: bool = True) -> None:
         if self.on_write is None:
             self.durable_offset = self.log_end_offset
             self.on_durable(self)
@@ -364,66 +327,12 @@ class PartitionLog:
             check=check,
         )
 
-    def append_copied(self, batches: memoryview, *, now_ms: int) -> None:
-        """Append batches that have their offsets and leader epochs: from a leader, or from the journal.
-
-        Raises ``KafkaError``: CORRUPT_MESSAGE if a batch does not follow the one before it, and then none is written.
-        The CRC is not checked. Batches that fit the active segment are one write; else each is one, and those before
-        the one that the disk refused are in the log.
-        """
-        if self.offline is not None or self.suspended is not None:
-            raise self._is_offline()
-        copied = self._check_copied(batches)
-        if not copied:
-            return
-        end_before = self.log_end_offset
-        try:
-            headers = [header for _, header, _ in copied]
-            if self.segments.active.takes_all(headers, len(batches), self._config, self.segment_age_max_ms):
-                self._write_all(batches, copied, now_ms)
-            else:
-                for batch, header, marker in copied:
-                    self._write(batch, header, now_ms, marker)
-        finally:
-            if self.log_end_offset > end_before:
-                self._wrote()
-
-    def _check_copied(self, batches: memoryview) -> list[_Copied]:
-        """The batches one by one, and the markers among them. Raises ``KafkaError``, and changes nothing."""
-        copied: list[_Copied] = []
-        log_end_offset, epoch = self.log_end_offset, self.epochs.latest or 0
-        try:
-            for position, header in iterate_headers(batches):
-                if not _may_follow(header, log_end_offset) or header.partition_leader_epoch < epoch:
-                    raise self._does_not_follow(header, log_end_offset, epoch)
-                batch = batches[position : position + header.size_bytes]
-                # Parsed before the write: a marker that cannot be parsed could not be replayed afterwards.
-                marker = parse_marker(batch) if header.is_control and header.producer_id >= 0 else None
-                copied.append((batch, header, marker))
-                log_end_offset, epoch = header.next_offset, header.partition_leader_epoch
-        except DecodeError as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
-        return copied
-
-    def _write_all(self, batches: memoryview, copied: Sequence[_Copied], now_ms: int) -> None:
-        """Write batches that the active segment takes, all at once."""
-        segment = self.segments.active
-        position = segment.size_bytes
-        try:
-            segment.file.write(position, batches)
-        except OSError as error:
-            raise self._refused_write(segment, position, error) from error
-        self.appended_bytes += len(batches)
-        for batch, header, marker in copied:
-            segment.appended(header, self._config.index_interval_bytes)
-            self._replay(batch, header, now_ms, marker)
-
-    def _write(
+    def write_batch(
         self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None = None
     ) -> None:
         # The last check before the disk, for all kinds of append.
-        if not _may_follow(header, self.log_end_offset):
-            raise self._does_not_follow(header, self.log_end_offset)
+        if not may_follow(header, self.log_end_offset):
+            raise does_not_follow(self.topic_partition, header, self.log_end_offset)
         config = self._config
         segment = self.segments.active
         if not segment.takes(header, config, self.segment_age_max_ms, now_ms):
@@ -432,19 +341,11 @@ class PartitionLog:
         try:
             segment.append(batch, header, config.index_interval_bytes)
         except OSError as error:
-            raise self._refused_write(segment, size_before, error) from error
+            raise write_failed(self, segment, size_before, error) from error
         self.appended_bytes += len(batch)
-        self._replay(batch, header, now_ms, marker)
+        self.replay(batch, header, now_ms, marker)
 
-    def _does_not_follow(self, header: BatchHeader, log_end_offset: int, epoch: int = 0) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"a batch at offset {header.base_offset} of {self.topic_partition}, which ends at {log_end_offset}, "
-            f"has {range_of(header)}; its leader epoch is {header.partition_leader_epoch}, the least is {epoch}; "
-            f"offsets grow, by {INT32_MAX} at most, and stay below {INT64_MAX}",
-        )
-
-    def _replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
+    def replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
         """``marker``: the marker in the batch, if it was parsed before."""
         if header.partition_leader_epoch != self.epochs.latest:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -453,23 +354,6 @@ class PartitionLog:
                 marker = parse_marker(batch)
             replay_batch(self.producers, self.segments.active, header, marker, now_ms)
         self.log_end_offset = header.base_offset + header.last_offset_delta + 1
-
-    def _refused_write(self, segment: Segment, size_before: int, error: OSError) -> KafkaError:
-        """Undo a write that failed. Returns what its caller is told."""
-        self._undo_write(segment, size_before, error)
-        if self.offline is None:  # Else that is in the log already, with this error.
-            self.on_refused(self.topic_partition, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: write failed: {error}")
-
-    def _undo_write(self, segment: Segment, size_before: int, error: OSError) -> None:
-        """Truncate what a failed append wrote. After any error but a full disk the log goes offline."""
-        try:
-            segment.file.truncate(size_before)
-        except OSError as second:
-            self.go_offline(f"write failed ({error}), and so did undoing it ({second})")
-            return
-        if error.errno not in NO_ROOM:
-            self.go_offline(f"write failed: {error}")
 
     # Segments
 
@@ -529,9 +413,9 @@ class PartitionLog:
             return False
         self.high_watermark = offset
         if self.producers.all_settled:
-            self._last_stable_offset = offset
+            self.last_stable_offset = offset
         else:
-            self._last_stable_offset = self._compute_last_stable_offset()
+            self.last_stable_offset = self._compute_last_stable_offset()
             self.producers.forget_completed_below(offset)
         return True
 
@@ -539,10 +423,6 @@ class PartitionLog:
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
         return max(stable, self.log_start_offset)
-
-    def _is_offline(self) -> KafkaError:
-        state = f"is offline: {self.offline}" if self.offline is not None else f"takes no records: {self.suspended}"
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} {state}")
 
     @property
     def needs_journal(self) -> bool:
@@ -555,7 +435,7 @@ class PartitionLog:
         self.durable_offset = self.log_end_offset
         self.high_watermark = self._high_watermark_at_start()
         self.sync_progress.handed_over_to(self.log_end_offset)
-        self._last_stable_offset = self._compute_last_stable_offset()
+        self.last_stable_offset = self._compute_last_stable_offset()
         self.producers.forget_completed_below(self.high_watermark)
 
     def _high_watermark_at_start(self) -> int:
@@ -574,7 +454,7 @@ class PartitionLog:
         self.durable_offset = min(self.durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.sync_progress.cut(end_offset)
-        self._last_stable_offset = self._compute_last_stable_offset()
+        self.last_stable_offset = self._compute_last_stable_offset()
 
     # Replication
 
@@ -596,48 +476,8 @@ class PartitionLog:
         self.advance_high_watermark(high_watermark)
         self.advance_log_start(min(log_start_offset, self.high_watermark))
 
-    def read_copy(self, offset: int, max_bytes: int) -> ReadResult:
-        """Read whole batches from ``offset`` up to the log end, for a follower. Raises OFFSET_OUT_OF_RANGE.
-
-        The first batch is returned even if it is larger than ``max_bytes``. It begins before ``offset`` if that is the
-        log start, where a follower without records begins, and DeleteRecords has put it in the middle of a batch.
-        """
-        if self.offline is not None:
-            raise self._is_offline()
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise self._out_of_range(offset)
-        records = b""
-        if offset < end:
-            try:
-                records, _ = read_below(self.segments, end, offset, max_bytes, at_least_one=True, log_end_offset=end)
-                if len(records) == max_bytes:
-                    records = records[: _whole_batches_end(records)]
-            except (OSError, DecodeError) as error:
-                raise self._read_failed(error) from error
-        return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, None)
-
-    def verify_copy(self, offset: int, max_bytes: int) -> str | None:
-        """What is wrong on the disk with what ``read_copy`` returns; ``None`` if it is sound.
-
-        For a leader whose follower asks again for what it was sent: it may have refused it.
-        """
-        try:
-            records = self.read_copy(offset, max_bytes).records
-            for position, header in iterate_headers(records):
-                if not verify_crc(records, position, header):
-                    return f"{self.folder}: the batch at offset {header.base_offset} fails its checksum"
-                epoch = self.epochs.epoch_for(header.base_offset)
-                if header.partition_leader_epoch != epoch and header.base_offset >= self.log_start_offset:
-                    return (
-                        f"{self.folder}: the batch at offset {header.base_offset} has epoch "
-                        f"{header.partition_leader_epoch}; it was written in {epoch}"
-                    )
-        except KafkaError as error:
-            return error.message if error.code is ErrorCode.CORRUPT_MESSAGE else None
-        except DecodeError as error:
-            return f"{self.folder}: behind offset {offset}: {error}"
-        return None
+    read_copy = read_copy
+    verify_copy = verify_copy
 
     # Read
 
@@ -648,11 +488,11 @@ class PartitionLog:
         can always go on.
         """
         if self.offline is not None:
-            raise self._is_offline()
+            raise refusal(self)
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise self._out_of_range(offset)
+            raise out_of_range(self, offset)
         committed = isolation is Isolation.READ_COMMITTED
-        limit = self._last_stable_offset if committed else self.high_watermark
+        limit = self.last_stable_offset if committed else self.high_watermark
         records = b""
         aborted: list[AbortedTransaction] | None = [] if committed else None
         if offset < limit:
@@ -668,22 +508,8 @@ class PartitionLog:
                 if committed:
                     aborted = aborted_within(self.segments, number, offset, records)
             except (OSError, DecodeError) as error:
-                raise self._read_failed(error) from error
-        return ReadResult(records, self.high_watermark, self._last_stable_offset, self.log_start_offset, aborted)
-
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {self.topic_partition}; it holds {self.log_start_offset} to {self.log_end_offset}",
-        )
-
-    def _read_failed(self, error: OSError | DecodeError) -> KafkaError:
-        """What a reader is told. After any error but want of descriptors the log goes offline."""
-        if isinstance(error, DecodeError):
-            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}")
-        if error.errno not in NOT_OPENED:
-            self.go_offline(f"read failed: {error}")
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: read failed: {error}")
+                raise read_failed(self, error) from error
+        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted)
 
     def set_leader_epoch(self, epoch: int) -> None:
         """The epoch of all batches that are appended from now on."""
@@ -707,7 +533,7 @@ class PartitionLog:
     def delete_records_before(self, offset: int) -> int:
         """DeleteRecords: move the log start to ``offset``. The caller persists it before it answers the client."""
         if self.offline is not None:
-            raise self._is_offline()
+            raise refusal(self)
         if offset < 0 or offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -721,7 +547,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
-            self._last_stable_offset = self._compute_last_stable_offset()
+            self.last_stable_offset = self._compute_last_stable_offset()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Replace closed, synced segments by the one that compaction made of them. The caller renames the files."""
@@ -732,33 +558,6 @@ class PartitionLog:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
-
-
-_Copied: TypeAlias = tuple[memoryview, BatchHeader, EndTransactionMarker | None]
-"""A batch of another log, and the marker in it."""
-
-
-def _may_follow(header: BatchHeader, log_end_offset: int) -> bool:
-    """Whether a log that ends at this offset may continue with the batch.
-
-    A batch that does not move the log end forward would give offsets twice. A batch with an unsound length would make
-    the next start fail. An index of a segment covers at most 2**31 - 1 offsets.
-    """
-    last_offset_delta, base_offset = header.last_offset_delta, header.base_offset
-    return (
-        0 <= base_offset - log_end_offset <= INT32_MAX - last_offset_delta
-        and is_walkable(header)
-        and last_offset_delta < INT64_MAX - base_offset
-        and header.partition_leader_epoch >= 0
-    )
-
-
-def _whole_batches_end(records: bytes) -> int:
-    """The position behind the last batch that is whole."""
-    end = 0
-    for position, header in iterate_headers(records, allow_partial_tail=True):
-        end = position + header.size_bytes
-    return end
 
 
 def _ignore_durable(log: PartitionLog) -> None:

@@ -10,7 +10,8 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.client.machine.consumer.fetched import FetchedRecords
 from semel.client.values import ConsumerRecord
-from semel.log.partition_log import Isolation, PartitionLog
+from semel.log.outcomes import Isolation
+from semel.log.partition_log import PartitionLog
 from semel.types import TRANSACTION_STATE_TOPIC
 from semel.wire.messages.fetch import AbortedTransaction
 

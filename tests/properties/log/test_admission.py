@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from semel.errors import ErrorCode, KafkaError
 from semel.log.admission import admit
 from semel.log.config import LogConfig
-from semel.log.partition_log import Appended, PartitionLog
+from semel.log.outcomes import Appended
+from semel.log.partition_log import PartitionLog
 from semel.testing.virtual.disk import VirtualDisk
 from semel.wire.crc import crc32c
 from semel.wire.records import (

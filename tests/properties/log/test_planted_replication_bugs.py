@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from semel.errors import KafkaError
+from semel.log import replica_copies
 from semel.log.directory import LogDirectory
 from semel.log.durability.checkpointer import Checkpointer
 from semel.log.durability.commit import Committer
@@ -88,16 +89,16 @@ def writes_a_copy_over_the_end_of_a_segment(patch: Patch) -> None:
 
 
 def follows_with_an_older_epoch(patch: Patch) -> None:
-    check = PartitionLog._check_copied
+    check = replica_copies.check_copied
 
-    def blind(self: PartitionLog, batches: memoryview) -> object:
-        epochs, self.epochs = self.epochs, LeaderEpochs()
+    def blind(log: PartitionLog, batches: memoryview) -> object:
+        epochs, log.epochs = log.epochs, LeaderEpochs()
         try:
-            return check(self, batches)
+            return check(log, batches)
         finally:
-            self.epochs = epochs
+            log.epochs = epochs
 
-    patch.setattr(PartitionLog, "_check_copied", blind)
+    patch.setattr(replica_copies, "check_copied", blind)
 
 
 def claims_an_epoch_without_a_batch(patch: Patch) -> None:
@@ -110,7 +111,7 @@ def acknowledges_a_copy_before_its_sync(patch: Patch) -> None:
         if self.on_write is not None:
             self.on_write(self)
 
-    patch.setattr(PartitionLog, "_wrote", wrote)
+    patch.setattr(PartitionLog, "wrote", wrote)
 
 
 def replica() -> high_watermark.Replica:

@@ -9,7 +9,8 @@ import pytest
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy, LogConfig
-from semel.log.partition_log import Appended, Isolation, PartitionLog
+from semel.log.outcomes import Appended, Isolation
+from semel.log.partition_log import PartitionLog
 from semel.log.retention import apply_retention
 from semel.log.segments.transaction_index import AbortedTransaction
 from semel.testing.virtual.disk import VirtualDisk

@@ -22,7 +22,7 @@ from semel.clock import Clock
 from semel.coordinator.shard import Shard
 from semel.errors import DecodeError, ErrorCode, KafkaError
 from semel.log.damage import REMEDY
-from semel.log.partition_log import Isolation
+from semel.log.outcomes import Isolation
 from semel.types import ProducerIdentity
 from semel.wire.control import parse_marker
 from semel.wire.records import BatchHeader, iterate_headers, iterate_records, read_single, verify_crc

@@ -35,7 +35,7 @@ from semel.coordinator.decision import Decision, Deferred, Waiter
 from semel.coordinator.moment import Moment
 from semel.coordinator.shard import Shard
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log.partition_log import Appended
+from semel.log.outcomes import Appended
 from semel.log.producers.producer_state import REFUSALS
 from semel.types import ProducerIdentity
 from semel.wire.control import EndTransactionMarker

@@ -16,7 +16,7 @@ from semel.broker.network.response_memory import ROOM_BYTES_MIN
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log.partition_log import Isolation
+from semel.log.outcomes import Isolation
 from semel.security.rights import CLUSTER_ACTION, READ_TOPIC, Rights
 from semel.types import ZERO_UUID
 from semel.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData

@@ -24,7 +24,8 @@ from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.broker.waiting.delayed_operation import AwaitsCommit, DelayedOperation
 from semel.errors import ErrorCode, KafkaError
 from semel.log.batch_check import BatchCheck
-from semel.log.partition_log import Appended, PartitionLog
+from semel.log.outcomes import Appended
+from semel.log.partition_log import PartitionLog
 from semel.replication.replica_set import ReplicaSet
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker

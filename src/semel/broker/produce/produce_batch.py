@@ -13,7 +13,7 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.batch_check import BRIEF_BYTES_MAX, BatchCheck
-from semel.log.partition_log import Appended
+from semel.log.outcomes import Appended
 from semel.types import INTERNAL_TOPICS, ProducerIdentity
 from semel.wire.records import CODEC_MASK, HEADER_SIZE, MAGIC_V2, TRANSACTIONAL_BIT, BatchHeader
 

@@ -39,7 +39,7 @@ from semel.broker.produce.produce_batch import (
 from semel.broker.produce.transaction_admission import Refusals, admit, refusal
 from semel.errors import ErrorCode, KafkaError, StorageError
 from semel.log.batch_check import EFFORT_AT_ONCE_MAX, BatchCheck
-from semel.log.partition_log import Appended
+from semel.log.outcomes import Appended
 from semel.log.producers.producer_state import REFUSALS
 from semel.types import ProducerIdentity, TopicPartition
 from semel.wire.records import CODEC_MASK, TRANSACTIONAL_BIT, Codec

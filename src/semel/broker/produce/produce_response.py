@@ -10,7 +10,7 @@ from uuid import UUID
 from semel.broker.network.request import Request
 from semel.broker.produce.produce_batch import ProduceBatch, Uncommitted
 from semel.errors import ErrorCode, KafkaError, StorageError
-from semel.log.partition_log import Appended
+from semel.log.outcomes import Appended
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.framing import encode_response
 from semel.wire.messages.produce import (

@@ -18,7 +18,7 @@ from semel.broker.partitions.partitions import Partition
 from semel.broker.requests.handlers.create_topics import create_topics
 from semel.broker.requests.handlers.delete_topics import delete_topics
 from semel.errors import StorageError
-from semel.log.partition_log import Isolation
+from semel.log.outcomes import Isolation
 from semel.testing.virtual.clock import VirtualClock
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.loop import VirtualLoop

@@ -20,7 +20,7 @@ from semel.errors import ErrorCode
 from semel.log.config import LogConfig
 from semel.log.directory import LogDirectory
 from semel.log.durability.checkpoints import MetaProperties
-from semel.log.partition_log import Origin
+from semel.log.outcomes import Origin
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import VirtualClock
 from semel.testing.virtual.disk import VirtualDisk

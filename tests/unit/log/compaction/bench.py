@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from semel.log.compaction.cleaner import LogCleaner
 from semel.log.config import CleanupPolicy, LogConfig
 from semel.log.durability.checkpointing import carry_out, checkpointed, prepare_checkpoint
-from semel.log.partition_log import Appended, Isolation, Origin, PartitionLog
+from semel.log.outcomes import Appended, Isolation, Origin
+from semel.log.partition_log import PartitionLog
 from semel.log.recovery.loading import load_log
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk import VirtualDisk

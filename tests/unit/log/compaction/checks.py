@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semel.errors import ErrorCode, KafkaError
-from semel.log.partition_log import Origin
+from semel.log.outcomes import Origin
 from semel.log.producers.producer_state import OpenTransaction, ProducerDescription
 from tests.logs import FOLDER
 from tests.unit.log.compaction.bench import Bench, Read, Sent, latest

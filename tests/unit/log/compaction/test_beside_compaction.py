@@ -9,7 +9,7 @@ import pytest
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import CleanupPolicy
 from semel.log.disk import read_file
-from semel.log.partition_log import Origin
+from semel.log.outcomes import Origin
 from semel.log.retention import apply_retention
 from semel.log.segments.time_index import TimeIndex
 from semel.testing.virtual.disk import VirtualDisk

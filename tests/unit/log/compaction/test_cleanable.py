@@ -64,7 +64,7 @@ def test_what_is_not_synced_in_the_partitions_own_files_is_not_in_the_range() ->
 
 def test_what_readers_may_not_see_yet_is_not_in_the_range() -> None:
     bench = filled()
-    bench.log.high_watermark = bench.log._last_stable_offset = 3
+    bench.log.high_watermark = bench.log.last_stable_offset = 3
     assert found(bench) == (0, 2)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from semel.log.disk import read_file
-from semel.log.partition_log import Origin
+from semel.log.outcomes import Origin
 from semel.log.retention import apply_retention
 from semel.log.segments.offset_index import OffsetIndex
 from semel.log.segments.time_index import TimeIndex

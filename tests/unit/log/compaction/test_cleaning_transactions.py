@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semel.errors import ErrorCode, KafkaError
-from semel.log.partition_log import Origin
+from semel.log.outcomes import Origin
 from semel.wire.control import EndTransactionMarker, encode_marker, parse_marker
 from semel.wire.records import Record, build_batch, parse_header
 from tests.logs import FOLDER

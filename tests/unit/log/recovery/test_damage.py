@@ -16,7 +16,8 @@ from semel.log.disk import read_file, write_file
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpoints import MetaProperties
 from semel.log.durability.journal import Entry, Journal, Kind
-from semel.log.partition_log import Isolation, PartitionLog
+from semel.log.outcomes import Isolation
+from semel.log.partition_log import PartitionLog
 from semel.log.topic_logs import TopicLogs
 from semel.testing.virtual.clock import ManualClock
 from semel.testing.virtual.disk import VirtualDisk

@@ -33,7 +33,7 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.broker.requests.pieces import Piece
 from semel.errors import KafkaError
-from semel.log.partition_log import Isolation
+from semel.log.outcomes import Isolation
 from semel.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 SESSIONS_SINCE: Final = 7
