@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.config.features import Features
+from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.endpoints import Address, Endpoints, server_of
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.log_lines import guard_log_lines
@@ -239,6 +240,7 @@ class Broker:
         self.cluster_id = cluster.image.cluster_id
         altered = cluster.image.broker_configs
         config = config.altered(dynamic_default=altered.get(None, {}), dynamic=altered.get(config.node_id, {}))
+        note_ignored(config.sources.effective())
         self._descriptors.check(cluster.image.partition_count)
         logs.load({topic.name: topic_logs(topic, config) for topic in cluster.image.topics.values()})
         lost: frozenset[TopicPartition] = frozenset()

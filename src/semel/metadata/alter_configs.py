@@ -2,8 +2,10 @@
 
 A resource is altered as a whole or not at all, and is validated as a whole: what was set before, with the alterations
 over it. Topics take the settings of ``TOPIC_SETTINGS``; brokers take those of the broker's that may change while it
-runs, handed in because they are declared a layer above. Codes and wording of refusals are Apache Kafka's, except
-that Kafka stores a broker setting it does not know, and Semel refuses it.
+runs; groups and subscriptions to client metrics take those of their kind. All but the topics' are handed in because
+they are declared a layer above. Codes and wording of refusals are Apache Kafka's, except that Kafka stores a broker
+setting it does not know, and Semel refuses it. The levels of loggers belong to a process and not to the cluster: they
+are altered by the broker that is asked (``broker.config.logger_levels``).
 """
 
 from __future__ import annotations
@@ -13,18 +15,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from semel.errors import ErrorCode, KafkaError
 from semel.log.config import TOPIC_SETTINGS
 from semel.metadata.controller import Decision, Refusal, TopicPolicy, checked_topic_configs
-from semel.metadata.image import BrokerConfigsAltered, Change, ClusterImage, TopicAltered
+from semel.metadata.image import (
+    BrokerConfigsAltered,
+    Change,
+    ClientMetricsAltered,
+    ClusterImage,
+    GroupConfigsAltered,
+    TopicAltered,
+)
 from semel.metadata.topic_names import check_topic_name
 from semel.settings import Setting, SettingError, Settings, SettingType, Update
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers for what can be configured. Only topics and brokers can be here."""
+    """Kafka's numbers for what can be configured."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -45,7 +54,7 @@ class AlterKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic by its name, a broker by its number, or all brokers by the empty name."""
+    """A topic, a group or a subscription by its name, a broker by its number, or all brokers by the empty name."""
 
     type: int
     name: str
@@ -56,6 +65,19 @@ class Alteration:
     name: str
     kind: int
     value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KindPolicy:
+    """The rules for groups, or for subscriptions: the settings of the kind, and the code of what breaks them.
+
+    ``check`` is given all that would be set on one of them, and raises ``SettingError`` if that cannot be meant
+    together.
+    """
+
+    settings: Settings
+    refusal: ErrorCode
+    check: Callable[[Mapping[str, str]], object] = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +92,8 @@ class ConfigPolicy:
     broker_settings: Settings
     broker_texts: Mapping[str, str] = field(default_factory=dict)
     check_broker: Callable[[Mapping[str, str]], object] = dict
+    groups: KindPolicy = KindPolicy(Settings("group", ()), ErrorCode.INVALID_CONFIG)
+    client_metrics: KindPolicy = KindPolicy(Settings("client metrics", ()), ErrorCode.INVALID_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +115,9 @@ def incremental_alter_configs(
     """Alter single settings and leave the others."""
     return _decide(image, resources, _altered, policy)
 
+
+NAME_LENGTH_MAX: Final = 1024
+"""Of a group or a subscription on which something is set: it is part of a path in the metadata store."""
 
 Wanted = TypeVar("Wanted")
 Texts: TypeAlias = Mapping[str, str | None]
@@ -176,9 +203,14 @@ def _target(image: ClusterImage, resource: Resource, policy: ConfigPolicy) -> _T
             return _topic_target(image, resource.name, policy.topics)
         case ResourceType.BROKER:
             return _broker_target(image, resource.name, policy)
+        case ResourceType.GROUP:
+            return _named_target(resource.name, image.group_configs, policy.groups, GroupConfigsAltered)
+        case ResourceType.CLIENT_METRICS:
+            return _named_target(resource.name, image.client_metrics, policy.client_metrics, ClientMetricsAltered)
     raise KafkaError(
         ErrorCode.INVALID_REQUEST,
-        f"Configs of resource type {resource.type} cannot be altered; only those of topics (2) and brokers (4) can.",
+        f"Configs of resource type {resource.type} cannot be altered; only those of topics (2), brokers (4), client "
+        "metrics (16) and groups (32) can.",
     )
 
 
@@ -215,6 +247,40 @@ def _broker_target(image: ClusterImage, name: str, policy: ConfigPolicy) -> _Tar
         return BrokerConfigsAltered(node_id, checked)
 
     return _Target(policy.broker_settings, image.broker_configs.get(node_id, {}), default_text, change)
+
+
+def _named_target(
+    name: str,
+    known: Mapping[str, Mapping[str, str]],
+    policy: KindPolicy,
+    altered: Callable[[str, Mapping[str, str]], Change],
+) -> _Target:
+    """A group or a subscription: it need not exist to have settings."""
+    kind = policy.settings.kind
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The name of a {kind} resource must not be empty.")
+    if len(name) > NAME_LENGTH_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The name of a {kind} resource has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed.",
+        )
+
+    def default_text(setting: Setting) -> str:
+        return setting.text(setting.default or ())
+
+    def change(texts: Texts) -> Change:
+        absent = [config for config, text in texts.items() if text is None]
+        if absent:
+            raise KafkaError(policy.refusal, f"Null value not supported for {kind} configs: {', '.join(absent)}")
+        checked = {config: text for config, text in texts.items() if text is not None}
+        try:
+            policy.settings.parse(checked)
+            policy.check(checked)
+        except SettingError as error:
+            raise KafkaError(policy.refusal, str(error)) from None
+        return altered(name, checked)
+
+    return _Target(policy.settings, known.get(name, {}), default_text, change)
 
 
 def _node_id(image: ClusterImage, name: str) -> int | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,8 +26,10 @@ from semel.metadata.image import (
     BrokerRegistered,
     BrokerUnregistered,
     Change,
+    ClientMetricsAltered,
     ClusterImage,
     ControllerChanged,
+    GroupConfigsAltered,
     Topic,
     TopicAltered,
     TopicCreated,
@@ -256,10 +258,21 @@ def _changes_at(image: ClusterImage, path: str, known: Versioned | None) -> list
         case paths.BROKER_CONFIGS:
             configs = {} if value is None else paths.decode_configs(path, value)
             return [BrokerConfigsAltered(None if name == "default" else int(name), configs)]
+        case paths.GROUP_CONFIGS | paths.CLIENT_METRICS:
+            return [_configs_at(path, value)]
         case paths.ACLS | paths.USERS | paths.QUOTAS:
             return [_security_at(path, value)]
         case _:
             return []  # Nothing of the image.
+
+
+def _configs_at(path: str, value: bytes | None) -> Change:
+    from urllib.parse import unquote  # Most clusters have none of it.
+
+    folder, _, name = path.rpartition("/")
+    configs = {} if value is None else paths.decode_configs(path, value)
+    altered = GroupConfigsAltered if folder == paths.GROUP_CONFIGS else ClientMetricsAltered
+    return altered(unquote(name), configs)
 
 
 def _security_at(path: str, value: bytes | None) -> Change:
@@ -289,6 +302,10 @@ def _operation(change: Change, versions: dict[str, int]) -> Operation:
         case BrokerConfigsAltered(node_id, configs):
             path = paths.broker_configs_path(node_id)
             return Put(path, paths.encode_configs(configs), versions.get(path))
+        case GroupConfigsAltered(group_id, configs):
+            return _configs_operation(paths.group_configs_path(group_id), configs, versions)
+        case ClientMetricsAltered(name, configs):
+            return _configs_operation(paths.client_metrics_path(name), configs, versions)
         case BrokerRegistered(broker):
             path = paths.broker_path(broker.node_id)
             return Put(path, paths.encode_broker(broker), versions.get(path), ephemeral=True)
@@ -305,6 +322,10 @@ def _operation(change: Change, versions: dict[str, int]) -> Operation:
 
             path, kept = security_path(change), encode_security(change)
             return Delete(path, versions[path]) if kept is None else Put(path, kept, versions.get(path))
+
+
+def _configs_operation(path: str, configs: Mapping[str, str], versions: dict[str, int]) -> Operation:
+    return Put(path, paths.encode_configs(configs), versions.get(path)) if configs else Delete(path, versions[path])
 
 
 async def _read(store: MetadataStore, cluster_id: str) -> tuple[ClusterImage, dict[str, int]]:
@@ -328,6 +349,8 @@ async def _read(store: MetadataStore, cluster_id: str) -> tuple[ClusterImage, di
     for name, value in await values(paths.BROKER_CONFIGS):
         node_id = None if name == "default" else int(name)
         changes.append(BrokerConfigsAltered(node_id, paths.decode_configs(f"{paths.BROKER_CONFIGS}/{name}", value)))
+    for folder in (paths.GROUP_CONFIGS, paths.CLIENT_METRICS):
+        changes += [_configs_at(f"{folder}/{name}", value) for name, value in await values(folder)]
     for folder in (paths.ACLS, paths.USERS, paths.QUOTAS):
         changes += [_security_at(f"{folder}/{name}", value) for name, value in await values(folder)]
     if (controller := await store.get(paths.CONTROLLER)) is not None:

@@ -117,11 +117,29 @@ class BrokerConfigsAltered:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigsAltered:
+    """What is set on one group, as it is now, all of it; nothing if only the brokers' settings count."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetricsAltered:
+    """A subscription to the metrics of clients (KIP-714), as it is now; nothing if there is none of this name."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerChanged:
     """Another broker does the chores of the cluster, or none does."""
 
     node_id: int | None
 
+
+Configs: TypeAlias = Mapping[str, Mapping[str, str]]
 
 Change: TypeAlias = Union[
     TopicCreated,
@@ -130,6 +148,8 @@ Change: TypeAlias = Union[
     BrokerRegistered,
     BrokerUnregistered,
     BrokerConfigsAltered,
+    GroupConfigsAltered,
+    ClientMetricsAltered,
     ControllerChanged,
     "SecurityChange",
 ]
@@ -145,6 +165,10 @@ class ClusterImage:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of groups on which something is set."""
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The subscriptions to clients' metrics, by their names."""
     security: SecurityImage | None = None
     """ACLs, users and quotas; None if there has never been one."""
     partition_count: int = 0
@@ -192,6 +216,8 @@ class _Draft:
         self._topics_by_id: dict[UUID, Topic] = {}
         self._names_by_metric: dict[str, str] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] | None = None
+        self._group_configs: dict[str, Mapping[str, str]] = {}
+        self._client_metrics: dict[str, Mapping[str, str]] = {}
         self._security: list[SecurityChange] = []
         self._partition_count = image.partition_count
         self._controller_id = image.controller_id
@@ -211,6 +237,10 @@ class _Draft:
                     del self._writable_brokers()[node_id]
                 case BrokerConfigsAltered(node_id, configs):
                     self._writable_broker_configs()[node_id] = configs
+                case GroupConfigsAltered(group_id, configs):
+                    self._group_configs[group_id] = configs
+                case ClientMetricsAltered(name, configs):
+                    self._client_metrics[name] = configs
                 case ControllerChanged(controller_id):
                     self._controller_id = controller_id
                 case _:
@@ -225,6 +255,10 @@ class _Draft:
             image = replace(image, brokers=self._brokers)
         if self._broker_configs is not None:
             image = replace(image, broker_configs=self._broker_configs)
+        if self._group_configs:
+            image = replace(image, group_configs=_overlaid(image.group_configs, self._group_configs))
+        if self._client_metrics:
+            image = replace(image, client_metrics=_overlaid(image.client_metrics, self._client_metrics))
         if self._security:
             from semel.metadata.security_image import security_of
 
@@ -277,6 +311,11 @@ class _Draft:
         return self._broker_configs
 
 
+def _overlaid(before: Configs, altered: Configs) -> Configs:
+    """Without those on which nothing is set any more."""
+    return {name: configs for name, configs in {**before, **altered}.items() if configs}
+
+
 def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
     """The changes that turn one image of a cluster into another. A topic whose id changed was deleted and created
     again.
@@ -297,6 +336,10 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
         configs = after.broker_configs.get(node_id, {})
         if before.broker_configs.get(node_id, {}) != configs:
             changes.append(BrokerConfigsAltered(node_id, configs))
+    groups = _altered(before.group_configs, after.group_configs)
+    changes += [GroupConfigsAltered(group_id, configs) for group_id, configs in groups.items()]
+    metrics = _altered(before.client_metrics, after.client_metrics)
+    changes += [ClientMetricsAltered(name, configs) for name, configs in metrics.items()]
     if before.controller_id != after.controller_id:
         changes.append(ControllerChanged(after.controller_id))
     if before.security is not after.security:
@@ -304,3 +347,8 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
 
         changes += security_changes_between(before.security, after.security)
     return changes
+
+
+def _altered(before: Configs, after: Configs) -> Configs:
+    names = dict.fromkeys([*before, *after])
+    return {name: after.get(name, {}) for name in names if before.get(name, {}) != after.get(name, {})}

@@ -5,6 +5,8 @@
     /topics/<name>              id, partitions and configs of a topic
     /config/brokers/default     what was altered for all brokers while they run
     /config/brokers/<id>        what was altered for one
+    /config/groups/<id>         what is set on a group; its id is percent-encoded
+    /config/client-metrics/<name>   a subscription to the metrics of clients; its name is percent-encoded
     /latest_producer_id_block   the last block of producer ids that was claimed (see ``producer_id_blocks``)
     /brokers/<id>               a broker that lives: ephemeral
     /controller                 the broker that does the chores: ephemeral
@@ -27,6 +29,8 @@ from semel.types import kafka_uuid, parse_kafka_uuid
 CLUSTER_ID: Final = "/cluster/id"
 TOPICS: Final = "/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
+CLIENT_METRICS: Final = "/config/client-metrics"
 BROKERS: Final = "/brokers"
 LATEST_PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURES: Final = "/features"
@@ -42,6 +46,21 @@ def topic_path(name: str) -> str:
 
 def broker_configs_path(node_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{'default' if node_id is None else node_id}"
+
+
+def group_configs_path(group_id: str) -> str:
+    return f"{GROUP_CONFIGS}/{quoted(group_id)}"
+
+
+def client_metrics_path(name: str) -> str:
+    return f"{CLIENT_METRICS}/{quoted(name)}"
+
+
+def quoted(name: str) -> str:
+    """A name that may have any character, as one part of a path. ZooKeeper has no node of the name ``.`` or ``..``."""
+    from urllib.parse import quote  # Most clusters have no such name, and a start should not pay for the import.
+
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def broker_path(node_id: int) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.image import Broker, PartitionState
+from semel.metadata.image import Broker, ClusterImage, PartitionState, TopicAltered
+from semel.types import TopicPartition
 
 
 def place(
@@ -48,6 +50,33 @@ def assign(
 
 def new_partition(replicas: tuple[int, ...]) -> PartitionState:
     return PartitionState(leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
+
+
+def reordered(
+    image: ClusterImage, topic_partition: TopicPartition, replicas: tuple[int, ...] | None
+) -> tuple[TopicAltered, ...]:
+    """The same replicas of a partition in another order: the first of them is preferred as its leader.
+
+    ``None`` asks to end a move of replicas. Raises ``KafkaError``: there is no such move, and none is begun.
+    """
+    name, index = topic_partition
+    state = image.partition(name, index)
+    if state is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    _check_assignment(image.brokers, replicas, replication_factor=None)
+    if sorted(replicas) != sorted(state.replicas):
+        raise _refuse(
+            f"{topic_partition} has its replicas on brokers {list(state.replicas)}. Semel does not move replicas to "
+            f"other brokers; {list(replicas)} could only be another order of them."
+        )
+    if replicas == state.replicas:
+        return ()
+    topic = image.topics[name]
+    after = replace(state, replicas=replicas, partition_epoch=state.partition_epoch + 1)
+    partitions = (*topic.partitions[:index], after, *topic.partitions[index + 1 :])
+    return (TopicAltered(replace(topic, partitions=partitions)),)
 
 
 def _check_assignment(

@@ -14,11 +14,11 @@ import base64
 import json
 from itertools import starmap
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from semel.errors import DecodeError
 from semel.metadata import paths
-from semel.metadata.paths import encode_json
+from semel.metadata.paths import encode_json, quoted
 from semel.metadata.security_image import AclsAltered, QuotasAltered, SecurityChange, UserAltered, UserSecretMade
 from semel.security.acls import AclRule, ResourcePattern
 from semel.security.quota_entities import QuotaEntity, Quoted
@@ -32,9 +32,9 @@ _SECRET: Final = ":secret"
 def security_path(change: SecurityChange) -> str:
     match change:
         case AclsAltered((resource_type, pattern_type, name)):
-            return f"{paths.ACLS}/{resource_type.name}:{pattern_type.name}:{_quoted(name)}"
+            return f"{paths.ACLS}/{resource_type.name}:{pattern_type.name}:{quoted(name)}"
         case UserAltered(name):
-            return f"{paths.USERS}/{_quoted(name)}"
+            return f"{paths.USERS}/{quoted(name)}"
         case UserSecretMade():
             return f"{paths.USERS}/{_SECRET}"
         case QuotasAltered(entity):
@@ -102,14 +102,9 @@ def _entity(name: str) -> QuotaEntity:
 
 
 def _entity_part(kind: str, name: str | Quoted) -> str:
-    return f"{kind}={_quoted(name)}" if isinstance(name, str) else kind
+    return f"{kind}={quoted(name)}" if isinstance(name, str) else kind
 
 
 def _row(credential: ScramCredential) -> list[str | int]:
     keys = (credential.salt, credential.stored_key, credential.server_key)
     return [*(base64.b64encode(key).decode() for key in keys), credential.iterations]
-
-
-def _quoted(name: str) -> str:
-    """ZooKeeper has no node of the name ``.`` or ``..``."""
-    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")

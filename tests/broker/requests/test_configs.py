@@ -113,7 +113,7 @@ def test_synonyms_and_documentation_are_told_to_who_asks(client: RawClient, name
         (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -177,7 +177,7 @@ def test_validate_only_alters_nothing(client: RawClient, topic: str) -> None:
         (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "2", ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_altered_is_refused(client: RawClient, kind: int, name: str, code: ErrorCode) -> None:

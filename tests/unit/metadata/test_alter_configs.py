@@ -66,6 +66,10 @@ IMAGE = ClusterImage("cluster").apply(
         BrokerConfigsAltered(None, {"max.connections": "7"}),
     ]
 )
+OTHER_TYPE = (
+    "Configs of resource type 64 cannot be altered; only those of topics (2), brokers (4), client metrics (16) and "
+    "groups (32) can."
+)
 TOPIC = Resource(ResourceType.TOPIC, "orders")
 BARE = Resource(ResourceType.TOPIC, "bare")
 BROKER = Resource(ResourceType.BROKER, "1")
@@ -231,10 +235,10 @@ def test_appending_to_a_brokers_list_begins_with_what_it_was_started_with() -> N
             "Broker id must be an integer, but it is: x",
         ),
         (
-            Resource(ResourceType.GROUP, "g"),
+            Resource(64, "g"),
             Alteration("x", AlterKind.SET, "1"),
             ErrorCode.INVALID_REQUEST,
-            "Configs of resource type 32 cannot be altered; only those of topics (2) and brokers (4) can.",
+            OTHER_TYPE,
         ),
     ],
 )

@@ -22,8 +22,10 @@ from semel.metadata.image import (
     BrokerRegistered,
     BrokerUnregistered,
     Change,
+    ClientMetricsAltered,
     ClusterImage,
     Endpoint,
+    GroupConfigsAltered,
     PartitionState,
     Topic,
     TopicAltered,
@@ -50,7 +52,8 @@ async def load(store: EmbeddedStore) -> ClusterMetadata:
 
 
 def contents(image: ClusterImage) -> tuple[object, ...]:
-    return (image.cluster_id, image.topics, image.topics_by_id, image.broker_configs, image.partition_count)
+    configs = (image.broker_configs, image.group_configs, image.client_metrics)
+    return (image.cluster_id, image.topics, image.topics_by_id, *configs, image.partition_count)
 
 
 def test_a_cluster_keeps_its_first_id() -> None:
@@ -79,6 +82,14 @@ def test_what_was_changed_is_there_after_a_restart_except_the_brokers() -> None:
             lambda _: decided(BrokerConfigsAltered(None, {"a": "b"}), BrokerConfigsAltered(1, {"c": "d"}))
         )
         await cluster.change(lambda _: decided(BrokerConfigsAltered(1, {})))
+        await cluster.change(
+            lambda _: decided(
+                GroupConfigsAltered("a/b ..", {"e": "f"}),
+                GroupConfigsAltered("gone", {"e": "f"}),
+                ClientMetricsAltered("..", {"interval.ms": "100"}),
+            )
+        )
+        await cluster.change(lambda _: decided(GroupConfigsAltered("gone", {})))
         registered = await store.get("/brokers/1")
         assert registered is not None
         assert cluster.image.brokers == {1: replace(HERE, epoch=registered.version)}
@@ -93,6 +104,8 @@ def test_what_was_changed_is_there_after_a_restart_except_the_brokers() -> None:
     left = with_store(change, disk)
     assert left.topics == {"orders": topic(partitions=3, **{"retention.ms": "5"})}
     assert left.broker_configs == {None: {"a": "b"}, 1: {}}
+    assert left.group_configs == {"a/b ..": {"e": "f"}}
+    assert left.client_metrics == {"..": {"interval.ms": "100"}}
     disk.crash()
     assert contents(with_store(reload, disk)) == contents(left)
 

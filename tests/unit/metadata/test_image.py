@@ -14,7 +14,9 @@ from semel.metadata.image import (
     BrokerRegistered,
     BrokerUnregistered,
     Change,
+    ClientMetricsAltered,
     ClusterImage,
+    GroupConfigsAltered,
     PartitionState,
     Topic,
     TopicAltered,
@@ -87,12 +89,16 @@ def test_the_changes_between_two_images_lead_from_one_to_the_other(seed: int) ->
         changes += [
             BrokerConfigsAltered(n, {"x": str(chance.randint(0, 1))}) for n in (None, 1) if chance.random() < 0.5
         ]
+        for name in ("g", "h"):
+            configs = {"x": str(chance.randint(0, 1))} if chance.random() < 0.5 else {}
+            changes += [GroupConfigsAltered(name, configs), ClientMetricsAltered(name, configs)]
         return EMPTY.apply(changes)
 
     before, after = some_image(), some_image()
     reached = before.apply(changes_between(before, after))
     assert changes_between(reached, after) == []
     assert (reached.topics, reached.topics_by_id, reached.brokers) == (after.topics, after.topics_by_id, after.brokers)
+    assert (reached.group_configs, reached.client_metrics) == (after.group_configs, after.client_metrics)
     assert reached.names_by_metric == after.names_by_metric
     assert reached.partition_count == after.partition_count
 

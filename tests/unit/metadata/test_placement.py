@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.errors import ErrorCode, KafkaError
-from semel.metadata.image import Broker, PartitionState
-from semel.metadata.placement import assign, place
+from semel.metadata.image import (
+    Broker,
+    BrokerRegistered,
+    ClusterImage,
+    PartitionState,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+)
+from semel.metadata.placement import assign, place, reordered
+from semel.types import TopicPartition
 
 
 def brokers(*racks: str | None) -> dict[int, Broker]:
@@ -88,3 +97,40 @@ def test_a_bad_assignment_is_refused_with_kafkas_words(replicas: list[list[int]]
 def test_an_assignment_is_taken_as_given_and_led_by_its_first() -> None:
     (state,) = assign(brokers(None, None), [[1, 0]], replication_factor=2)
     assert state == PartitionState(leader=1, leader_epoch=0, replicas=(1, 0), isr=(1, 0))
+
+
+STATE = PartitionState(leader=1, leader_epoch=4, replicas=(1, 2, 3), isr=(1, 3), partition_epoch=6)
+ORDERS = Topic("orders", UUID(int=7), (STATE, STATE))
+CLUSTER = ClusterImage("cluster").apply(
+    [*(BrokerRegistered(Broker(node_id, "h", 1)) for node_id in (1, 2, 3, 4)), TopicCreated(ORDERS)]
+)
+
+
+def test_another_order_of_the_replicas_leaves_leader_and_in_sync_set_as_they_are() -> None:
+    after = PartitionState(leader=1, leader_epoch=4, replicas=(3, 1, 2), isr=(1, 3), partition_epoch=7)
+    (change,) = reordered(CLUSTER, TopicPartition("orders", 1), (3, 1, 2))
+    assert change == TopicAltered(Topic("orders", UUID(int=7), (STATE, after)))
+
+
+def test_the_order_that_there_is_changes_nothing() -> None:
+    assert reordered(CLUSTER, TopicPartition("orders", 0), (1, 2, 3)) == ()
+
+
+@pytest.mark.parametrize(
+    ("partition", "replicas", "code", "said"),
+    [
+        (TopicPartition("orders", 2), (1, 2, 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
+        (TopicPartition("orders", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment"),
+        (TopicPartition("orders", 0), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
+        (TopicPartition("orders", 0), (1, 1, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+        (TopicPartition("orders", 0), (1, 2, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker"),
+        (TopicPartition("orders", 0), (1, 2, 4), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "does not move replicas"),
+        (TopicPartition("orders", 0), (1, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "does not move replicas"),
+    ],
+)
+def test_replicas_are_not_moved(
+    partition: TopicPartition, replicas: tuple[int, ...] | None, code: ErrorCode, said: str
+) -> None:
+    with pytest.raises(KafkaError, match=said) as refused:
+        reordered(CLUSTER, partition, replicas)
+    assert refused.value.code is code

@@ -21,6 +21,7 @@ from semel.broker.config.audit_config import AuditConfig
 from semel.broker.config.authorization_config import AuthorizationConfig
 from semel.broker.config.connection_config import ConnectionConfig
 from semel.broker.config.group_config import GroupConfig
+from semel.broker.config.ignored_settings import IGNORED_SETTINGS
 from semel.broker.config.listener_config import ListenerConfig, of_one_listener
 from semel.broker.config.maintenance_config import MaintenanceConfig
 from semel.broker.config.quota_config import QuotaConfig
@@ -238,7 +239,6 @@ class _BrokerSettings(Settings):
         return super().lookup(name) if parts is None else replace(super().lookup(parts[1]), name=name)
 
 
-_ONE_LOOP = "Semel serves all connections on one event loop and has no such threads"
 _LISTEN = "Kafka 3 and later have no such setting: listeners, or --listen and --advertise of the command line"
 _PEM = "PEM files have no password of their own; that of the key is ssl.key.password"
 
@@ -246,18 +246,12 @@ _OWN: Final = declared_in(BrokerConfig)
 _OWN_ATTRIBUTES: Final = frozenset(setting.attribute for setting in _OWN)
 BROKER_SETTINGS: Final = _BrokerSettings(
     "broker",
-    [*_OWN, *TOPIC_DEFAULTS],
+    [*_OWN, *TOPIC_DEFAULTS, *IGNORED_SETTINGS],
     absent={
         "ssl.keystore.password": _PEM,
         "ssl.truststore.password": _PEM,
         "port": _LISTEN,
         "host.name": _LISTEN,
-        "num.network.threads": _ONE_LOOP,
-        "num.io.threads": _ONE_LOOP,
-        "num.replica.fetchers": _ONE_LOOP,
-        "background.threads": _ONE_LOOP,
-        "log.cleaner.threads": _ONE_LOOP,
-        "num.recovery.threads.per.data.dir": _ONE_LOOP,
         "process.roles": "every broker is its own controller",
         "controller.": "every broker is its own controller",
         "remote.": "Semel has no tiered storage",

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a topic or a broker: every setting, its value, and where the value comes from. Pure.
+"""What DescribeConfigs tells of a resource: every setting, its value, and where the value comes from. Pure.
 
 The synonyms of an entry are all the places that set it, the one that counts first; the last is the default.
 """
@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from semel.broker.config.broker_config import BROKER_SETTINGS, BrokerConfig
+from semel.broker.config.client_metrics_config import CLIENT_METRICS_SETTINGS
+from semel.broker.config.group_overrides import GROUP_SETTINGS
 from semel.broker.config.topic_defaults import in_topic_units
 from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Setting, SettingType, Synonym, Update
@@ -43,9 +45,38 @@ def topic_entries(
 ) -> list[ConfigEntry]:
     """The settings of a topic on which ``configs`` are set; all of them, or those named."""
     return [
-        _topic_entry(setting, configs, broker)
+        _inheriting_entry(setting, configs, ConfigSource.TOPIC, broker)
         for setting in _visible(TOPIC_SETTINGS.values())
         if names is None or setting.name in names
+    ]
+
+
+def group_entries(
+    configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a group on which ``configs`` are set; all of them, or those named."""
+    return [
+        _inheriting_entry(setting, configs, ConfigSource.GROUP, broker)
+        for setting in _visible(GROUP_SETTINGS.values())
+        if names is None or setting.name in names
+    ]
+
+
+def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The settings of a subscription on which ``configs`` are set; all of them, or those named."""
+    return [
+        _entry(setting, tuple(_set_on(setting, configs, ConfigSource.CLIENT_METRICS)), read_only=False)
+        for setting in _visible(CLIENT_METRICS_SETTINGS.values())
+        if names is None or setting.name in names
+    ]
+
+
+def logger_entries(levels: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The loggers of this process and their levels; all of them, or those named."""
+    return [
+        ConfigEntry(name, level, ConfigSource.BROKER_LOGGER, False, False, (), SettingType.STRING, "")
+        for name, level in sorted(levels.items())
+        if names is None or name in names
     ]
 
 
@@ -78,10 +109,16 @@ def _of_broker(broker: BrokerConfig) -> list[Setting]:
     return [*BROKER_SETTINGS.values(), *map(BROKER_SETTINGS.lookup, sorted(of_listeners))]
 
 
-def _topic_entry(setting: Setting, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
-    found: list[ConfigSynonym] = []
+def _set_on(setting: Setting, configs: Mapping[str, str], source: ConfigSource) -> Iterator[ConfigSynonym]:
     if setting.name in configs:
-        found.append(ConfigSynonym(setting.name, _shown(setting, configs[setting.name]), ConfigSource.TOPIC))
+        yield ConfigSynonym(setting.name, _shown(setting, configs[setting.name]), source)
+
+
+def _inheriting_entry(
+    setting: Setting, configs: Mapping[str, str], source: ConfigSource, broker: BrokerConfig
+) -> ConfigEntry:
+    """Of a topic or a group: where nothing is set on it, the broker's settings count."""
+    found = list(_set_on(setting, configs, source))
     inherited = [
         (synonym, place)
         for synonym in setting.synonyms

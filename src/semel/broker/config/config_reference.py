@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from semel.broker.config.broker_config import BROKER_SETTINGS
+from semel.broker.config.client_metrics_config import CLIENT_METRICS_SETTINGS
+from semel.broker.config.group_overrides import GROUP_SETTINGS
 from semel.log.config import TOPIC_SETTINGS
 from semel.settings import Setting, Update
 from semel.types import INT32_MAX, INT64_MAX
@@ -45,16 +47,41 @@ _BROKERS = """
 """
 
 
+_GROUPS = """
+## Groups
+
+Set on one group with `kafka-configs --entity-type groups`, whether it has members or not. They count in groups of the
+consumer protocol (KIP-848), from a member's next heartbeat on, and must be within the broker's bounds.
+
+| setting | type | default | allowed | broker's default | what it does |
+|---|---|---|---|---|---|
+"""
+
+_CLIENT_METRICS = """
+## Client metrics
+
+Set on a subscription with `kafka-configs --entity-type client-metrics`. Subscriptions are kept and told; clients are
+not asked for metrics, as in an Apache Kafka that has no plugin for them.
+
+| setting | type | default | allowed | broker's default | what it does |
+|---|---|---|---|---|---|
+"""
+
+
 def render() -> str:
-    topics = [
-        _row(setting, ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms))
-        for setting in _sorted(TOPIC_SETTINGS.values())
-    ]
+    topics, groups, client_metrics = (
+        "".join(
+            _row(setting, ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms))
+            for setting in _sorted(settings.values())
+        )
+        for settings in (TOPIC_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTINGS)
+    )
     brokers = [
         _row(setting, "running" if setting.update is Update.CLUSTER_WIDE else "at start")
         for setting in _sorted(BROKER_SETTINGS.values())
     ]
-    return _OPENING + _TOPICS + "".join(topics) + _BROKERS + "".join(brokers) + _refused()
+    tables = (_TOPICS, topics, _BROKERS, *brokers, _GROUPS, groups, _CLIENT_METRICS, client_metrics)
+    return _OPENING + "".join(tables) + _refused()
 
 
 def _row(setting: Setting, own_column: str) -> str:
@@ -78,7 +105,7 @@ def _default(setting: Setting) -> str:
 def _refused() -> str:
     lines = [
         f"- `{name}{'*' if name.endswith('.') else ''}` ({settings.kind}): {reason}.\n"
-        for settings in (TOPIC_SETTINGS, BROKER_SETTINGS)
+        for settings in (TOPIC_SETTINGS, BROKER_SETTINGS, GROUP_SETTINGS)
         for name, reason in sorted(settings.absent.items())
     ]
     return "\n## Refused, with the reason\n\n" + "".join(lines)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.config.features import TRANSACTION_VERSION
+from semel.broker.config.group_overrides import consumer_settings
 from semel.broker.coordinators.coordinator import Coordinator
 from semel.broker.coordinators.expiry import CoordinatorExpiry
 from semel.broker.coordinators.markers import MarkerDelivery
@@ -29,7 +30,6 @@ from semel.coordinator.group.settings import (
     ClassicSettings,
     ConsumerSettings,
     GroupSettings,
-    MigrationPolicy,
     OffsetSettings,
 )
 from semel.coordinator.group.shard import GroupShard
@@ -55,6 +55,7 @@ class Coordinators:
             transaction_version=node.features.finalized.get(TRANSACTION_VERSION, 0),
         )
         group_settings = _group_settings(config)
+        self._consumer_settings = group_settings.consumer
         self.transactions: Coordinator[TransactionShard] = Coordinator(
             TRANSACTION_STATE_TOPIC,
             node,
@@ -75,6 +76,7 @@ class Coordinators:
             make_shard=lambda partition: GroupShard(
                 partition=partition.topic_partition.partition,
                 settings=group_settings,
+                consumer_settings=self.consumer_settings,
                 topics=lambda: ImageTopics(node.image),
             ),
         )
@@ -102,6 +104,11 @@ class Coordinators:
         node.cluster.watch(self._changed)
         self._reconciliation.begin()
         self._sweeps.start()
+
+    def consumer_settings(self, group_id: str) -> ConsumerSettings:
+        """What a group of the consumer protocol is judged by: its own settings over the broker's."""
+        overrides = self._node.image.group_configs.get(group_id)
+        return self._consumer_settings if overrides is None else consumer_settings(self._node.config, overrides)
 
     def release_members(self) -> None:
         """Tell the members of groups that wait for each other: the broker is about to stop."""
@@ -195,11 +202,5 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
             session_timeout_ms_max=config.group_max_session_timeout_ms,
             size_max=config.group_max_size,
         ),
-        consumer=ConsumerSettings(
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            size_max=config.group_consumer_max_size,
-            assignors=config.group_consumer_assignors,
-            migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
-        ),
+        consumer=consumer_settings(config, {}),
     )

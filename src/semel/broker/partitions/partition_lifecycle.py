@@ -20,6 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from semel.broker.config.broker_config import BrokerConfig, Flush
+from semel.broker.config.ignored_settings import note_ignored
 from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.log.config import LogConfig
@@ -382,9 +383,11 @@ class PartitionLifecycle:
 
     def _reconfigure_broker(self, image: ClusterImage) -> None:
         node = self._node
+        before = node.config.sources.effective()
         node.config = node.config.altered(
             dynamic_default=image.broker_configs.get(None, {}),
             dynamic=image.broker_configs.get(node.config.node_id, {}),
         )
+        note_ignored(node.config.sources.effective(), before)
         for topic in image.topics.values():
             self._reconfigure(topic)

@@ -145,6 +145,9 @@ CHANGES: Final[dict[ApiKey, Changes]] = {
         "replica_election_results", "partition_result", "topic", "partition_id", "ALTER", "LEADER"
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _partitions(
+        "responses", "partitions", "name", "partition_index", "ALTER", "REPLICAS"
+    ),
     ApiKey.OFFSET_DELETE: _deleted_offsets,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _each("results", "user", "ALTER", "USER"),

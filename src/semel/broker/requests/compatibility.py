@@ -47,9 +47,16 @@ _NOTES: Final = {
     ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED where no authorizer is configured",
     ApiKey.CREATE_ACLS: "as above. An element that is not known refuses its item; Kafka closes the connection",
     ApiKey.DELETE_ACLS: "as above",
-    ApiKey.DESCRIBE_CONFIGS: "topics and brokers",
-    ApiKey.ALTER_CONFIGS: "topics and brokers",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics and brokers",
+    ApiKey.DESCRIBE_CONFIGS: "topics, brokers, loggers, client metrics, groups",
+    ApiKey.ALTER_CONFIGS: "topics, brokers, client metrics, groups",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics, brokers, loggers, client metrics, groups. Loggers are Python's: "
+    "`semel.*` and `root`. Settings of share and streams groups are refused (INVALID_CONFIG)",
+    ApiKey.LIST_CONFIG_RESOURCES: "all five types",
+    ApiKey.UPDATE_FEATURES: "the level that a feature has is accepted, another one refused (INVALID_UPDATE_VERSION): "
+    "levels are settings of the first start",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "another order of the same replicas takes effect at once; replicas are not "
+    "moved to other brokers (INVALID_REPLICA_ASSIGNMENT)",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "always empty: replicas are not moved",
     ApiKey.SASL_HANDSHAKE: "after version 0 the tokens come bare; ILLEGAL_SASL_STATE on a listener without SASL",
     ApiKey.SASL_AUTHENTICATE: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; re-authentication (KIP-368)",
     ApiKey.ALTER_CLIENT_QUOTAS: "an address is no name that would have to be resolved",
@@ -59,7 +66,9 @@ _NOTES: Final = {
 _DECLARED: Final = """
 ## Requests declared and not served yet
 
-The codec knows them; the broker does not advertise them.
+The codec knows them; the broker does not advertise them. There is no Raft quorum to describe: metadata is in a file of
+the one node, or in ZooKeeper. A tool that asks for it is told that the broker does not support it, as by an Apache
+Kafka with ZooKeeper.
 
 """
 

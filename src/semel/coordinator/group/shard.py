@@ -31,7 +31,7 @@ from semel.coordinator.group.member_size import refusal_of_join, refusal_of_sync
 from semel.coordinator.group.offsets.offset_results import CommitRequest, CommitResult
 from semel.coordinator.group.offsets.offset_shard import OffsetShard
 from semel.coordinator.group.records import GroupRecord, OffsetCommit, OffsetTombstone
-from semel.coordinator.group.settings import GroupSettings
+from semel.coordinator.group.settings import ConsumerSettings, GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -42,10 +42,19 @@ TIMEOUT_RETRY_MS: Final = 1000
 
 
 class GroupShard:
-    """Implements ``coordinator.shard.Shard``. ``topics`` returns the cluster's topics as they are now."""
+    """Implements ``coordinator.shard.Shard``. ``topics`` returns the cluster's topics as they are now.
+
+    ``consumer_settings`` returns what a group of the consumer protocol is judged by, where groups may have settings of
+    their own.
+    """
 
     def __init__(
-        self, *, partition: int, settings: GroupSettings | None = None, topics: Callable[[], TopicsView]
+        self,
+        *,
+        partition: int,
+        settings: GroupSettings | None = None,
+        consumer_settings: Callable[[str], ConsumerSettings] | None = None,
+        topics: Callable[[], TopicsView],
     ) -> None:
         self.partition = partition
         self._topics = topics
@@ -53,7 +62,8 @@ class GroupShard:
         self.directory = GroupDirectory()
         self.offsets = OffsetShard(partition=partition, settings=self.settings.offsets, groups=self.directory)
         self.classic = ClassicGroups(self.directory, self.settings.classic)
-        self.consumer = ConsumerGroups(self.directory, self.settings)
+        of_all = self.settings.consumer
+        self.consumer = ConsumerGroups(self.directory, self.settings, consumer_settings or (lambda group_id: of_all))
 
     # -- deciding
 

@@ -92,6 +92,19 @@ KAFKA_SETTINGS: dict[str, tuple[str | None, bool]] = {
     "producer.id.expiration.ms": ("86400000", True),
     "replica.fetch.max.bytes": ("1048576", False),
     "replica.fetch.wait.max.ms": ("500", False),
+    # Without effect.
+    "background.threads": ("10", True),
+    "group.consumer.assignment.interval.ms": ("1000", True),
+    "group.coordinator.threads": ("4", False),
+    "log.cleaner.threads": ("1", True),
+    "num.io.threads": ("8", True),
+    "num.network.threads": ("3", True),
+    "num.recovery.threads.per.data.dir": ("2", True),
+    "num.replica.alter.log.dirs.threads": (None, False),
+    "num.replica.fetchers": ("1", True),
+    "queued.max.requests": ("500", False),
+    "socket.receive.buffer.bytes": ("102400", False),
+    "socket.send.buffer.bytes": ("102400", False),
     # Internal to Kafka, so that it does not describe it.
     "producer.id.expiration.check.interval.ms": ("600000", False),
     # With the prefix of a listener before it.
@@ -174,7 +187,7 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("ssl.principal.mapping.rules=RULE:x", "the value must be DEFAULT or RULE:pattern/replacement/[LU]"),
         ("listener.name.a.ssl.client.auth=yes", "for configuration listener.name.a.ssl.client.auth: the value must"),
         ("listener.name.a.num.partitions=1", "Unknown broker config name: listener.name.a.num.partitions"),
-        ("num.io.threads=8", "one event loop"),
+        ("num.io.threads=0", "Invalid value 0 for configuration num.io.threads: the value must be at least 1"),
         ("controller.quorum.voters=1@x:1", "its own controller"),
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: the value must be at least 1"),
         ("flush=never", "Invalid value never for configuration flush: the value must be one of commit, os"),

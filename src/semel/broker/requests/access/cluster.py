@@ -71,6 +71,10 @@ def _elect_leaders(request: Request, message: ElectLeadersRequest, code: ErrorCo
 
 ELECT_LEADERS: Final = Access(whole=(_ALTERS,), refuse=_elect_leaders)
 
+ALTER_PARTITION_REASSIGNMENTS: Final = Access(whole=(_ALTERS,))
+LIST_PARTITION_REASSIGNMENTS: Final = Access(whole=(_DESCRIBES,))
+UPDATE_FEATURES: Final = Access(whole=(_ALTERS,))
+
 # Settings
 
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
@@ -106,6 +110,8 @@ DESCRIBE_CONFIGS: Final = Access(
         "results", DESCRIBE_CONFIGS_TOPIC, DESCRIBE_CONFIGS_GROUP, DESCRIBE_CONFIGS_CLUSTER, DescribeConfigsResult
     )
 )
+
+LIST_CONFIG_RESOURCES: Final = Access(whole=(Need(DESCRIBE_CONFIGS_CLUSTER, the_cluster),))
 
 _ALTERED: Final = (ALTER_CONFIGS_TOPIC, ALTER_CONFIGS_GROUP, ALTER_CONFIGS_CLUSTER, AlterConfigsResourceResponse)
 

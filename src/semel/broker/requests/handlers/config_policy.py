@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from semel.broker.config.broker_config import BROKER_SETTINGS
+from semel.broker.config.client_metrics_config import CLIENT_METRICS_SETTINGS, check_client_metrics
+from semel.broker.config.group_overrides import GROUP_SETTINGS, check_group_overrides
 from semel.broker.node import Node
-from semel.errors import ErrorCode
-from semel.metadata.alter_configs import ConfigPolicy, ConfigResult, Resource
+from semel.errors import ErrorCode, KafkaError
+from semel.metadata.alter_configs import ConfigPolicy, ConfigResult, KindPolicy, Resource
 from semel.metadata.controller import Decision
 from semel.metadata.image import ClusterImage
 from semel.wire.messages.alter_configs import AlterConfigsResourceResponse
@@ -20,7 +23,15 @@ def config_policy(node: Node) -> ConfigPolicy:
         broker_settings=BROKER_SETTINGS,
         broker_texts=config.sources.static,
         check_broker=lambda texts: config.altered(dynamic_default={}, dynamic=texts),
+        groups=KindPolicy(GROUP_SETTINGS, ErrorCode.INVALID_CONFIG, partial(check_group_overrides, config)),
+        client_metrics=KindPolicy(CLIENT_METRICS_SETTINGS, ErrorCode.INVALID_REQUEST, check_client_metrics),
     )
+
+
+def check_own_loggers(node_id: int, name: str) -> None:
+    """Loggers are named by their broker, which must be the one that is asked. Raises ``KafkaError``."""
+    if name != str(node_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
 
 
 async def altered_configs(

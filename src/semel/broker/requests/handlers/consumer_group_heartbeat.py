@@ -30,7 +30,7 @@ def consumer_group_heartbeat(
     node: Node, request: Request, message: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | None:
     if not node.config.group_version:
-        return _response(node, _unsupported())
+        return _response(node, message.group_id, _unsupported())
     beat = Heartbeat(
         message.group_id,
         _member_id(node, request, message),
@@ -50,7 +50,7 @@ def consumer_group_heartbeat(
         beat = replace(beat, may_describe=partial(rights.may, DESCRIBE_TOPIC))
 
     def respond(result: ConsumerHeartbeatResult) -> None:
-        response = _response(node, result)
+        response = _response(node, message.group_id, result)
         request.answer_delayed(lambda: response)
 
     waiting = node.coordinators.groups.run(
@@ -80,7 +80,7 @@ def _unsupported() -> ConsumerHeartbeatResult:
     )
 
 
-def _response(node: Node, result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(node: Node, group_id: str, result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     if result.error is not ErrorCode.NONE:
         return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=result.message)
     assignment = None
@@ -89,6 +89,6 @@ def _response(node: Node, result: ConsumerHeartbeatResult) -> ConsumerGroupHeart
     return ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
-        heartbeat_interval_ms=node.config.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=node.coordinators.consumer_settings(group_id).heartbeat_interval_ms,
         assignment=assignment,
     )

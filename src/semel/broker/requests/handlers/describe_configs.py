@@ -1,4 +1,6 @@
-"""DescribeConfigs (versions 1-4): the settings of topics and of this broker, and where each value comes from.
+"""DescribeConfigs (versions 1-4): the settings of topics, groups, client metrics, this broker and its loggers.
+
+Each comes with where its value is from.
 
 A short request may ask for the same topic a hundred thousand times, so the answer has a limit; resources beyond it are
 answered INVALID_REQUEST.
@@ -9,9 +11,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from semel.broker.config.config_entries import ConfigEntry, all_brokers_entries, broker_entries, topic_entries
+from semel.broker.config import logger_levels
+from semel.broker.config.config_entries import (
+    ConfigEntry,
+    all_brokers_entries,
+    broker_entries,
+    client_metrics_entries,
+    group_entries,
+    logger_entries,
+    topic_entries,
+)
 from semel.broker.network.request import Request
 from semel.broker.node import Node
+from semel.broker.requests.handlers.config_policy import check_own_loggers
 from semel.errors import ErrorCode, KafkaError
 from semel.metadata.alter_configs import ResourceType
 from semel.metadata.topic_names import check_topic_name
@@ -80,11 +92,17 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {node.config.node_id} or empty string, but received {name}",
             )
+        case ResourceType.BROKER_LOGGER:
+            check_own_loggers(node.config.node_id, name)
+            return logger_entries(logger_levels.levels(), names)
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The name of a group or client metrics must not be empty.")
+        case ResourceType.GROUP:
+            return group_entries(node.image.group_configs.get(name, {}), node.config, names)
+        case ResourceType.CLIENT_METRICS:
+            return client_metrics_entries(node.image.client_metrics.get(name, {}), names)
         case unknown:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Resource type {unknown} has no configs here; TOPIC (2) and BROKER (4) have.",
-            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown}")
 
 
 @lru_cache(maxsize=2048)

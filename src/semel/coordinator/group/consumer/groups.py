@@ -9,7 +9,7 @@ Handlers decide and change nothing. What members say in the classic protocol goe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from semel.coordinator.group.conversion import Upgrade, can_upgrade
 from semel.coordinator.group.decisions import GroupDecision
 from semel.coordinator.group.directory import Change, Deadline, DeadlineKey, GroupDirectory
 from semel.coordinator.group.member_size import refusal_of_subscription
-from semel.coordinator.group.settings import GroupSettings
+from semel.coordinator.group.settings import ConsumerSettings, GroupSettings
 from semel.coordinator.group.topics import TopicsView
 from semel.coordinator.moment import Moment
 from semel.errors import ErrorCode
@@ -43,23 +43,28 @@ from semel.wire.messages.consumer_group_heartbeat import JOINING, LEAVING_FOR_A_
 
 
 class ConsumerGroups:
-    def __init__(self, directory: GroupDirectory, settings: GroupSettings) -> None:
+    """``settings_of`` returns what one group is judged by, by its id."""
+
+    def __init__(
+        self, directory: GroupDirectory, settings: GroupSettings, settings_of: Callable[[str], ConsumerSettings]
+    ) -> None:
         self._directory = directory
-        self._settings = settings.consumer
+        self._settings_of = settings_of
         self.classic = ClassicMembers(directory, settings)
 
     def heartbeat(
         self, beat: Heartbeat, *, topics: TopicsView, moment: Moment
     ) -> GroupDecision[ConsumerHeartbeatResult]:
         """ConsumerGroupHeartbeat. The first one to a classic group converts it, if it may be."""
-        refusal = refusal_of_request(beat, self._settings, topics)
+        settings = self._settings_of(beat.group_id)
+        refusal = refusal_of_request(beat, settings, topics)
         if refusal is not None:
             return Decision(refusal)
         group = self._directory.groups.get(beat.group_id)
         joins = beat.member_epoch == JOINING
         if group is None and joins:
             group = ConsumerGroup(beat.group_id)
-        if isinstance(group, ClassicGroup) and joins and can_upgrade(group, self._settings):
+        if isinstance(group, ClassicGroup) and joins and can_upgrade(group, settings):
             return self._upgrade(group, beat, topics, moment)
         if not isinstance(group, ConsumerGroup):
             return Decision(refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{beat.group_id} is not a consumer group"))
@@ -77,7 +82,7 @@ class ConsumerGroups:
             MemberDescription(group.members[member_id], group.assignment(member_id), group.target(member_id))
             for member_id in sorted(group.members)
         )
-        assignor = preferred_assignor(group, self._settings.assignors)
+        assignor = preferred_assignor(group, self._settings_of(group_id).assignors)
         return GroupDescription(group_id, group.state_name, group.epoch, group.target_epoch, assignor, tuple(members))
 
     def due(self, group: ConsumerGroup, key: DeadlineKey, topics: TopicsView, moment: Moment) -> GroupDecision[None]:
@@ -91,8 +96,9 @@ class ConsumerGroups:
 
     def loaded(self, group: ConsumerGroup, moment: Moment) -> Iterator[Change]:
         """All deadlines begin again."""
+        settings = self._settings_of(group.group_id)
         for member_id, member in group.members.items():
-            yield deadlines.session(member, self._settings, moment)
+            yield deadlines.session(member, settings, moment)
             if group.assignment(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                 yield deadlines.rebalance(member, moment)
 
@@ -101,7 +107,7 @@ class ConsumerGroups:
     def _upgrade(
         self, group: ClassicGroup, beat: Heartbeat, topics: TopicsView, moment: Moment
     ) -> GroupDecision[ConsumerHeartbeatResult]:
-        upgrade = Upgrade(group, self._settings, topics, moment)
+        upgrade = Upgrade(group, self._settings_of(group.group_id), topics, moment)
         decision = self._stay(upgrade.draft, beat, topics, moment)
         if decision.response.error is not ErrorCode.NONE:
             return decision
@@ -123,7 +129,7 @@ class ConsumerGroups:
         if beat.member_epoch == LEAVING_FOR_A_WHILE:
             leave_for_a_while(draft, beat.member_id)
             cancelled = deadlines.cancelled(group.group_id, Deadline.REBALANCE, beat.member_id)
-            heard = deadlines.session(member, self._settings, moment)
+            heard = deadlines.session(member, self._settings_of(group.group_id), moment)
             return Decision(response, tuple(draft.records), changes=(cancelled, heard))
         remove_member(draft, beat.member_id, topics, moment.wall_ms)
         all_cancelled = deadlines.all_cancelled(group.group_id, beat.member_id)
@@ -137,16 +143,16 @@ class ConsumerGroups:
             too_large = refusal_of_subscription(draft.group.members.values(), beat.member_id, beat.topic_names)
             if too_large is not None:
                 return Decision(refused(*too_large))
-        refusal = admit(draft, beat, self._settings)
+        settings = self._settings_of(beat.group_id)
+        refusal = admit(draft, beat, settings)
         if refusal is not None:
             return Decision(refusal)
         member = _updated(draft.group.members.get(beat.member_id), beat)
-        assignors = self._settings.assignors
         done = progress(
             draft,
             member,
             claimed=beat.claimed,
-            assignors=assignors,
+            assignors=settings.assignors,
             topics=topics,
             moment=moment,
             may_describe=beat.may_describe,
@@ -157,7 +163,7 @@ class ConsumerGroups:
             )
         changes = (
             *done.changes,
-            deadlines.session(member, self._settings, moment),
+            deadlines.session(member, settings, moment),
             *deadlines.revocation(member, done.before, done.after, moment),
         )
         if replaced_id is not None and replaced_id != beat.member_id:

@@ -65,7 +65,7 @@ class Topics:
 
 
 class Coordinator:
-    """One shard with its log. ``now_ms`` is moved by the tests."""
+    """One shard with its log. ``now_ms`` is moved by the tests; ``overridden`` holds settings of single groups."""
 
     def __init__(self, topics: Topics | None = None, settings: ConsumerSettings | None = None) -> None:
         self.topics = Topics(orders=12) if topics is None else topics
@@ -73,9 +73,18 @@ class Coordinator:
             classic=ClassicSettings(initial_rebalance_delay_ms=0),
             consumer=ConsumerSettings() if settings is None else settings,
         )
+        self.overridden: dict[str, ConsumerSettings] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.shard = GroupShard(partition=0, settings=self.settings, topics=lambda: self.topics)
+        self.shard = self._new_shard()
         self.now_ms = 0.0
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            partition=0,
+            settings=self.settings,
+            consumer_settings=lambda group_id: self.overridden.get(group_id, self.settings.consumer),
+            topics=lambda: self.topics,
+        )
 
     @property
     def moment(self) -> Moment:
@@ -113,7 +122,7 @@ class Coordinator:
 
     def reload(self) -> GroupShard:
         """What a restart makes of the log."""
-        shard = GroupShard(partition=0, settings=self.settings, topics=lambda: self.topics)
+        shard = self._new_shard()
         for offset in range(len(self.log)):
             self._replay(shard, offset)
         return shard
