@@ -1,7 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kcat" | "jq" | "curl" | "postgres" | "pyjwt")`` skips
-a test on a machine that lacks the tool; "kafka" is the newest of the versions of Apache Kafka that are tested with.
+``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "node" | "go" | "kcat" | "jq" |
+"curl" | "postgres" | "pyjwt")`` skips a test on a machine that lacks the tool; "kafka" is the newest of the versions of
+Apache Kafka that are tested with.
 Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
@@ -23,7 +24,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.memory import GARBAGE_THRESHOLD
-from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac
+from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac, streams_jars
+from tools.languages import go, node
 from tools.patience import TEST_S_MAX
 from tools.spark_home import use_installed_pyspark
 
@@ -52,6 +54,18 @@ def _kafka(version: str) -> None:
     jars_of(version)
 
 
+def _kafka_streams() -> None:
+    streams_jars()
+
+
+def _node() -> None:
+    node()
+
+
+def _go() -> None:
+    go()
+
+
 def _on_path(command: str) -> None:
     if shutil.which(command) is None:
         raise Unavailable(f"there is no {command} on PATH: apt-get install {command}, or brew install {command}")
@@ -75,6 +89,9 @@ def _pyjwt() -> None:
 _TOOLS: dict[str, Callable[[], None]] = {
     "java": _java,
     "javac": _javac,
+    "kafka-streams": _kafka_streams,
+    "node": _node,
+    "go": _go,
     "kafka": partial(_kafka, KAFKA_4),
     "postgres": _postgres,
     "pyjwt": _pyjwt,

@@ -25,6 +25,10 @@ _COORDINATES = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
+# What Kafka Streams needs besides: its own jar, and RocksDB for its stores.
+_STREAMS = (f"org.apache.kafka:kafka-streams:{KAFKA_4}",)
+_WITH_THE_BROKER = "<exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId></exclusion>"
+
 # Kafka 3 brings a binding of its own, which without a configuration file swallows every line.
 _OTHER_BINDING = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
 
@@ -39,6 +43,13 @@ def jars_of(version: str) -> Path:
     if not folder.is_dir():
         raise Unavailable(f"the jars of Apache Kafka {version} are not in {folder}: run `make kafka-jars`")
     return folder
+
+
+def streams_jars() -> Path:
+    """The folder with the jars of Kafka Streams 4; raises Unavailable when they were not fetched."""
+    if not _streams_folder().is_dir():
+        raise Unavailable(f"the jars of Kafka Streams are not in {_streams_folder()}: run `make kafka-jars`")
+    return _streams_folder()
 
 
 def java() -> str:
@@ -71,6 +82,15 @@ def fetch(version: str) -> Path:
     return folder
 
 
+def fetch_streams() -> Path:
+    """The folder with the jars of Kafka Streams 4, asking Maven for them when they are not there yet."""
+    folder = _streams_folder()
+    if not folder.is_dir():
+        java()
+        fetch_jars(f"Kafka Streams {KAFKA_4} (about 75 MB, once)", _STREAMS, folder, without=_WITH_THE_BROKER)
+    return folder
+
+
 def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: str) -> None:
     """Ask Maven for these and for what they need, less the exclusion ``without``."""
     maven = shutil.which("mvn")
@@ -95,6 +115,10 @@ def cache() -> Path:
 
 def _folder(version: str) -> Path:
     return cache() / f"kafka-{version}"
+
+
+def _streams_folder() -> Path:
+    return cache() / f"kafka-streams-{KAFKA_4}"
 
 
 def _pom(coordinates: Sequence[str], without: str) -> str:
@@ -123,7 +147,9 @@ def exit_code(fetch_all: Callable[[], object]) -> int:
 
 
 def main() -> int:
-    return exit_code(lambda: [fetch(version) for version in sys.argv[1:] or VERSIONS])
+    if sys.argv[1:]:
+        return exit_code(lambda: [fetch(version) for version in sys.argv[1:]])
+    return exit_code(lambda: [*map(fetch, VERSIONS), fetch_streams()])
 
 
 if __name__ == "__main__":

@@ -85,6 +85,25 @@ administration.
 | aiokafka | 0.14 |
 | kcat | 1.7 |
 
+In their languages' own test runners, on Semel and on Apache Kafka (`make test-kafka`): producing with compression, a
+group and its offsets, a transaction that commits and one that aborts, topics and configs.
+
+| client | version | not tried |
+|---|---|---|
+| kafkajs (Node 20) | 2.2.4 |  |
+| @platformatic/kafka (Node 20) | 1.35.0, groups of both protocols |  |
+| sarama (Go) | 1.61.1 |  |
+| kafka-go (Go) | 0.4.51 | records in a transaction, which it does not offer; transactions of offsets were |
+
+Kafka Streams 4.3 runs unmodified (`make test-kafka`): exactly_once_v2 with a repartition topic, a RocksDB store and its
+changelog, two instances; `kill -9` of one of them and of the broker, after which every count is there once. Its default
+group protocol is the classic one. `group.protocol=streams` (KIP-1071) is not supported: the application is told that
+the broker does not have it (UnsupportedVersionException) and stops. Share groups (KIP-932) are not supported either.
+
+Kafka's own tools, on Semel and on Apache Kafka with the same expectations (`tests/clients/test_config_tools.py`):
+`kafka-configs` for topics, brokers, broker-loggers, client-metrics and groups, `kafka-client-metrics`,
+`kafka-features`, `kafka-reassign-partitions`.
+
 In a cluster of three brokers, of which each is killed and started again: transactional copies by all of these but
 kcat, by our own client, and by the Java client 4.3 (`make test-kafka`), beside `kafka-topics`,
 `kafka-consumer-groups` and `kafka-transactions`.

@@ -1,0 +1,14 @@
+"""sarama, in Go's own test runner: produce, a group, transactions, administration, on Semel and on Apache Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.languages import run_go_test
+from tools.server import Server
+
+pytestmark = [pytest.mark.kafka, pytest.mark.needs("go")]
+
+
+def test_every_test_of_the_program_passes(cluster: Server) -> None:
+    run_go_test("^TestSarama", cluster.bootstrap_servers)
