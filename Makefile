@@ -41,7 +41,7 @@ demo-environment:
 
 demo: demo-environment
 	@echo "semel: a broker, a Spark job with two sinks, a kill -9 of its driver, and the account"
-	@$(RUN) -m tools.demo
+	@$(RUN) -m semel demo
 
 demo-broker: environment
 	@echo "semel: a broker, two producers, three kills, one consumer"

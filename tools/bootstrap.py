@@ -66,7 +66,7 @@ def build(extra: str) -> int:
     why = SIZES.get(extra, "") if is_new else "because pyproject.toml changed, or more is needed than there was"
     say(f"installing semel[{extra}] into .venv, {why}")
     # Without build isolation pip asks the network for nothing that is already installed.
-    if run([python, "-m", "pip", "install", *QUIET, "setuptools>=68"]) != 0:
+    if run([python, "-m", "pip", "install", *QUIET, "setuptools>=77.0.3"]) != 0:
         return refuse("pip could not install setuptools; the lines above say why (no network?)")
     target = f"{ROOT}[{extra}]"
     # The first time takes minutes: pip shows what it downloads, with a bar where there is a terminal.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from semel.client.values import RecordMetadata as RecordMetadata
     from semel.types import TopicPartition as TopicPartition
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Admin",

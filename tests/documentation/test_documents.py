@@ -44,6 +44,8 @@ SHORTENED = {
     "semel cluster up": "semel cluster up --help",
     "status --data-dir semel-cluster": "status --help",
     "status --bootstrap-server 10.0.0.1:9092": "status --help",
+    # It takes minutes, and Spark.
+    "semel demo": "semel demo --help",
     # Where a machine keeps secrets; here it is the reader's folder.
     "/run/secrets/": "secret-of-",
     # Spark takes longer than all the others; tests/spark runs such files.

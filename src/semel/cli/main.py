@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "pipeline",
     "prove",
     "bench",
+    "demo",
     "completion",
 )
 """In the order of the help. Each is declared by the module of its name, next to this one."""

@@ -30,7 +30,7 @@ _MEANINGS = {
     Exit.USAGE: "wrong usage; nothing was done",
     Exit.NOT_FOUND: "the topic, group, transactional id or setting that was named is not there",
     Exit.UNREACHABLE: "no broker answered in time",
-    Exit.FOUND: "`semel txn find-hanging`, `semel log verify` or `semel prove` has found something, or "
+    Exit.FOUND: "`semel txn find-hanging`, `semel log verify`, `semel prove` or `semel demo` has found something, or "
     "`semel cluster status` that brokers or leaders are away",
 }
 

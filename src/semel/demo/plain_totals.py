@@ -1,39 +1,24 @@
-"""The job of ``examples/spark_totals.py`` with a plain sink: ``foreachBatch`` and an ordinary producer.
+"""The demo's job with a plain sink: ``foreachBatch`` and an ordinary producer.
 
 It is at-least-once, as Spark's own Kafka sink is: what a batch has written stays written when the driver dies before
-Spark has noted the batch as done, and the batch is written again after the restart. ``make demo`` shows that.
+Spark has noted the batch as done, and the batch is written again after the restart. ``semel demo`` shows that.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
-from pyspark.sql import DataFrame, SparkSession
-from spark_totals import totals  # type: ignore[import-not-found]
+from pyspark.sql import DataFrame
 
 from semel.blocking import Producer
-from semel.spark import register
-from semel.spark.java import use_java
+from semel.demo.totals import make_session, read_orders, totals
 
 TOPIC = "totals-plain"
 
 
 def run(servers: str, checkpoint: str, rows_per_batch: int) -> None:
     """Until the process is ended."""
-    use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.appName("plain").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    register(spark)
-    orders = (
-        spark.readStream.format("semel")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", "orders")
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", rows_per_batch)
-        .load()
-    )
+    orders = read_orders(make_session("plain"), servers, rows_per_batch)
     with Producer(bootstrap_servers=servers) as producer:
 
         def write(batch: DataFrame, batch_id: int) -> None:

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = _ROOT / "examples"
+from semel.errors import SemelError
 
 TABLE = "totals.db"
-EXACTLY_ONCE = (str(EXAMPLES / "spark_totals.py"), "--follow", "--table", TABLE)
-PLAIN = (str(_ROOT / "tools" / "plain_totals.py"),)
+EXACTLY_ONCE = ("semel.demo.exact_totals", "--table", TABLE)
+PLAIN = ("semel.demo.plain_totals",)
 
 # Quick to start rather than quick for long: the demo starts four of them, and none lives for more than a minute.
 _SPARK = (
@@ -45,15 +44,14 @@ class Driver:
 
     def start(self) -> None:
         assert self._process is None, "the driver runs already"
-        path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, *self._arguments],
+                [sys.executable, "-m", *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SPARK, "PYTHONPATH": path},
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SPARK},
                 start_new_session=True,
             )
 
@@ -69,7 +67,7 @@ class Driver:
         if self._process is None or self._process.poll() is None:
             return True
         if self._restarts == _RESTARTS_MAX:
-            raise SystemExit(f"the driver ended with code {self._process.returncode}:\n{self.printed()}")
+            raise SemelError(f"the driver ended with code {self._process.returncode}:\n{self.printed()}")
         self._restarts += 1
         self._process = None
         self.start()

@@ -1,7 +1,7 @@
-"""``make demo``: a stateful Spark job whose driver is killed in the middle, with a plain sink and with ``semel.spark``.
+"""A Spark job whose driver is killed in the middle, with a plain sink and with ``semel.spark``, and the account.
 
 A broker, a stream of orders, and a job that writes what every customer spent in every hour: ``plain_totals.py``, then
-``examples/spark_totals.py``. Its driver, a process of its own, gets ``kill -9`` half way and is started again. At the
+``exact_totals.py``. Its driver, a process of its own, gets ``kill -9`` half way and is started again. At the
 end, what a read_committed reader finds in the totals stands beside what was ordered, and the table in SQLite that got
 the same batches beside the topic. The exit code is 0 only if they are equal for ``semel.spark``; what the plain sink
 comes to is measured and told too.
@@ -19,17 +19,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semel.blocking import Admin
-from semel.cli.terminal.progress import Progress
-from semel.spark.java import NoJava, use_java
-from tools.brokers import semel
-from tools.demo_driver import EXACTLY_ONCE, PLAIN, TABLE, Driver
-from tools.demo_orders import CUSTOMERS, GROUP, Orders, Reader, sum_up
-from tools.server import running
+from semel.demo.broker_process import serving
+from semel.demo.driver import EXACTLY_ONCE, PLAIN, TABLE, Driver
+from semel.demo.orders import CUSTOMERS, GROUP, Orders, Reader, sum_up
+from semel.demo.plain_totals import TOPIC as PLAIN_TOPIC
+from semel.errors import SemelError
+from semel.spark.java import use_java
 
 PARTITIONS = 2
 ORDERS = 8_000
 ROWS_PER_BATCH = 1_000
-PLAIN_TOPIC = "totals-plain"
 
 _KILL_AFTER = 0.4
 _KILLS_MAX = 5
@@ -39,21 +38,18 @@ _SAY_EVERY_S = 1.0
 _SAY_AT_LEAST_EVERY_S = 10.0
 
 
-def main() -> int:
-    try:
-        java = use_java()
-    except NoJava as reason:
-        print(f"semel: {reason}", file=sys.stderr)
-        return 1
+def run() -> bool:
+    """Whether the totals of ``semel.spark`` are equal to the orders. Raises ``NoJava``, or ``SemelError``."""
+    java = use_java()
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="semel-demo-", ignore_cleanup_errors=True) as folder,
-        running(semel(Path(folder) / "broker")) as server,
+        serving(Path(folder) / "broker") as servers,
     ):
-        say(f"semel serve is ready, with {server.resident_bytes() / 1e6:.0f} MB of memory; Java: {java.executable}")
-        passed = demonstrate(Path(folder), server.bootstrap_servers)
+        say(f"semel serve is ready on {servers}; Java: {java.executable}")
+        is_right = demonstrate(Path(folder), servers)
     say(f"{time.monotonic() - started:.0f} s")
-    return 0 if passed else 1
+    return is_right
 
 
 def demonstrate(folder: Path, servers: str) -> bool:
@@ -125,7 +121,7 @@ def is_same_in_table(file: Path, found: list[tuple[str, dict[str, int]]]) -> boo
 
 def show_trace(servers: str) -> None:
     """What ``semel txn trace`` tells of the transaction that the dead driver has left open, and what it holds up."""
-    command = [str(Path(sys.executable).with_name("semel")), "txn", "trace", GROUP, "--bootstrap-server", servers]
+    command = [sys.executable, "-m", "semel", "txn", "trace", GROUP, "--bootstrap-server", servers]
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     shown = [number for number, line in enumerate(lines) if " open " in line or line.startswith("holds up")]
     heads = [number for number, line in enumerate(lines) if line.isupper() and number < min(shown, default=0)]
@@ -136,20 +132,17 @@ def show_trace(servers: str) -> None:
 
 def wait_for_consumed(driver: Driver, reader: Reader, wanted: int) -> None:
     """As told by the group's offsets, which are committed in the same transactions as the totals."""
-    deadline, said_at, said, done = time.monotonic() + _SECONDS_MAX, 0.0, -1, 0
-    with Progress("orders in committed transactions", wanted, stream=sys.stdout) as progress:
-        while done < wanted:
-            if not driver.check():
-                say("the driver ended by itself, and was started again")
-            now = time.monotonic()
-            if now > deadline:
-                raise SystemExit(f"only {done} of {wanted} orders after {_SECONDS_MAX:.0f} s: {driver.printed()}")
-            before, done = done, reader.consumed()
-            progress.advance(done - before)
-            if not sys.stdout.isatty() and now - said_at >= (_SAY_EVERY_S if done != said else _SAY_AT_LEAST_EVERY_S):
-                said_at, said = now, done
-                say(f"{min(done, ORDERS):7,} of {ORDERS:,} orders are in committed transactions")
-            time.sleep(_PAUSE_S)
+    deadline, said_at, said = time.monotonic() + _SECONDS_MAX, 0.0, -1
+    while (done := reader.consumed()) < wanted:
+        if not driver.check():
+            say("the driver ended by itself, and was started again")
+        now = time.monotonic()
+        if now > deadline:
+            raise SemelError(f"only {done} of {wanted} orders after {_SECONDS_MAX:.0f} s: {driver.printed()}")
+        if now - said_at >= (_SAY_EVERY_S if done != said else _SAY_AT_LEAST_EVERY_S):
+            said_at, said = now, done
+            say(f"{min(done, ORDERS):7,} of {ORDERS:,} orders are in committed transactions")
+        time.sleep(_PAUSE_S)
 
 
 def wait_for_totals(driver: Driver, reader: Reader, wanted: int, *, complete: bool = False) -> None:
@@ -161,7 +154,7 @@ def wait_for_totals(driver: Driver, reader: Reader, wanted: int, *, complete: bo
         if time.monotonic() > deadline:
             if complete:
                 return
-            raise SystemExit(f"only {found} of {wanted} orders after {_SECONDS_MAX:.0f} s: {driver.printed()}")
+            raise SemelError(f"only {found} of {wanted} orders after {_SECONDS_MAX:.0f} s: {driver.printed()}")
         if found != said and not complete:
             said = found
             say(f"{found:7,} of {ORDERS:,} orders are in totals")
@@ -205,7 +198,3 @@ def title(sentence: str) -> None:
 
 def say(sentence: str) -> None:
     print(f"  {sentence}", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
