@@ -1,8 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
 ``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "node" | "go" | "kcat" | "jq" |
-"curl" | "postgres" | "pyjwt")`` skips a test on a machine that lacks the tool; "kafka" is the newest of the versions of
-Apache Kafka that are tested with.
+"curl" | "postgres" | "pyjwt" | "systemd")`` skips a test on a machine that lacks the tool; "kafka" is the newest of the
+versions of Apache Kafka that are tested with.
 Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
@@ -85,6 +85,11 @@ def _pyjwt() -> None:
         raise Unavailable("there is no PyJWT: pip install pyjwt cryptography")
 
 
+def _systemd() -> None:
+    if shutil.which("systemd-analyze") is None:
+        raise Unavailable("there is no systemd-analyze on PATH: apt-get install systemd")
+
+
 # Each raises Unavailable, with a sentence that says how to get the tool.
 _TOOLS: dict[str, Callable[[], None]] = {
     "java": _java,
@@ -95,6 +100,7 @@ _TOOLS: dict[str, Callable[[], None]] = {
     "kafka": partial(_kafka, KAFKA_4),
     "postgres": _postgres,
     "pyjwt": _pyjwt,
+    "systemd": _systemd,
     **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},
     **{command: partial(_on_path, command) for command in ("kcat", "jq", "curl", "openssl")},
 }

@@ -9,6 +9,7 @@ from semel.cli.addresses import check_free, listening_failed, parse_address
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import file_text, key_and_value
 from semel.cli.parsing import Subcommands
+from semel.cli.terminal.service_manager import notify_ready
 
 if TYPE_CHECKING:
     import asyncio
@@ -172,3 +173,4 @@ def _say_ready(broker: Broker) -> None:
     if broker.metrics_address is not None:
         line += f", metrics on http://{broker.metrics_address}/metrics"
     print(line, flush=True)
+    notify_ready()
