@@ -21,6 +21,7 @@ PRINTED = {
     "compacted_table": ["ann {'city': 'Arles'}", "cid {'city': 'Cork'}"],
     "copy_asyncio": ["72 orders"],
     "copy_blocking": ["72 orders"],
+    "dead_letters": ["three apples: JSONDecodeError: Expecting value: line 1 column 1 (char 0)"],
     "dedup": ["5 events passed on"],
     "payments": ["sum 0"],
     "sample_orders": ["72 orders written"],
@@ -101,6 +102,14 @@ def test_repeated_events_are_passed_on_once_also_over_two_lives(broker: Broker) 
     _fill(broker, "events", [*events, (b"new", b"event")])
     assert run(servers) == 1
     assert sorted(record.key or b"" for record in broker.committed("unique")) == [b"0", b"1", b"2", b"3", b"4", b"new"]
+
+
+def test_what_is_no_order_is_a_dead_letter_and_the_others_are_invoiced_once(broker: Broker) -> None:
+    run, servers = load_example("dead_letters").run, broker.bootstrap_servers
+    refused = run(servers)
+    assert [line.partition(": ")[0] for line in refused] == ["three apples", '{"price"']
+    assert run(servers) == refused
+    assert sorted(record.value or b"" for record in broker.committed("invoices")) == [b"pay 10", b"pay 6"]
 
 
 def test_a_compacted_topic_is_a_table(broker: Broker) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from semel.blocking.docs import with_words_of
 from semel.client.arguments import HeadersLike
+from semel.client.dead_letters import Processing, Raised
 from semel.client.drivers.loop_thread import LoopThread
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk
@@ -23,7 +24,7 @@ from semel.client.producer import Producer as AsyncProducer
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
 from semel.client.unseen_failures import DeliveryFuture
-from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
+from semel.client.values import BulkMetadata, ConsumerRecord, ProducerIdentity, ProducerRecord, RecordMetadata
 from semel.errors import SemelError
 
 if TYPE_CHECKING:
@@ -188,15 +189,30 @@ class Producer:
         self._thread.run(self._session.abort())
 
     @contextmanager
-    def transaction(self, *, consumer: AnyConsumer | None = None) -> Iterator[Producer]:
+    def transaction(self, *, consumer: AnyConsumer | None = None, dead_letter: str | None = None) -> Iterator[Producer]:
         self._thread.check()
-        consumed = self._session.begin_consuming(consumer)
+        consumed = self._session.begin_consuming(consumer, dead_letter)
         try:
             yield self
         except BaseException:
             self._thread.run(self._session.abandon(consumed))
             raise
         self._thread.run(self._session.commit_or_abandon(consumed))
+
+    def processing(self, record: ConsumerRecord, *, on: Raised = Exception) -> Processing:
+        return self._session.processing(record, self._take, on)
+
+    def _take(self, record: ProducerRecord) -> None:
+        self._thread.check()
+        future: Future[RecordMetadata] = DeliveryFuture()
+        future.set_running_or_notify_cancel()
+        with self._guard:
+            changed = self._send_queue.put_prepared(future, record)
+            is_full = self._machine.is_full
+        if changed:
+            self._runtime.wake()
+        if is_full:
+            self._wait_for_room()
 
     def close(self, timeout_ms: float | None = None) -> None:
         self._close(timeout_ms, raises=True)

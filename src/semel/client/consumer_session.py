@@ -73,6 +73,7 @@ class ConsumerSession:
         )
         self.clock = self.runtime.clock
         self.group_session = GroupSession(self.runtime)
+        self._deserializers = deserializers
         self.record_buffer = RecordBuffer(
             self.runtime, self.group_session, deserializers, max_poll_records=config.max_poll_records
         )
@@ -202,6 +203,10 @@ class ConsumerSession:
     @property
     def commits_by_itself(self) -> bool:
         return self.config.commits_by_itself
+
+    @property
+    def deserializes(self) -> bool:
+        return self._deserializers.exist
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """How far each partition was read, without what is known to be committed."""

@@ -9,13 +9,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Unpack
 
 from semel.client.arguments import HeadersLike
+from semel.client.dead_letters import Processing, Raised
 from semel.client.hooks import Hooks, Lists, OnAcknowledgement, OnSend, Serializer
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, OffsetsLike
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
-from semel.client.values import BulkMetadata, ProducerIdentity, RecordMetadata
+from semel.client.values import BulkMetadata, ConsumerRecord, ProducerIdentity, ProducerRecord, RecordMetadata
 from semel.clock import Clock
 from semel.net.network import Network
 
@@ -266,7 +267,9 @@ class Producer:
         await self._session.abort()
 
     @contextlib.asynccontextmanager
-    async def transaction(self, *, consumer: AnyConsumer | None = None) -> AsyncIterator[Producer]:
+    async def transaction(
+        self, *, consumer: AnyConsumer | None = None, dead_letter: str | None = None
+    ) -> AsyncIterator[Producer]:
         """``begin``, and at the end ``commit``; any exception, also one that ``commit`` raises, means ``abort``.
 
             async with producer.transaction(consumer=consumer):
@@ -274,15 +277,33 @@ class Producer:
 
         With a ``consumer``, how far it has read is committed with the transaction, and after an abort it reads again
         what it had read. A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and
-        goes on.
+        goes on. ``dead_letter`` is a topic for records that cannot be processed: see ``processing``.
         """
-        consumed = self._session.begin_consuming(consumer)
+        consumed = self._session.begin_consuming(consumer, dead_letter)
         try:
             yield self
         except BaseException:
             await self._session.abandon(consumed)
             raise
         await self._session.commit_or_abandon(consumed)
+
+    def processing(self, record: ConsumerRecord, *, on: Raised = Exception) -> Processing:
+        """The processing of one record, in a transaction that has a ``dead_letter`` topic.
+
+            async with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
+                for record in records:
+                    with producer.processing(record, on=ValueError) as output:
+                        output.send("invoices", invoice_for(record))
+
+        What ``output`` is given is sent when the block has ended. If it raises, nothing of that is sent: the record
+        goes to the dead-letter topic, in the same transaction, with the reason in its headers, and the program goes on
+        behind the block. ``on`` says for which exceptions; others, and a client's own errors, are raised.
+        """
+        return self._session.processing(record, self._take, on)
+
+    def _take(self, record: ProducerRecord) -> None:
+        if self._send_queue.put_prepared(self._runtime.running().create_future(), record):
+            self._runtime.wake()
 
     # The end
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
 from typing import Any, Final, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from semel import __version__
 from semel.client.arguments import as_topic
 from semel.client.config.producer import ProducerConfig
+from semel.client.dead_letters import Processing, Raised
 from semel.client.deliveries import fail, give_up, settle
 from semel.client.drivers.driver import Driver
 from semel.client.drivers.runtime import ClientRuntime
@@ -33,7 +34,7 @@ from semel.client.security.tls import network_for
 from semel.client.send_queue import SendQueue
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
 from semel.client.unseen_failures import UnseenFailures, overlook
-from semel.client.values import ProducerIdentity
+from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord
 from semel.clock import Clock, SystemClock
 from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
@@ -42,6 +43,7 @@ T = TypeVar("T")
 
 # A task that awaits a future which has just failed looks at it some turns of the loop later: as many as wait_for takes.
 _TURNS_TO_LOOK: Final = 3
+_OPEN_STATES: Final = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
 
 class ProducerSession:
@@ -77,6 +79,8 @@ class ProducerSession:
         self._settling: deque[Settlement] = deque()
         """What the machine has settled and the senders are just being told."""
         self._failures = UnseenFailures()
+        self._dead_letter_topic: str | None = None
+        """Of the transaction that is open."""
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
@@ -153,6 +157,7 @@ class ProducerSession:
         transaction = self._transaction("begin")
         with self._guard:
             transaction.begin()
+        self._dead_letter_topic = None
 
     async def send_offsets(self, offsets: OffsetsLike, group: GroupLike) -> None:
         transaction = self._transaction("send_offsets")
@@ -172,11 +177,28 @@ class ProducerSession:
             promise = transaction.abort()
         await self._within_max_block(promise, "abort")
 
-    def begin_consuming(self, consumer: AnyConsumer | None) -> TransactionOffsets | None:
+    def begin_consuming(
+        self, consumer: AnyConsumer | None, dead_letter: str | None = None
+    ) -> TransactionOffsets | None:
         """``begin``, and remember where the consumer stood."""
+        topic = None if dead_letter is None else as_topic(dead_letter)
         consumed = None if consumer is None else TransactionOffsets(session_of(consumer))
+        if consumed is not None and topic is not None:
+            consumed.require_bytes()
         self.begin()
+        self._dead_letter_topic = topic
         return consumed
+
+    def processing(self, record: ConsumerRecord, send: Callable[[ProducerRecord], object], on: Raised) -> Processing:
+        """``send`` takes a record that was prepared."""
+        topic = self._dead_letter_topic
+        is_open = self._transaction("processing").state in _OPEN_STATES
+        if topic is None or not is_open:
+            raise StateError(
+                "processing: there is no transaction with a dead-letter topic; begin one with "
+                "transaction(consumer=..., dead_letter=TOPIC)"
+            )
+        return Processing(record, dead_letter_topic=topic, send_queue=self.send_queue, send=send, on=on)
 
     async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
         """``commit``; if something had failed, ``abort`` and raise what it was."""
@@ -198,7 +220,7 @@ class ProducerSession:
         committed goes on, and its consumer stays where it is.
         """
         transaction = self._transaction("abandon")
-        if transaction.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+        if transaction.state in _OPEN_STATES:
             with contextlib.suppress(SemelError):
                 await self.abort()
         if consumed is not None and transaction.state is not TransactionState.COMMITTING:

@@ -73,6 +73,47 @@ class SendQueue:
             self._clock.monotonic_ms(),
         )
 
+    def prepared(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: HeadersLike,
+        timestamp: int | None,
+    ) -> ProducerRecord:
+        """A record after its hooks, in bytes and checked: ``put_prepared`` finds nothing wrong with it any more."""
+        record = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
+        return self.checked(self._hooks.prepare(record) if self._hooks.change_records else record)
+
+    def checked(self, record: ProducerRecord) -> ProducerRecord:
+        """The same without hooks."""
+        topic, value, key, partition, headers, timestamp = record
+        checked = ProducerRecord(
+            as_topic(topic),
+            as_bytes("value", value),
+            as_bytes("key", key),
+            None if partition is None else as_partition_index(partition),
+            as_headers(headers) if headers else (),
+            self._clock.now_ms() if timestamp is None else as_timestamp(timestamp),
+        )
+        self._admission.checked_size(checked.topic, checked.value, checked.key, checked.headers)
+        return checked
+
+    def put_prepared(self, delivery: Delivery, record: ProducerRecord) -> bool:
+        """Put in a record that was prepared or checked. Says whether the driver must be woken."""
+        assert record.timestamp is not None, "it was checked"
+        return self._machine.add(
+            record.topic,
+            record.value,
+            record.key,
+            record.partition,
+            record.headers,
+            record.timestamp,
+            self._hooks.acknowledging(delivery),
+            self._clock.monotonic_ms(),
+        )
+
     def put_batch(self, delivery: Delivery, topic: str, partition: int, records: bytes, record_count: int) -> None:
         """Put in a whole batch: records encoded elsewhere, with offsets from 0 on and no producer's numbers yet."""
         told = BatchDelivery(delivery, record_count)

@@ -32,6 +32,9 @@ class Consumed(Protocol):
     @property
     def commits_by_itself(self) -> bool: ...
 
+    @property
+    def deserializes(self) -> bool: ...
+
 
 class AnyConsumer(Protocol):
     """``semel.Consumer``, or ``semel.blocking.Consumer``."""
@@ -57,6 +60,14 @@ class TransactionOffsets:
         self._consumer = consumer
         self._sent: dict[TopicPartition, OffsetAndMetadata] = {}
         self.group = consumer.group_metadata()
+
+    def require_bytes(self) -> None:
+        """For dead letters: a record that a deserializer has changed cannot be sent on as it was."""
+        if self._consumer.deserializes:
+            raise StateError(
+                "transaction: this consumer has a deserializer, and a dead letter has the bytes that were read; "
+                "deserialize within processing(record), where a mistake makes a dead letter, too"
+            )
 
     def to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets to commit with the transaction. Raises ``AbortableError`` if it must not be committed."""

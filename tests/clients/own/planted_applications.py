@@ -94,6 +94,16 @@ def carries_on_after_an_abort(servers: str) -> None:
                     raise
 
 
+def keeps_dead_letters(servers: str) -> None:
+    """What is no number is in another topic, as surely as the others are doubled."""
+    with _producer(servers) as producer, _consumer(servers) as consumer:
+        for records in _batches(consumer):
+            with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
+                for record in records:
+                    with producer.processing(record, on=ValueError) as output:
+                        output.send("doubled", str(2 * int(record.value or b"")).encode())
+
+
 def transactional_service(servers: str) -> None:
     """One that never ends."""
     with _producer(servers) as producer, _consumer(servers) as consumer:

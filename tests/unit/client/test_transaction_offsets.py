@@ -20,6 +20,7 @@ class FakeConsumer:
         self.generation = 1
         self.has_lost_work = False
         self.commits_by_itself = False
+        self.deserializes = False
         self.calls: list[object] = []
 
     def unsettled(self) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -80,11 +80,7 @@ class Admission:
 
         Raises, and takes nothing, if the record is larger than a request may be.
         """
-        size_bytes = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
-        if headers:
-            size_bytes += sum(HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
-        if size_bytes > self._record_size_max:
-            self._raise_too_large(f"a record of {size_bytes} bytes for {topic} was not sent")
+        size_bytes = self.checked_size(topic, value, key, headers)
         accumulator = self._accumulator
         if self._room.is_empty and accumulator.buffered_bytes < self.buffer_memory:
             queue = self._queue_for(topic, key, value, partition, size_bytes)
@@ -103,6 +99,15 @@ class Admission:
         else:
             self._place(record, now_ms)
         return True
+
+    def checked_size(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> int:
+        """The bytes that a record takes at most. Raises if they are more than a request may have."""
+        size_bytes = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size_bytes += sum(HEADER_OVERHEAD_BYTES + 3 * len(name) + len(text or b"") for name, text in headers)
+        if size_bytes > self._record_size_max:
+            self._raise_too_large(f"a record of {size_bytes} bytes for {topic} was not sent")
+        return size_bytes
 
     def add_to_open(
         self,

@@ -1,0 +1,133 @@
+"""Dead letters: records whose processing raised, sent to a topic of their own in the transaction that read them.
+
+The law: the transaction has all outputs of a record, or its dead letter and none of its outputs. So outputs are checked
+when they are given, where their mistakes can still be laid to the record, and taken when its processing has ended.
+
+A client's own errors are not the record's: a transaction that failed, a producer that was fenced. They are raised on,
+and the transaction is aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+from semel.client.arguments import HeadersLike
+from semel.client.send_queue import SendQueue
+from semel.client.values import ConsumerRecord, ProducerRecord
+from semel.errors import ErrorCode, KafkaError, SemelError
+from semel.wire.records import Headers
+
+# The first two are those of the Spark pipeline.
+REASON_HEADER: Final = "semel-error"
+OFFSET_HEADER: Final = "semel-offset"
+TOPIC_HEADER: Final = "semel-topic"
+PARTITION_HEADER: Final = "semel-partition"
+
+_REASON_LENGTH_MAX: Final = 1_000
+
+Raised: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+
+
+class Output:
+    """What the processing of one record sends. Nothing of it is sent before the processing has ended well."""
+
+    def __init__(self, send_queue: SendQueue) -> None:
+        self._send_queue = send_queue
+        self._records: list[ProducerRecord] = []
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: HeadersLike = (),
+        timestamp: int | None = None,
+    ) -> None:
+        """As ``Producer.send``, but for the future: the transaction tells whether it was written.
+
+        output.send("invoices", b"{...}", key=record.key)
+        """
+        self._records.append(self._send_queue.prepared(topic, value, key, partition, headers, timestamp))
+
+    def taken(self) -> list[ProducerRecord]:
+        records, self._records = self._records, []
+        return records
+
+
+class Processing(AbstractContextManager[Output]):
+    """The processing of one record: ``with producer.processing(record) as output``.
+
+    ``send`` takes a record that the queue has prepared. ``on`` says which exceptions make the record a dead letter.
+    """
+
+    def __init__(
+        self,
+        record: ConsumerRecord,
+        *,
+        dead_letter_topic: str,
+        send_queue: SendQueue,
+        send: Callable[[ProducerRecord], object],
+        on: Raised,
+    ) -> None:
+        self._record = record
+        self._topic = dead_letter_topic
+        self._send_queue = send_queue
+        self._send = send
+        self._on = on
+        self._output = Output(send_queue)
+
+    def __enter__(self) -> Output:
+        return self._output
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        outputs = self._output.taken()
+        if error is None:
+            for output in outputs:
+                self._send(output)
+            return False
+        if not isinstance(error, self._on) or _is_the_clients(error):
+            return False
+        self._send(self._letter(error))
+        return True
+
+    def _letter(self, error: Exception) -> ProducerRecord:
+        """The record as it was read, with the reason; without what makes it too large to be sent."""
+        record, told = self._record, _told(self._record, error)
+        whole = ProducerRecord(
+            self._topic,
+            record.value,
+            record.key,
+            headers=(*record.headers, *told),
+            timestamp=record.timestamp if record.timestamp >= 0 else None,
+        )
+        for letter in (whole, whole._replace(value=None)):
+            try:
+                return self._send_queue.checked(letter)
+            except KafkaError as refused:
+                if refused.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+        return self._send_queue.checked(whole._replace(value=None, key=None, headers=told))
+
+
+def _is_the_clients(error: Exception) -> bool:
+    """An output that is too large is the record's: nothing of it was taken."""
+    is_too_large = isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
+    return isinstance(error, SemelError) and not is_too_large
+
+
+def _told(record: ConsumerRecord, error: Exception) -> Headers:
+    text = str(error)
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return (
+        (REASON_HEADER, reason[:_REASON_LENGTH_MAX].encode(errors="replace")),
+        (TOPIC_HEADER, record.topic.encode()),
+        (PARTITION_HEADER, str(record.partition).encode()),
+        (OFFSET_HEADER, str(record.offset).encode()),
+    )
