@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
@@ -31,6 +32,7 @@ from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from opentelemetry.trace import TracerProvider
 
     from semel.client.config.keywords import ConsumerSettings
 
@@ -50,11 +52,16 @@ class Consumer(Generic[K, V]):
         assignors: Sequence[Assignor | str] | None = None,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
+        tracer_provider: TracerProvider | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._guard = threading.RLock()
         self._session = ConsumerSession(
-            settings, Deserializers(key_deserializer, value_deserializer), assignors=assignors, guard=self._guard
+            settings,
+            Deserializers(key_deserializer, value_deserializer),
+            assignors=assignors,
+            guard=self._guard,
+            tracer_provider=tracer_provider,
         )
         self._group_session, self._record_buffer = self._session.group_session, self._session.record_buffer
         self._thread = LoopThread("consumer")
@@ -171,6 +178,15 @@ class Consumer(Generic[K, V]):
         for record in consumer.poll(1000):
             print(record.partition, record.offset, record.value)
         """
+        spans = self._session.spans
+        if spans is None:
+            return self._take(timeout_ms, max_records)
+        began_ns = time.time_ns()
+        records = self._take(timeout_ms, max_records)
+        spans.received(records, began_ns)
+        return records
+
+    def _take(self, timeout_ms: float | None, max_records: int | None) -> list[ConsumerRecord[K, V]]:
         return self._poll(timeout_ms, lambda: self._record_buffer.take(max_records))
 
     def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
@@ -197,6 +213,9 @@ class Consumer(Generic[K, V]):
         self._session.runtime.wake()  # There is room now for more to be fetched.
         return taken
 
+    def processing(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[None]:
+        return self._session.processing(record)
+
     def __iter__(self) -> Self:
         return self
 
@@ -205,7 +224,7 @@ class Consumer(Generic[K, V]):
             raise StopIteration
         self._thread.check()
         record = self._record_buffer.take_decoded()
-        return self.poll(max_records=1)[0] if record is None else record
+        return self._take(None, 1)[0] if record is None else record
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         if self._thread.is_running:

@@ -29,6 +29,7 @@ from semel.errors import SemelError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from opentelemetry.trace import TracerProvider
 
     from semel.client.config.keywords import ProducerSettings
 
@@ -51,6 +52,7 @@ class Producer:
         value_serializer: Serializer | None = None,
         on_send: OnSend | None = None,
         on_acknowledgement: OnAcknowledgement | None = None,
+        tracer_provider: TracerProvider | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         self._guard = threading.RLock()
@@ -59,6 +61,7 @@ class Producer:
             Hooks(key_serializer, value_serializer, on_send, on_acknowledgement),
             partitioner=partitioner,
             guard=self._guard,
+            tracer_provider=tracer_provider,
         )
         self._machine, self._runtime = self._session.machine, self._session.runtime
         self._send_queue = self._session.send_queue

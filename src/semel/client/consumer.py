@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from random import Random
 from typing import TYPE_CHECKING, Generic, Self, Unpack
 
@@ -26,6 +28,7 @@ from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from opentelemetry.trace import TracerProvider
 
     from semel.client.config.keywords import ConsumerSettings
 
@@ -53,6 +56,7 @@ class Consumer(Generic[K, V]):
         assignors: Sequence[Assignor | str] | None = None,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
+        tracer_provider: TracerProvider | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -65,6 +69,7 @@ class Consumer(Generic[K, V]):
             network=network,
             clock=clock,
             random=random,
+            tracer_provider=tracer_provider,
         )
         self._runtime, self._clock = self._session.runtime, self._session.clock
         self._group_session, self._record_buffer = self._session.group_session, self._session.record_buffer
@@ -288,6 +293,15 @@ class Consumer(Generic[K, V]):
         ``max_records`` (``max_poll_records``). An empty list: there was none in time. ``DeserializationError``: a
         deserializer raised; the position stays before that record, and ``seek`` passes over it.
         """
+        spans = self._session.spans
+        if spans is None:
+            return await self._take(timeout_ms, max_records)
+        began_ns = time.time_ns()
+        records = await self._take(timeout_ms, max_records)
+        spans.received(records, began_ns)
+        return records
+
+    async def _take(self, timeout_ms: float | None, max_records: int | None) -> list[ConsumerRecord[K, V]]:
         return await self._poll(timeout_ms, lambda: self._record_buffer.take(max_records))
 
     async def poll_arrow(self, timeout_ms: float | None = None, *, max_records: int | None = None) -> pa.Table:
@@ -317,13 +331,24 @@ class Consumer(Generic[K, V]):
         driver.wake()  # There is room now for more to be fetched.
         return taken
 
+    def processing(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[None]:
+        """With OpenTelemetry, a span for the processing of one record, which links to the one that sent it.
+
+            for record in await consumer.poll(1000):
+                with consumer.processing(record):
+                    ...
+
+        Without a tracer provider it does nothing.
+        """
+        return self._session.processing(record)
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         try:
             record = self._record_buffer.take_decoded()
-            return (await self.poll(max_records=1))[0] if record is None else record
+            return (await self._take(None, 1))[0] if record is None else record
         except SemelError:
             if self._runtime.is_closed and self._runtime.failure is None:
                 raise StopAsyncIteration from None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from random import Random, SystemRandom
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel import __version__
 from semel.client.arguments import as_offset, as_timestamp, as_topic
@@ -26,13 +26,17 @@ from semel.client.machine.group.subscription import TopicSubscription
 from semel.client.offsets import OffsetsLike, PartitionLike, as_offsets, as_partition
 from semel.client.record_buffer import RecordBuffer
 from semel.client.security.tls import network_for
-from semel.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from semel.client.tracing import spans_of
+from semel.client.values import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from semel.clock import Clock, SystemClock
 from semel.errors import ErrorCode, TimedOut
 from semel.net.network import Network
 from semel.settings import SettingError
 from semel.types import TopicPartition
 from semel.wire.messages.list_offsets import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 T = TypeVar("T")
 
@@ -52,6 +56,7 @@ class ConsumerSession:
         clock: Clock | None = None,
         random: Random | None = None,
         guard: AbstractContextManager[Any] | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.config = config = ConsumerConfig.load(settings)
         try:
@@ -74,6 +79,7 @@ class ConsumerSession:
         self.clock = self.runtime.clock
         self.group_session = GroupSession(self.runtime)
         self._deserializers = deserializers
+        self.spans = spans_of(tracer_provider, client_id=config.client.client_id, group_id=config.group_id)
         self.record_buffer = RecordBuffer(
             self.runtime, self.group_session, deserializers, max_poll_records=config.max_poll_records
         )
@@ -197,6 +203,11 @@ class ConsumerSession:
         with self._guard:
             self.machine.rewind()
         self.runtime.wake()
+
+    # Spans
+
+    def processing(self, record: ConsumerRecord[Any, Any]) -> AbstractContextManager[None]:
+        return nullcontext() if self.spans is None else self.spans.processing(record)
 
     # What a transaction needs of its consumer
 

@@ -10,15 +10,18 @@ and the transaction is aborted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from semel.client.arguments import HeadersLike
 from semel.client.send_queue import SendQueue
 from semel.client.values import ConsumerRecord, ProducerRecord
 from semel.errors import ErrorCode, KafkaError, SemelError
 from semel.wire.records import Headers
+
+if TYPE_CHECKING:
+    from semel.client.spans import Spans
 
 # The first two are those of the Spark pipeline.
 REASON_HEADER: Final = "semel-error"
@@ -73,6 +76,7 @@ class Processing(AbstractContextManager[Output]):
         send_queue: SendQueue,
         send: Callable[[ProducerRecord], object],
         on: Raised,
+        spans: Spans | None = None,
     ) -> None:
         self._record = record
         self._topic = dead_letter_topic
@@ -80,13 +84,23 @@ class Processing(AbstractContextManager[Output]):
         self._send = send
         self._on = on
         self._output = Output(send_queue)
+        self._span: AbstractContextManager[None] = nullcontext() if spans is None else spans.processing(record)
 
     def __enter__(self) -> Output:
+        self._span.__enter__()
         return self._output
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
+        try:
+            return self._ended(error)
+        finally:
+            # Behind what is sent, so that the outputs are its children. It is told of an error that goes no further.
+            self._span.__exit__(kind, error, traceback)
+
+    def _ended(self, error: BaseException | None) -> bool:
+        """Send what is to be sent. Returns whether the error goes no further."""
         outputs = self._output.taken()
         if error is None:
             for output in outputs:

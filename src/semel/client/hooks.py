@@ -78,7 +78,7 @@ class Hooks:
             raise StateError("send_arrow: this producer has on_send, which sees records and no tables: use send_many")
 
     def acknowledging(self, delivery: Delivery) -> Delivery:
-        return delivery if self.on_acknowledgement is None else _Acknowledging(delivery, self.on_acknowledgement)
+        return delivery if self.on_acknowledgement is None else Acknowledging(delivery, self.on_acknowledgement)
 
     def _shown(self, topic: str, lists: Lists) -> Lists:
         assert self.on_send is not None
@@ -106,7 +106,7 @@ class Hooks:
         )
 
 
-class _Acknowledging:
+class Acknowledging:
     """A delivery that tells a hook first. The hook hears of records whose future was cancelled, too."""
 
     __slots__ = ("_hook", "whole")

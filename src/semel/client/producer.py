@@ -22,6 +22,7 @@ from semel.net.network import Network
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from opentelemetry.trace import TracerProvider
 
     from semel.client.config.keywords import ProducerSettings
 
@@ -55,6 +56,7 @@ class Producer:
         value_serializer: Serializer | None = None,
         on_send: OnSend | None = None,
         on_acknowledgement: OnAcknowledgement | None = None,
+        tracer_provider: TracerProvider | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -67,6 +69,7 @@ class Producer:
             network=network,
             clock=clock,
             random=random,
+            tracer_provider=tracer_provider,
         )
         self._runtime, self._send_queue = self._session.runtime, self._session.send_queue
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel import __version__
 from semel.client.arguments import as_topic
@@ -32,12 +32,16 @@ from semel.client.machine.transaction.transaction import Transaction
 from semel.client.offsets import GroupLike, OffsetsLike, as_group, as_offsets
 from semel.client.security.tls import network_for
 from semel.client.send_queue import SendQueue
+from semel.client.tracing import spans_of
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
 from semel.client.unseen_failures import UnseenFailures, overlook
 from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord
 from semel.clock import Clock, SystemClock
 from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 T = TypeVar("T")
 
@@ -59,6 +63,7 @@ class ProducerSession:
         clock: Clock | None = None,
         random: Random | None = None,
         guard: AbstractContextManager[Any] | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self._config = config = ProducerConfig.load(settings)
         self.machine = ProducerMachine(
@@ -74,7 +79,8 @@ class ProducerSession:
             failed=self._failed,
         )
         self._guard = self.runtime.guard
-        self.send_queue = SendQueue(config, self.machine, self.runtime.clock, hooks)
+        self._spans = spans_of(tracer_provider, client_id=config.client.client_id)
+        self.send_queue = SendQueue(config, self.machine, self.runtime.clock, hooks, self._spans)
         self._drains: list[asyncio.Future[None]] = []
         self._settling: deque[Settlement] = deque()
         """What the machine has settled and the senders are just being told."""
@@ -198,7 +204,9 @@ class ProducerSession:
                 "processing: there is no transaction with a dead-letter topic; begin one with "
                 "transaction(consumer=..., dead_letter=TOPIC)"
             )
-        return Processing(record, dead_letter_topic=topic, send_queue=self.send_queue, send=send, on=on)
+        return Processing(
+            record, dead_letter_topic=topic, send_queue=self.send_queue, send=send, on=on, spans=self._spans
+        )
 
     async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
         """``commit``; if something had failed, ``abort`` and raise what it was."""

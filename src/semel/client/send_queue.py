@@ -11,7 +11,7 @@ from semel.client.arguments import HeadersLike, as_bytes, as_headers, as_partiti
 from semel.client.arrow_extra import arrow_module
 from semel.client.config.producer import ProducerConfig
 from semel.client.deliveries import BatchDelivery, BulkDelivery, Delivery
-from semel.client.hooks import Hooks, Lists
+from semel.client.hooks import Acknowledging, Hooks, Lists
 from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.producer import ProducerMachine
 from semel.client.values import BulkMetadata, ProducerRecord
@@ -21,17 +21,27 @@ from semel.types import INT64_MAX
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from semel.client.spans import Spans
+
 
 class SendQueue:
     """The caller holds the machine's guard while it puts something in, and wakes the driver afterwards."""
 
-    def __init__(self, config: ProducerConfig, machine: ProducerMachine, clock: Clock, hooks: Hooks) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        machine: ProducerMachine,
+        clock: Clock,
+        hooks: Hooks,
+        spans: Spans | None = None,
+    ) -> None:
         self._config = config
         self._machine = machine
         self._admission = machine.admission
         self._clock = clock
         self._hooks = hooks
-        self._has_hooks = hooks != Hooks()
+        self._spans = spans
+        self._has_hooks = hooks != Hooks() or spans is not None
 
     def put(
         self,
@@ -48,6 +58,9 @@ class SendQueue:
             if self._hooks.change_records:
                 given = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
                 topic, value, key, partition, headers, timestamp = self._hooks.prepare(given)
+            if self._spans is not None:
+                given = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
+                return self._put_traced(delivery, given, self._spans)
             delivery = self._hooks.acknowledging(delivery)
             is_plain = False
         else:
@@ -84,7 +97,11 @@ class SendQueue:
     ) -> ProducerRecord:
         """A record after its hooks, in bytes and checked: ``put_prepared`` finds nothing wrong with it any more."""
         record = ProducerRecord(topic, value, key, partition, as_headers(headers) if headers else (), timestamp)
-        return self.checked(self._hooks.prepare(record) if self._hooks.change_records else record)
+        if self._hooks.change_records:
+            record = self._hooks.prepare(record)
+        if self._spans is not None:
+            record = record._replace(headers=self._spans.injected(record.headers))
+        return self.checked(record)
 
     def checked(self, record: ProducerRecord) -> ProducerRecord:
         """The same without hooks."""
@@ -102,6 +119,20 @@ class SendQueue:
 
     def put_prepared(self, delivery: Delivery, record: ProducerRecord) -> bool:
         """Put in a record that was prepared or checked. Says whether the driver must be woken."""
+        if self._spans is None:
+            return self._add(delivery, record)
+        span = self._spans.begin_send(record.topic, is_tombstone=record.value is None)
+        with span.ended_by_error():
+            return self._add(Acknowledging(delivery, span.told), record)
+
+    def _put_traced(self, delivery: Delivery, record: ProducerRecord, spans: Spans) -> bool:
+        """The same for a record that was not checked. The context of its span goes with it."""
+        span = spans.begin_send(as_topic(record.topic), is_tombstone=record.value is None)
+        with span.ended_by_error():
+            record = self.checked(record._replace(headers=span.injected(record.headers)))
+            return self._add(Acknowledging(delivery, span.told), record)
+
+    def _add(self, delivery: Delivery, record: ProducerRecord) -> bool:
         assert record.timestamp is not None, "it was checked"
         return self._machine.add(
             record.topic,
@@ -124,16 +155,38 @@ class SendQueue:
         if not bulk.record_count:
             delivery.set_result(BulkMetadata(bulk.topic, 0, {}))
             return
-        told = BulkDelivery(self._hooks.acknowledging(delivery), bulk.topic, bulk.record_count)
+        delivery = self._hooks.acknowledging(delivery)
+        if self._spans is None:
+            self._add_bulk(delivery, bulk)
+            return
+        span = self._spans.begin_send(bulk.topic, record_count=bulk.record_count)
+        with span.ended_by_error():
+            self._add_bulk(Acknowledging(delivery, span.told), bulk)
+
+    def _add_bulk(self, delivery: Delivery, bulk: Bulk) -> None:
+        told = BulkDelivery(delivery, bulk.topic, bulk.record_count)
         self._machine.add_bulk(bulk, told, self._clock.monotonic_ms())
 
     def bulk_of_lists(self, topic: str, lists: Lists, call: str) -> Bulk:
         """What ``send_many`` sends. It takes its time, so the guard is not to be held."""
         module = arrow_module("bulk", call)
         now_ms = self._clock.now_ms()
-        rows = module.rows_of_lists(*self._hooks.prepare_many(as_topic(topic), lists), now_ms)
+        lists = self._hooks.prepare_many(as_topic(topic), lists)
+        if self._spans is not None:
+            lists = self._with_context(lists, self._spans)
+        rows = module.rows_of_lists(*lists, now_ms)
         bulk: Bulk = module.ArrowBulk(topic, rows, self._config)
         return bulk
+
+    def _with_context(self, lists: Lists, spans: Spans) -> Lists:
+        """All of them carry the context that is current now: a span for each would cost more than all else."""
+        context = spans.injected(())
+        if not context:
+            return lists
+        values = list(lists.values)
+        if lists.headers is None:
+            return lists._replace(values=values, headers=[context] * len(values))
+        return lists._replace(values=values, headers=[spans.injected(as_headers(one)) for one in lists.headers])
 
     def bulk_of_table(self, topic: str, table: pa.Table | pa.RecordBatch, call: str) -> Bulk:
         """The same for ``send_arrow``."""

@@ -1,0 +1,157 @@
+"""The spans of a client, with the names and attributes of OpenTelemetry's conventions for messaging and Kafka.
+
+    send TOPIC      from send to the acknowledgement; its context travels in the record's headers (traceparent)
+    poll TOPIC      a poll that returned records; it links to those that sent them
+    process TOPIC   the processing of one record; it links to the one that sent it, and is its child where no span is
+                    current
+
+Keys and values are in no span. Only ``tracing`` imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.util.types import AttributeValue
+
+from semel import __version__
+from semel.client.values import BulkMetadata, ConsumerRecord, RecordMetadata
+from semel.wire.records import Headers
+
+# As many as an SDK keeps by default.
+_LINKS_MAX: Final = 128
+
+_BATCH_COUNT: Final = "messaging.batch.message_count"
+_CLIENT_ID: Final = "messaging.client.id"
+_DESTINATION: Final = "messaging.destination.name"
+_ERROR_TYPE: Final = "error.type"
+_GROUP: Final = "messaging.consumer.group.name"
+_OFFSET: Final = "messaging.kafka.offset"
+_PARTITION: Final = "messaging.destination.partition.id"
+_TOMBSTONE: Final = "messaging.kafka.message.tombstone"
+
+
+class SendSpan:
+    """From a send to its acknowledgement. ``told`` is a hook of its delivery, and ends it."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def injected(self, headers: Headers) -> Headers:
+        """The headers with this span's context in the place of any other."""
+        return _injected(headers, trace.set_span_in_context(self._span))
+
+    @contextmanager
+    def ended_by_error(self) -> Iterator[None]:
+        """What is raised within was not sent, and ends the span."""
+        try:
+            yield
+        except BaseException as error:
+            self.told(None, error)
+            raise
+
+    def told(self, written: RecordMetadata | BulkMetadata | None, error: BaseException | None) -> None:
+        if error is not None:
+            _fail(self._span, error)
+        elif isinstance(written, RecordMetadata):
+            self._span.set_attribute(_PARTITION, str(written.partition))
+            if written.offset is not None:
+                self._span.set_attribute(_OFFSET, written.offset)
+        self._span.end()
+
+
+class Spans:
+    def __init__(self, provider: TracerProvider, *, client_id: str, group_id: str | None) -> None:
+        self._tracer = provider.get_tracer("semel", __version__)
+        self._of_client: dict[str, AttributeValue] = {"messaging.system": "kafka", _CLIENT_ID: client_id}
+        if group_id is not None:
+            self._of_client[_GROUP] = group_id
+
+    def begin_send(self, topic: str, *, is_tombstone: bool = False, record_count: int | None = None) -> SendSpan:
+        """``record_count`` is for records that are sent together."""
+        attributes = self._attributes("send", "send", {_DESTINATION: topic})
+        if is_tombstone:
+            attributes[_TOMBSTONE] = True
+        if record_count is not None:
+            attributes[_BATCH_COUNT] = record_count
+        return SendSpan(self._tracer.start_span(f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes))
+
+    def injected(self, headers: Headers) -> Headers:
+        """The headers with the current context."""
+        return _injected(headers)
+
+    def received(self, records: Sequence[ConsumerRecord[Any, Any]], began_ns: int) -> None:
+        """A poll that began then has returned these."""
+        if not records:
+            return
+        topics = {record.topic for record in records}
+        attributes = self._attributes("poll", "receive", {_BATCH_COUNT: len(records)})
+        name = "poll"
+        if len(topics) == 1:
+            name, attributes[_DESTINATION] = f"poll {records[0].topic}", records[0].topic
+        links = (Link(sender) for sender in map(_sender_of, records) if sender.is_valid)
+        self._tracer.start_span(
+            name,
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            links=[link for link, _ in zip(links, range(_LINKS_MAX), strict=False)],
+            start_time=began_ns,
+        ).end()
+
+    @contextmanager
+    def processing(self, record: ConsumerRecord[Any, Any]) -> Iterator[None]:
+        attributes = self._attributes("process", "process", {_DESTINATION: record.topic})
+        attributes |= {_PARTITION: str(record.partition), _OFFSET: record.offset}
+        if record.value is None:
+            attributes[_TOMBSTONE] = True
+        context = _context_of(record)
+        sender = trace.get_current_span(context).get_span_context()
+        is_within = trace.get_current_span().get_span_context().is_valid
+        with self._tracer.start_as_current_span(
+            f"process {record.topic}",
+            context=None if is_within else context,
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=[Link(sender)] if sender.is_valid else [],
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                _fail(span, error)
+                raise
+
+    def _attributes(self, name: str, kind: str, more: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+        return {**self._of_client, "messaging.operation.name": name, "messaging.operation.type": kind, **more}
+
+
+def _injected(headers: Headers, context: Context | None = None) -> Headers:
+    """The headers with a context, or the current one, in the place of any other. Without one they stay as they are."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, context)
+    if not carrier:
+        return headers
+    kept = (header for header in headers if header[0] not in carrier)
+    return (*kept, *((name, text.encode()) for name, text in carrier.items()))
+
+
+def _context_of(record: ConsumerRecord[Any, Any]) -> Context:
+    """The context that travelled with a record; an empty one if there is none that can be read."""
+    carrier = {name: text.decode(errors="replace") for name, text in record.headers if text is not None}
+    return propagate.extract(carrier, Context())
+
+
+def _sender_of(record: ConsumerRecord[Any, Any]) -> trace.SpanContext:
+    return trace.get_current_span(_context_of(record)).get_span_context()
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    span.set_attribute(_ERROR_TYPE, type(error).__qualname__)
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
