@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,12 @@ class Stopped(BaseException):
 
 
 class PlannedBatches(Checkpoint):
-    """A checkpoint of a query that reads one partition, ``SIZE`` offsets in each batch."""
+    """A checkpoint of a query that reads one partition, ``SIZE`` offsets in each batch, from ``begin`` on."""
 
-    def __init__(self, query_id: str = "the-query") -> None:
+    def __init__(self, query_id: str = "the-query", *, begin: int = 0) -> None:
         super().__init__("checkpoint")
         self._query_id = query_id
+        self.begin = begin
         self.ends: list[int] = []
         self.done = 0
 
@@ -108,7 +110,9 @@ class World:
         with sqlite3.connect(self.database) as connection:
             connection.execute("CREATE TABLE rows (number INTEGER)")
 
-    def driver(self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None) -> MicroBatches:
+    def driver(
+        self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None, transactional_id: str = "jobs"
+    ) -> MicroBatches:
         options = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "kafka.group.id": "jobs",
@@ -118,7 +122,7 @@ class World:
         plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
         settings = {
             "bootstrap_servers": self.broker.bootstrap_servers,
-            "transactional_id": "jobs",
+            "transactional_id": transactional_id,
             "transaction_timeout_ms": 60_000,
         }
         sinks = OtherSinks(self.sinks(reached)) if also is None else also
@@ -142,14 +146,14 @@ class World:
         try:
             while planned.done < batch_count:
                 if planned.done == len(planned.ends):
-                    planned.ends.append((planned.ends[-1] if planned.ends else 0) + SIZE)
+                    planned.ends.append((planned.ends[-1] if planned.ends else planned.begin) + SIZE)
                 driver(self.rows(planned.done, driver._sink.reached), planned.done)
                 planned.done += 1
         finally:
             driver.close(timeout_ms=0)
 
     def rows(self, number: int, reached: Reached) -> Any:
-        begin = self.checkpoint.ends[number - 1] if number else 0
+        begin = self.checkpoint.ends[number - 1] if number else self.checkpoint.begin
         numbers = pa.array(range(begin, self.checkpoint.ends[number]), pa.int64())
         return ComputedRows(pa.table({"number": numbers}), lambda: reached("sqlite computed", number))
 
@@ -225,6 +229,15 @@ class Unfenced(SQLite):
         return self._owner, batch
 
 
+class LinePerTransactionalId(SQLite):
+    """A planted bug: pipelines with one group and different transactional ids have different lines."""
+
+    pipeline = "jobs"
+
+    def prepare(self, owner: Owner) -> None:
+        super().prepare(replace(owner, groups=self.pipeline))
+
+
 class OffsetsFirst(MicroBatches):
     """A planted bug: the sinks are written after EndTxn."""
 
@@ -280,6 +293,46 @@ def take_over_at(world: World, point: str) -> None:
 
     with pytest.raises(PipelineError):
         world.run(world.driver(taken_over), 2)
+    world.assert_everything_is_there_once()
+
+
+@pytest.mark.parametrize("point", ["begun", "sqlite computed", "files staged", "sinks written"])
+def test_a_pipeline_with_another_transactional_id_that_takes_over_the_group_writes_nothing_twice(
+    world: World, point: str
+) -> None:
+    """The first one has confirmed that the group is its own, and is replaced before its sinks commit."""
+    take_over_with_another_id(world, point)
+
+
+def test_the_planted_bug_of_a_line_for_each_transactional_id_is_found(world: World) -> None:
+    world.sqlite = LinePerTransactionalId
+    with pytest.raises(AssertionError):
+        take_over_with_another_id(world, "sqlite computed")
+
+
+def take_over_with_another_id(world: World, point: str) -> None:
+    first = world.checkpoint
+    refused: list[str] = []
+
+    def taken_over(name: str, number: int) -> None:
+        if (name, number) == (point, 1) and not refused:
+            LinePerTransactionalId.pipeline = "other"
+            world.checkpoint = PlannedBatches("another-query", begin=SIZE)
+            try:
+                world.run(world.driver(transactional_id="other"), 2)
+            except Refused as error:
+                refused.append(str(error))
+
+    LinePerTransactionalId.pipeline = "jobs"
+    with pytest.raises(PipelineError):
+        world.run(world.driver(taken_over), 2)
+    if refused:
+        # A sink was ahead of the group by a batch that only the first checkpoint knows: its driver ends it.
+        assert "Restore the checkpoint of that query" in refused[0]
+        world.checkpoint = first
+        world.run(world.driver(), 2)
+        world.checkpoint = PlannedBatches("another-query", begin=2 * SIZE)
+        world.run(world.driver(transactional_id="other"), 2)
     world.assert_everything_is_there_once()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from semel.blocking import Producer
-from semel.client.values import OffsetAndMetadata
+from semel.client.values import OffsetAndMetadata, ProducerIdentity
 from semel.errors import AuthorizationFailed, ProducerFenced
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Note, Place, by_group
@@ -52,6 +52,12 @@ class Claim:
             for producer in producers:
                 producer.close(timeout_ms=0)
             raise
+
+    @property
+    def fence_identity(self) -> ProducerIdentity:
+        """Of the first group's fence, as it is now. A later start has another id or a higher epoch, whatever its
+        transactional id."""
+        return self._fences[min(self._fences)].identity
 
     @property
     def transaction_timeout_ms(self) -> int:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Final, assert_never
 
-from semel.blocking import Producer
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.spark.batch import MicroBatches
@@ -47,7 +46,7 @@ from semel.spark.refusals import (
 from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
 from semel.spark.sinks.other_sinks import OtherSinks
-from semel.spark.sinks.protocol import Owner
+from semel.spark.sinks.protocol import Owner, groups_key
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.source import starting_offsets
 from semel.types import TopicPartition
@@ -80,7 +79,7 @@ class Start:
             offsets = self._offsets(cluster, checkpoint)
             for text in offsets.notices:
                 log.warning("%s", text)
-            self._prepare_sinks(claim.producer, {**offsets.adopted, **offsets.committed}, checkpoint)
+            self._prepare_sinks(claim, {**offsets.adopted, **offsets.committed}, checkpoint)
             if offsets.adopted:
                 with claim.producer.transaction():
                     claim.send_offsets(offsets.adopted, offsets.committed, cluster)
@@ -170,11 +169,11 @@ class Start:
             raise
 
     def _prepare_sinks(
-        self, owner: Producer, committed: Mapping[Place, OffsetAndMetadata], checkpoint: Checkpoint
+        self, claim: Claim, committed: Mapping[Place, OffsetAndMetadata], checkpoint: Checkpoint
     ) -> None:
-        identity = owner.identity
-        driver = Owner(self.sink.settings["transactional_id"], identity.producer_id, identity.producer_epoch)
-        self.also.prepare(driver, committed, checkpoint, self.plan)
+        fence = claim.fence_identity
+        owner = Owner(groups_key(self.plan.group_ids), fence.producer_id, fence.producer_epoch)
+        self.also.prepare(owner, committed, checkpoint, self.plan)
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
         """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""

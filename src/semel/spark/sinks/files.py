@@ -33,7 +33,7 @@ from semel.spark.sinks.selection import selected
 
 _HIDDEN: Final = "_semel"
 _LINE: Final = "_batch.json"
-_PIPELINE: Final = "pipeline"
+_GROUPS: Final = "groups"
 _BATCH: Final = re.compile(r"batch=(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)-(\d+)")
 _REMOTE: Final = re.compile(r"\w+://")
@@ -78,13 +78,13 @@ class Files:
     def prepare(self, owner: Owner) -> None:
         hidden = self._path / _HIDDEN
         hidden.mkdir(parents=True, exist_ok=True)
-        self._check_pipeline(owner)
+        self._check_groups(owner)
         own = hidden / _folder_of(owner)
         own.mkdir(exist_ok=True)
         try:
             others = [folder for folder in hidden.iterdir() if _OWNER.fullmatch(folder.name) and folder != own]
             for folder in others:
-                owner.check_not_older_than(_owner_of(folder, owner.pipeline), self.name)
+                owner.check_not_older_than(_owner_of(folder, owner.groups), self.name)
         except SinkFenced:
             own.rmdir()
             raise
@@ -131,17 +131,17 @@ class Files:
         assert self._owner is not None, "prepare comes first"
         return self._owner
 
-    def _check_pipeline(self, owner: Owner) -> None:
-        """A folder is the first pipeline's that prepares it: the batches of two would have the same numbers."""
-        file = self._path / _HIDDEN / _PIPELINE
+    def _check_groups(self, owner: Owner) -> None:
+        """A folder is for the groups that prepare it first: batches of two pipelines would have the same numbers."""
+        file = self._path / _HIDDEN / _GROUPS
         try:
             with file.open("x") as new:
-                new.write(owner.pipeline)
+                new.write(owner.groups)
         except FileExistsError:
             found = file.read_text()
-            if found != owner.pipeline:
+            if found != owner.groups:
                 raise Refused(
-                    f"{self._path} has batches of the pipeline {found!r}: give {owner.pipeline!r} another folder"
+                    f"{self._path} has batches of the group {found!r}: give {owner.groups!r} another folder"
                 ) from None
 
     def _put_line(self, folder: Path, batch: SinkBatch, row_count: int) -> None:
@@ -191,10 +191,10 @@ def _folder_of(owner: Owner) -> str:
     return f"owner-{owner.producer_id}-{owner.producer_epoch}"
 
 
-def _owner_of(folder: Path, pipeline: str) -> Owner:
+def _owner_of(folder: Path, groups: str) -> Owner:
     found = _OWNER.fullmatch(folder.name)
     assert found is not None, "it is one"
-    return Owner(pipeline, int(found[1]), int(found[2]))
+    return Owner(groups, int(found[1]), int(found[2]))
 
 
 def _name_of_batch(number: int) -> str:

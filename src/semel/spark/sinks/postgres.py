@@ -114,11 +114,11 @@ class Postgres:
             # Two drivers that make the ledger at once would both fail.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('semel_ledger'))")
             connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._ledger} (pipeline text NOT NULL, sink text NOT NULL, "
+                f"CREATE TABLE IF NOT EXISTS {self._ledger} (group_id text NOT NULL, sink text NOT NULL, "
                 "producer_id bigint NOT NULL, producer_epoch integer NOT NULL, batch text, "
-                "PRIMARY KEY (pipeline, sink))"
+                "PRIMARY KEY (group_id, sink))"
             )
-            found, batch = self._line(connection, owner.pipeline)
+            found, batch = self._line(connection, owner.groups)
             owner.check_not_older_than(found, self.name)
             self._put(connection, owner, batch)
         self._owner = owner
@@ -126,7 +126,7 @@ class Postgres:
 
     def last_batch(self) -> SinkBatch | None:
         with self._connected() as connection:
-            _, batch = self._line(connection, self._prepared().pipeline, is_locked=False)
+            _, batch = self._line(connection, self._prepared().groups, is_locked=False)
         return None if batch is None else SinkBatch.parse(batch)
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
@@ -143,7 +143,7 @@ class Postgres:
         row_count = sum(one["row_count"] for one in staged)
         self._reached("sink staged", batch.batch_id)
         with self._transaction() as connection:
-            found, last = self._line(connection, owner.pipeline)
+            found, last = self._line(connection, owner.groups)
             owner.check_is(found, self.name)
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
@@ -200,8 +200,8 @@ class Postgres:
 
     @property
     def _staging_prefix(self) -> str:
-        """Of the staging tables of this sink of this pipeline. A name has at most 63 bytes, so theirs is a hash."""
-        return f"semel_staging_{zlib.crc32(f'{self._prepared().pipeline}/{self.name}'.encode()):08x}_"
+        """Of the staging tables of this sink of these groups. A name has at most 63 bytes, so theirs is a hash."""
+        return f"semel_staging_{zlib.crc32(f'{self._prepared().groups}/{self.name}'.encode()):08x}_"
 
     @property
     def _own_prefix(self) -> str:
@@ -217,21 +217,21 @@ class Postgres:
         return self._owner
 
     def _line(
-        self, connection: psycopg.Connection[Any], pipeline: str, *, is_locked: bool = True
+        self, connection: psycopg.Connection[Any], groups: str, *, is_locked: bool = True
     ) -> tuple[Owner | None, str | None]:
         """Locked: as the last transaction that changed it has left it, and nothing else changes it before this ends."""
         found = connection.execute(
-            f"SELECT producer_id, producer_epoch, batch FROM {self._ledger} WHERE pipeline = %s AND sink = %s"
+            f"SELECT producer_id, producer_epoch, batch FROM {self._ledger} WHERE group_id = %s AND sink = %s"
             + (" FOR UPDATE" if is_locked else ""),
-            (pipeline, self.name),
+            (groups, self.name),
         ).fetchone()
-        return (None, None) if found is None else (Owner(pipeline, found[0], found[1]), found[2])
+        return (None, None) if found is None else (Owner(groups, found[0], found[1]), found[2])
 
     def _put(self, connection: psycopg.Connection[Any], owner: Owner, batch: str | None) -> None:
         connection.execute(
-            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (pipeline, sink) DO UPDATE SET "
+            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (group_id, sink) DO UPDATE SET "
             "producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch, batch = excluded.batch",
-            (owner.pipeline, self.name, owner.producer_id, owner.producer_epoch, batch),
+            (owner.groups, self.name, owner.producer_id, owner.producer_epoch, batch),
         )
 
     @contextmanager

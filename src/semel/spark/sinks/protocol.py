@@ -7,7 +7,7 @@ the line's owner is this driver. Everything else about exactly-once is done for 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,10 +27,14 @@ class SinkFenced(SinkError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The driver that may write: the identity with which it took over the transactional id of the pipeline."""
+    """The driver that may write: the identity with which it took over the fence of its groups.
 
-    pipeline: str
-    """The transactional id."""
+    A line is kept for the groups and not for the transactional id: another pipeline that takes over the groups finds
+    the line of the one before, and no batch of either is written twice.
+    """
+
+    groups: str
+    """The groups under which the pipeline reads, as ``groups_key`` joins them."""
     producer_id: int
     producer_epoch: int
 
@@ -48,7 +52,12 @@ class Owner:
             raise SinkFenced(f"{sink} was taken over by another driver: {other} instead of {self}")
 
     def __str__(self) -> str:
-        return f"{self.pipeline!r} with producer id {self.producer_id} and epoch {self.producer_epoch}"
+        return f"group {self.groups!r} with producer id {self.producer_id} and epoch {self.producer_epoch} of its fence"
+
+
+def groups_key(group_ids: Iterable[str]) -> str:
+    """The key of a pipeline's line. Most pipelines have one group, whose id it is."""
+    return "+".join(sorted(group_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ class BatchSink(Protocol):
         """
 
     def last_batch(self) -> SinkBatch | None:
-        """The batch in the line of this pipeline and this sink."""
+        """The batch in the line of these groups and this sink."""
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
         """Write the rows and the line in one commit, and return how many rows there were.

@@ -24,8 +24,8 @@ from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
 from semel.spark.sinks.selection import selected
 
 _LEDGER: Final = """CREATE TABLE IF NOT EXISTS semel_ledger (
-    pipeline TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
-    batch TEXT, PRIMARY KEY (pipeline, sink))"""
+    group_id TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
+    batch TEXT, PRIMARY KEY (group_id, sink))"""
 _STAGING: Final = "temp.semel_staging"
 _BUSY_S: Final = 30.0
 
@@ -94,21 +94,21 @@ class SQLite:
     def prepare(self, owner: Owner) -> None:
         with self._transaction() as connection:
             connection.execute(_LEDGER)
-            found, batch = self._line(connection, owner.pipeline)
+            found, batch = self._line(connection, owner.groups)
             owner.check_not_older_than(found, self.name)
             self._put(connection, owner, batch)
         self._owner = owner
 
     def last_batch(self) -> SinkBatch | None:
         with self._connected() as connection:
-            _, batch = self._line(connection, self._prepared().pipeline)
+            _, batch = self._line(connection, self._prepared().groups)
         return None if batch is None else SinkBatch.parse(batch)
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
         owner = self._prepared()
         table = selected(rows, self._columns).toArrow()
         with self._transaction() as connection:
-            found, last = self._line(connection, owner.pipeline)
+            found, last = self._line(connection, owner.groups)
             owner.check_is(found, self.name)
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
@@ -148,17 +148,17 @@ class SQLite:
         assert self._owner is not None, "prepare comes first"
         return self._owner
 
-    def _line(self, connection: sqlite3.Connection, pipeline: str) -> tuple[Owner | None, str | None]:
+    def _line(self, connection: sqlite3.Connection, groups: str) -> tuple[Owner | None, str | None]:
         found = connection.execute(
-            "SELECT producer_id, producer_epoch, batch FROM semel_ledger WHERE pipeline = ? AND sink = ?",
-            (pipeline, self.name),
+            "SELECT producer_id, producer_epoch, batch FROM semel_ledger WHERE group_id = ? AND sink = ?",
+            (groups, self.name),
         ).fetchone()
-        return (None, None) if found is None else (Owner(pipeline, found[0], found[1]), found[2])
+        return (None, None) if found is None else (Owner(groups, found[0], found[1]), found[2])
 
     def _put(self, connection: sqlite3.Connection, owner: Owner, batch: str | None) -> None:
         connection.execute(
             "INSERT OR REPLACE INTO semel_ledger VALUES (?, ?, ?, ?, ?)",
-            (owner.pipeline, self.name, owner.producer_id, owner.producer_epoch, batch),
+            (owner.groups, self.name, owner.producer_id, owner.producer_epoch, batch),
         )
 
     @contextmanager
