@@ -29,8 +29,12 @@ class Rows:
     def columns(self) -> list[str]:
         return list(self._table.schema.names)
 
-    def selectExpr(self, *names: str) -> Rows:
-        return Rows(self._table.select(list(names)), part_count=self._part_count, again=self._again)
+    def selectExpr(self, *expressions: str) -> Rows:
+        """Names of columns, and other names for them: ``offset AS at``."""
+        pairs = [expression.partition(" AS ") for expression in expressions]
+        arrays = [self._table.column(name.strip("`")) for name, _, _ in pairs]
+        table = pa.table(arrays, names=[other or name.strip("`") for name, _, other in pairs])
+        return Rows(table, part_count=self._part_count, again=self._again)
 
     def toArrow(self) -> pa.Table:
         return self._table

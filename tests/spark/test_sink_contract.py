@@ -16,7 +16,7 @@ import pytest
 
 from semel.spark import BadRow, Refused
 from semel.spark.decision import Place
-from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sink.sink import Reached
 from semel.spark.sinks import BatchSink, Files, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
 from tests.rows_without_spark import Rows
@@ -56,8 +56,12 @@ class SQLiteFile:
         with sqlite3.connect(self.path) as connection:
             connection.execute("CREATE TABLE rows (number INTEGER)")
 
-    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
-        return SQLite(self.path, "rows", reached=reached, name=name)
+    def sink(self, **options: Any) -> BatchSink:
+        return SQLite(self.path, "rows", **options)
+
+    def asked_to(self, statement: str) -> None:
+        with sqlite3.connect(self.path) as connection:
+            connection.execute(statement)
 
     def numbers(self) -> list[int]:
         with sqlite3.connect(self.path) as connection:
@@ -68,8 +72,8 @@ class ParquetFolder:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "rows"
 
-    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
-        return Files(self.path, reached=reached, name=name)
+    def sink(self, **options: Any) -> BatchSink:
+        return Files(self.path, **options)
 
     def numbers(self) -> list[int]:
         """As readers see it, who leave out what is hidden."""
@@ -89,8 +93,8 @@ class PostgresTable:
             connection.execute("CREATE SCHEMA public")
             connection.execute("CREATE TABLE rows (number integer)")
 
-    def sink(self, *, reached: Reached = nothing_reached, name: str | None = None) -> BatchSink:
-        return self.table("rows", reached=reached, name=name)
+    def sink(self, **options: Any) -> BatchSink:
+        return self.table("rows", **options)
 
     def table(self, table: str, *, dsn: str | None = None, **options: Any) -> BatchSink:
         from semel.spark.sinks import Postgres
@@ -246,6 +250,45 @@ def test_a_commit_that_was_under_way_is_not_followed_by_a_second_one(target: Any
     with pytest.raises(SinkError, match="has batch 0 already"):
         sink.write(rows(1), batch(0))
     assert target.numbers() == [1]
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+def test_rows_that_a_table_does_not_take_are_left_out_and_kept_with_the_line(target: Any) -> None:
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (number integer UNIQUE CHECK (number < 10))")
+    sink: Any = target.sink(columns=["number"])
+    sink.prepare(FIRST)
+    sink.divert()
+    numbers = [1, 50, 2, 2, 3, 60, None]
+    table = {"number": numbers, "topic": ["in"] * 7, "partition": [0] * 7, "offset": [10, 11, 12, 13, 14, 15, 16]}
+    assert sink.write(Rows(pa.table(table), part_count=1), batch(0)) == 4
+    found = sink.refused_rows()
+    assert [(one.row, one.offset) for one in found] == [({"number": 50}, 11), ({"number": 2}, 13), ({"number": 60}, 15)]
+    headers = dict(found[0].headers)
+    assert (headers["semel-source"], headers["semel-offset"]) == (b"in-0", b"11")
+    assert "onstraint" in found[1].reason
+    newer: Any = target.sink()
+    newer.prepare(SECOND)
+    assert (newer.last_batch(), newer.refused_rows()) == (batch(0), found)
+    newer.divert()
+    assert newer.write(rows(4), batch(1)) == 1
+    assert newer.refused_rows() == []
+
+
+@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+def test_a_row_without_its_key_is_left_out_of_an_upsert_and_too_many_rows_stop_the_batch(target: Any) -> None:
+    target.asked_to("DROP TABLE rows")
+    target.asked_to("CREATE TABLE rows (number integer PRIMARY KEY CHECK (number < 10))")
+    sink: Any = target.sink(mode="upsert", keys=["number"])
+    sink.prepare(FIRST)
+    sink.divert()
+    assert sink.write(rows(1, None, 2), batch(0)) == 2
+    assert [(one.row, one.reason) for one in sink.refused_rows()] == [
+        ({"number": None}, "no value in one of its keys number")
+    ]
+    with pytest.raises(BadRow, match="more than 1000 rows of a batch are refused"):
+        sink.write(rows(3, *range(10, 1020)), batch(1))
+    assert (target.numbers(), sink.last_batch()) == ([1, 2], batch(0))
 
 
 # Postgres alone

@@ -33,6 +33,7 @@ from semel.spark.sink.stage import write_rows
 from semel.spark.sinks.ledger import LedgerMismatch
 from semel.spark.sinks.other_sinks import OtherSinks, computed_once
 from semel.spark.sinks.protocol import SinkError, SinkFenced
+from semel.spark.sinks.refused_rows import RefusedRow
 from semel.spark.source.offsets import Offsets
 
 log = logging.getLogger(__name__)
@@ -216,7 +217,10 @@ class MicroBatches:
         reached("begun", batch.batch_id)
         written = self._write_all(df, batch, identity)
         reached("written", batch.batch_id)
-        if not written and batch.is_empty:
+        refused = self._also.refused_rows
+        if refused:
+            self._send_refused(refused, written)
+        if not written and not refused and batch.is_empty:
             self._claim.producer.abort()
             return
         # Where batch 0 began is needed for as long as Spark may run it again: until batch 1 is planned.
@@ -253,6 +257,29 @@ class MicroBatches:
         if self._sink.topic is None and self._plan.is_stateful and not is_computed:
             _run_into_nothing(df)
         return []
+
+    def _send_refused(self, refused: list[RefusedRow], written: list[Row]) -> None:
+        """To the dead-letter topic, in the open transaction, by the driver.
+
+        A partition has one writer within an epoch: the driver takes one to which no task has written.
+        """
+        topic = self._sink.dead_letter_topic
+        if topic is None:
+            raise PipelineError(
+                f"{refused[0].sink} has left out {len(refused)} rows of this batch for a dead-letter topic, and now "
+                "there is none: set dead_letter_topic as it was"
+            )
+        count = self._cluster.topics([topic]).partition_counts[topic]
+        taken = {row["partition"] for row in written if row["topic"] == topic}
+        free = [partition for partition in range(count) if partition not in taken]
+        if not free:
+            raise PipelineError(
+                f"a batch has rows that Kafka does not take and rows that {refused[0].sink} does not take, and they "
+                f"cannot share a partition of {topic!r}, which has {count}: give it {count + 1}"
+            )
+        sent = [self._claim.producer.send(topic, row.value, partition=free[0], headers=row.headers) for row in refused]
+        for future in sent:
+            future.result()
 
     def _write(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:
         """The barrier stage. A new DataFrame each time: one whose job failed once fails always."""

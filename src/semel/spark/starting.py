@@ -173,7 +173,8 @@ class Start:
     ) -> None:
         fence = claim.fence_identity
         owner = Owner(groups_key(self.plan.group_ids), fence.producer_id, fence.producer_epoch)
-        self.also.prepare(owner, committed, checkpoint, self.plan)
+        diverts = self.sink.dead_letter_topic is not None
+        self.also.prepare(owner, committed, checkpoint, self.plan, diverts=diverts)
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
         """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""

@@ -151,7 +151,8 @@ def _print_batch(batch_id: int, rows: int, lag: int | None, sinks: list[SinkProg
         print("  ".join(f"{name} {value}" for name, value in known.items()))
         for one in sinks:
             outcome = "was there already" if one.is_skipped else f"rows {one.row_count}  ms {one.duration_ms}"
-            print(f"  {one.sink}  {outcome}")
+            left_out = f"  left out {one.refused_count}" if one.refused_count else ""
+            print(f"  {one.sink}  {outcome}{left_out}")
     sys.stdout.flush()
 
 

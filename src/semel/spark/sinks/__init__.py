@@ -20,19 +20,35 @@ if TYPE_CHECKING:
     from semel.spark.sinks.other_sinks import SinkProgress as SinkProgress
     from semel.spark.sinks.postgres import Postgres as Postgres
     from semel.spark.sinks.protocol import BatchSink as BatchSink
+    from semel.spark.sinks.protocol import DivertingSink as DivertingSink
     from semel.spark.sinks.protocol import Owner as Owner
     from semel.spark.sinks.protocol import SinkBatch as SinkBatch
     from semel.spark.sinks.protocol import SinkError as SinkError
     from semel.spark.sinks.protocol import SinkFenced as SinkFenced
+    from semel.spark.sinks.refused_rows import RefusedRow as RefusedRow
     from semel.spark.sinks.sqlite import SQLite as SQLite
 
-__all__ = ["BatchSink", "Files", "Owner", "Postgres", "SQLite", "SinkBatch", "SinkError", "SinkFenced", "SinkProgress"]
+__all__ = [
+    "BatchSink",
+    "DivertingSink",
+    "Files",
+    "Owner",
+    "Postgres",
+    "RefusedRow",
+    "SQLite",
+    "SinkBatch",
+    "SinkError",
+    "SinkFenced",
+    "SinkProgress",
+]
 
 _HOMES = {
     "BatchSink": "semel.spark.sinks.protocol",
+    "DivertingSink": "semel.spark.sinks.protocol",
     "Files": "semel.spark.sinks.files",
     "Owner": "semel.spark.sinks.protocol",
     "Postgres": "semel.spark.sinks.postgres",
+    "RefusedRow": "semel.spark.sinks.refused_rows",
     "SQLite": "semel.spark.sinks.sqlite",
     "SinkBatch": "semel.spark.sinks.protocol",
     "SinkError": "semel.spark.sinks.protocol",

@@ -78,11 +78,18 @@ class Merge:
         return f"SELECT {keys} FROM {staging} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
 
     def statements(
-        self, staging: str, table: str, columns: Sequence[str], types: Mapping[str, str] | None = None
+        self,
+        staging: str,
+        table: str,
+        columns: Sequence[str],
+        types: Mapping[str, str] | None = None,
+        *,
+        where: str = "true",
     ) -> list[str]:
         """Executed one after the other, they bring the staged rows into the table.
 
-        ``types`` of the table's columns, where a staged value must be cast to its own.
+        ``types`` of the table's columns, where a staged value must be cast to its own. ``where``: a condition on a row
+        of ``staged``.
         """
 
         def cast(name: str) -> str:
@@ -90,18 +97,19 @@ class Merge:
 
         insert = f"INSERT INTO {table} ({_listed(columns)}) SELECT {', '.join(map(cast, columns))} FROM"
         if self.mode == "append":
-            return [f"{insert} {staging} AS staged"]
+            return [f"{insert} {staging} AS staged WHERE {where}"]
         rows = self._one_for_each_key(staging)
         others = [name for name in columns if name not in self.keys]
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
         kept = "true" if self.delete_column is None else f"NOT coalesce({quoted(self.delete_column)}, false)"
-        upsert = f"{insert} {rows} AS staged WHERE {kept} ON CONFLICT ({_listed(self.keys)}) {action}"
+        upsert = f"{insert} {rows} AS staged WHERE {kept} AND {where} ON CONFLICT ({_listed(self.keys)}) {action}"
         if self.delete_column is None:
             return [upsert]
         same = " AND ".join(f"{cast(key)} = {table}.{quoted(key)}" for key in self.keys)
         gone = f"staged.{quoted(self.delete_column)}"
-        return [f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM {rows} AS staged WHERE {gone} AND {same})", upsert]
+        matching = f"SELECT 1 FROM {rows} AS staged WHERE {gone} AND {same} AND {where}"
+        return [f"DELETE FROM {table} WHERE EXISTS ({matching})", upsert]
 
     def _one_for_each_key(self, staging: str) -> str:
         if self.latest_by is None:

@@ -22,7 +22,8 @@ from semel.spark.plan import QueryPlan
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
-from semel.spark.sinks.protocol import BatchSink, Owner, SinkBatch, SinkError
+from semel.spark.sinks.protocol import BatchSink, DivertingSink, Owner, SinkBatch, SinkError
+from semel.spark.sinks.refused_rows import RefusedRow
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +32,21 @@ _RECENT_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """One batch in one sink. ``is_skipped``: the sink had it already."""
+    """One batch in one sink. ``is_skipped``: the sink had it already. ``refused_count``: the rows that it left out."""
 
     batch_id: int
     sink: str
     row_count: int
     duration_ms: int
     is_skipped: bool
+    refused_count: int = 0
 
 
 class OtherSinks:
     def __init__(self, sinks: Sequence[BatchSink] = ()) -> None:
         self._sinks = tuple(sinks)
         self._recent: deque[SinkProgress] = deque(maxlen=_RECENT_MAX)
+        self._refused: list[RefusedRow] = []
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise Refused(f"two sinks of also= are called {repeated[0]!r}: give one of them a name=")
@@ -74,10 +77,18 @@ class OtherSinks:
         committed: Mapping[Place, OffsetAndMetadata],
         checkpoint: Checkpoint,
         plan: QueryPlan,
+        *,
+        diverts: bool = False,
     ) -> None:
-        """After the take-over, with the offsets that were read after it. Raises ``Refused``."""
+        """After the take-over, with the offsets that were read after it. Raises ``Refused``.
+
+        ``diverts``: there is a topic for the rows that a sink does not take.
+        """
         if not self._sinks:
             return
+        for sink in self._sinks:
+            if diverts and isinstance(sink, DivertingSink):
+                sink.divert()
         planned = _planned(checkpoint, plan)
         notes = [Note.parse(at.metadata) for at in committed.values()]
         noted = {name for note in notes if note is not None for name in note.sinks}
@@ -95,8 +106,14 @@ class OtherSinks:
 
         Raises ``SinkFenced``, ``BadRow`` or ``LedgerMismatch`` if nothing else can come of it, else ``SinkError``.
         """
+        self._refused = []
         written = [self._write(sink, rows, batch) for sink in self._sinks]
         return any(written)
+
+    @property
+    def refused_rows(self) -> list[RefusedRow]:
+        """What the sinks have left out of the batch that was written last, whether now or before a restart."""
+        return self._refused
 
     def _write(self, sink: BatchSink, rows: DataFrame, batch: Batch) -> bool:
         begun = monotonic()
@@ -104,12 +121,16 @@ class OtherSinks:
             has = is_written(sink.name, sink.last_batch(), batch)
             line = SinkBatch(batch.query_id, batch.batch_id, dict(batch.end))
             row_count = 0 if has else sink.write(rows, line)
+            refused = list(sink.refused_rows()) if isinstance(sink, DivertingSink) else []
         except (SinkError, BadRow, LedgerMismatch):
             raise
         except Exception as error:
             raise SinkError(f"{sink.name} did not take batch {batch.batch_id}: {error}") from error
         duration_ms = int((monotonic() - begun) * 1000)
-        self._recent.append(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has))
+        self._refused += refused
+        self._recent.append(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has, len(refused)))
+        if refused:
+            log.warning("batch %d: %s left out %d rows: %s", batch.batch_id, sink.name, len(refused), refused[0].reason)
         if has:
             log.info("batch %d: %s has it already", batch.batch_id, sink.name)
         else:

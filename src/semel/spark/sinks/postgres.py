@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -30,13 +30,15 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Reached, nothing_reached
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
-from semel.spark.sinks.selection import selected
+from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
+from semel.spark.sinks.selection import selected, selected_with_source
 
 try:
     import psycopg
 except ImportError as missing:
     raise ImportError("Postgres needs psycopg: pip install 'semel[postgres]'") from missing
 
+_BAD: Final = (psycopg.IntegrityError, psycopg.DataError)
 _WAIT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _TASK: Final = "semel_task"
@@ -94,6 +96,7 @@ class Postgres:
         self._owner: Owner | None = None
         self._connection: psycopg.Connection[Any] | None = None
         self._has_failed = False
+        self._diverts = False
 
     def __repr__(self) -> str:
         """Without the connection string, which may have a password."""
@@ -115,14 +118,29 @@ class Postgres:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('semel_ledger'))")
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._ledger} (group_id text NOT NULL, sink text NOT NULL, "
-                "producer_id bigint NOT NULL, producer_epoch integer NOT NULL, batch text, "
+                "producer_id bigint NOT NULL, producer_epoch integer NOT NULL, batch text, refused text, "
                 "PRIMARY KEY (group_id, sink))"
             )
-            found, batch = self._line(connection, owner.groups)
+            found, _ = self._line(connection, owner.groups)
             owner.check_not_older_than(found, self.name)
-            self._put(connection, owner, batch)
+            connection.execute(
+                f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s) ON CONFLICT (group_id, sink) DO UPDATE SET "
+                "producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch",
+                (owner.groups, self.name, owner.producer_id, owner.producer_epoch),
+            )
         self._owner = owner
         self._drop_staging(self._staging_prefix)
+
+    def divert(self) -> None:
+        self._diverts = True
+
+    def refused_rows(self) -> list[RefusedRow]:
+        with self._connected() as connection:
+            found = connection.execute(
+                f"SELECT refused FROM {self._ledger} WHERE group_id = %s AND sink = %s",
+                (self._prepared().groups, self.name),
+            ).fetchone()
+        return parse(None if found is None else found[0])
 
     def last_batch(self) -> SinkBatch | None:
         with self._connected() as connection:
@@ -131,12 +149,14 @@ class Postgres:
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
         owner = self._prepared()
-        chosen = selected(rows, self._columns)
+        chosen = (selected_with_source if self._diverts else selected)(rows, self._columns)
         if self._has_failed:
             self._drop_staging(self._own_prefix)
         self._has_failed = True
         staging = self._name_of(f"{self._own_prefix}{uuid4().hex[:12]}")
         columns = [f"{quoted(one.name)} {_TYPES[type(one.dataType)]}" for one in chosen.schema.fields]
+        if self._diverts:
+            columns.append(f"{ROW} bigint GENERATED ALWAYS AS IDENTITY")
         with self._connected() as connection:
             connection.execute(f"CREATE UNLOGGED TABLE {staging} ({', '.join([f'{_TASK} text', *columns])})")
         staged = chosen.mapInArrow(CopyRows(self._dsn, staging, self._wait_s), _STAGED_SCHEMA).collect()
@@ -147,39 +167,58 @@ class Postgres:
             owner.check_is(found, self.name)
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
-            self._bring(connection, staging, [one["task"] for one in staged], row_count, chosen.columns)
-            self._put(connection, owner, str(batch))
+            refused = self._bring(connection, staging, [one["task"] for one in staged], row_count, chosen.columns)
+            self._put(connection, str(batch), refused)
             connection.execute(f"DROP TABLE {staging}")
             self._reached("sink merged", batch.batch_id)
         self._has_failed = False
         self._reached("sink committed", batch.batch_id)
-        return int(row_count)
+        return int(row_count) - len(refused)
 
     # The rows
 
     def _bring(
         self, connection: psycopg.Connection[Any], staging: str, tasks: list[str], row_count: int, names: list[str]
-    ) -> None:
+    ) -> list[RefusedRow]:
+        """Returns the rows that were left out."""
         # What a task staged of which Spark took another attempt.
         connection.execute(f"DELETE FROM {staging} WHERE {_TASK} <> ALL(%s)", (tasks,))
         found = connection.execute(f"SELECT count(*) FROM {staging}").fetchone()
         if found is None or found[0] != row_count:
             raise SinkError(f"{self.name}: {row_count} rows were staged and {found} are there: the server has crashed")
         if self._merge.mode == "upsert":
-            if connection.execute(self._merge.null_keys(staging)).fetchone():
+            if not self._diverts and connection.execute(self._merge.null_keys(staging)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
             repeated = connection.execute(self._merge.repeated_keys(staging)).fetchone()
             if repeated and self._merge.latest_by is None:
                 raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
         table = self._name_of(self._table)
         types = _types_of(connection, table)
-        written = self._merge.table_columns(names, types)
+        written = self._merge.table_columns([name for name in names if not is_own(name)], types)
+
+        def statements(where: str) -> list[str]:
+            return self._merge.statements(staging, table, written, types, where=where)
+
+        if self._diverts:
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            reasons = merge_in_parts(connection, self._merge, staging, statements, _BAD)
+            return self._left_out(connection, staging, reasons, names)
         try:
-            for statement in self._merge.statements(staging, table, written, types):
+            for statement in statements("true"):
                 connection.execute(statement)
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        except (psycopg.IntegrityError, psycopg.DataError) as error:
+        except _BAD as error:
             raise BadRow(f"{self.name} does not take a row: {error}") from error
+        return []
+
+    def _left_out(
+        self, connection: psycopg.Connection[Any], staging: str, reasons: Mapping[int, str], names: list[str]
+    ) -> list[RefusedRow]:
+        columns = ", ".join(map(quoted, [ROW, *names]))
+        found = connection.execute(
+            f"SELECT {columns} FROM {staging} WHERE {ROW} = ANY(%s) ORDER BY {ROW}", (list(reasons),)
+        ).fetchall()
+        return [refused_row(self.name, reasons[row[0]], dict(zip(names, row[1:], strict=True))) for row in found]
 
     def _drop_staging(self, prefix: str) -> None:
         """What attempts that failed have left behind."""
@@ -227,11 +266,10 @@ class Postgres:
         ).fetchone()
         return (None, None) if found is None else (Owner(groups, found[0], found[1]), found[2])
 
-    def _put(self, connection: psycopg.Connection[Any], owner: Owner, batch: str | None) -> None:
+    def _put(self, connection: psycopg.Connection[Any], batch: str, refused: Iterable[RefusedRow]) -> None:
         connection.execute(
-            f"INSERT INTO {self._ledger} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (group_id, sink) DO UPDATE SET "
-            "producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch, batch = excluded.batch",
-            (owner.groups, self.name, owner.producer_id, owner.producer_epoch, batch),
+            f"UPDATE {self._ledger} SET batch = %s, refused = %s WHERE group_id = %s AND sink = %s",
+            (batch, as_text(refused), self._prepared().groups, self.name),
         )
 
     @contextmanager

@@ -7,13 +7,14 @@ the line's owner is this driver. Everything else about exactly-once is done for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
 from semel.spark.decision import Place
+from semel.spark.sinks.refused_rows import RefusedRow
 from semel.types import TopicPartition
 
 
@@ -114,8 +115,22 @@ class BatchSink(Protocol):
         """The batch in the line of these groups and this sink."""
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
-        """Write the rows and the line in one commit, and return how many rows there were.
+        """Write the rows and the line in one commit, and return how many rows were written.
 
         Raise ``SinkFenced`` if the line's owner is not the one of ``prepare``. Any other exception means that the batch
         may or may not be there: ``last_batch`` is asked before the next attempt.
         """
+
+
+@runtime_checkable
+class DivertingSink(BatchSink, Protocol):
+    """A sink whose system may refuse a single row. In a pipeline with a dead-letter topic it leaves such rows out."""
+
+    def divert(self) -> None:
+        """From now on ``write`` leaves out rows that are refused, and keeps them in the commit of the line.
+
+        Without this call such a row stops the batch with ``BadRow``.
+        """
+
+    def refused_rows(self) -> Sequence[RefusedRow]:
+        """What was left out of the batch in the line."""

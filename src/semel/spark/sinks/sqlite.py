@@ -7,7 +7,7 @@ BEGIN IMMEDIATE, so that of two drivers one looks at the line after the other ha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,13 +21,15 @@ from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sink.sink import Reached, nothing_reached
 from semel.spark.sinks.merging import Merge, Mode, create_table, quoted
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError
-from semel.spark.sinks.selection import selected
+from semel.spark.sinks.refused_rows import ROW, RefusedRow, as_text, is_own, merge_in_parts, parse, refused_row
+from semel.spark.sinks.selection import selected, selected_with_source
 
 _LEDGER: Final = """CREATE TABLE IF NOT EXISTS semel_ledger (
     group_id TEXT NOT NULL, sink TEXT NOT NULL, producer_id INTEGER NOT NULL, producer_epoch INTEGER NOT NULL,
-    batch TEXT, PRIMARY KEY (group_id, sink))"""
+    batch TEXT, refused TEXT, PRIMARY KEY (group_id, sink))"""
 _STAGING: Final = "temp.semel_staging"
 _BUSY_S: Final = 30.0
+_BAD: Final = (sqlite3.IntegrityError, sqlite3.DataError)
 
 # SQLite keeps what it has no type for as text that sorts as it should.
 _TYPES: Final[dict[type[spark_types.DataType], str]] = {
@@ -75,6 +77,7 @@ class SQLite:
         self._columns = columns
         self._reached = reached
         self._owner: Owner | None = None
+        self._diverts = False
 
     def __repr__(self) -> str:
         return f"SQLite({str(self._path)!r}, {self._table!r}, name={self.name!r})"
@@ -94,10 +97,24 @@ class SQLite:
     def prepare(self, owner: Owner) -> None:
         with self._transaction() as connection:
             connection.execute(_LEDGER)
-            found, batch = self._line(connection, owner.groups)
+            found, _ = self._line(connection, owner.groups)
             owner.check_not_older_than(found, self.name)
-            self._put(connection, owner, batch)
+            connection.execute(
+                "INSERT INTO semel_ledger VALUES (?, ?, ?, ?, NULL, NULL) ON CONFLICT (group_id, sink) DO UPDATE SET "
+                "producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch",
+                (owner.groups, self.name, owner.producer_id, owner.producer_epoch),
+            )
         self._owner = owner
+
+    def divert(self) -> None:
+        self._diverts = True
+
+    def refused_rows(self) -> list[RefusedRow]:
+        with self._connected() as connection:
+            found = connection.execute(
+                "SELECT refused FROM semel_ledger WHERE group_id = ? AND sink = ?", (self._prepared().groups, self.name)
+            ).fetchone()
+        return parse(None if found is None else found[0])
 
     def last_batch(self) -> SinkBatch | None:
         with self._connected() as connection:
@@ -106,41 +123,59 @@ class SQLite:
 
     def write(self, rows: DataFrame, batch: SinkBatch) -> int:
         owner = self._prepared()
-        table = selected(rows, self._columns).toArrow()
+        choose = selected_with_source if self._diverts else selected
+        table = choose(rows, self._columns).toArrow()
         with self._transaction() as connection:
             found, last = self._line(connection, owner.groups)
             owner.check_is(found, self.name)
             if last == str(batch):
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
             self._stage(connection, table)
-            self._bring(connection, table.schema.names)
-            self._put(connection, owner, str(batch))
+            refused = self._bring(connection, table.schema.names)
+            self._put(connection, str(batch), refused)
             self._reached("sink staged", batch.batch_id)
         self._reached("sink committed", batch.batch_id)
-        return int(table.num_rows)
+        return int(table.num_rows) - len(refused)
 
     # The rows
 
     def _stage(self, connection: sqlite3.Connection, table: pa.Table) -> None:
         names = table.schema.names
-        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, names))})")
-        marks = ", ".join("?" for _ in names)
-        values = [_values(column) for column in table.columns]
+        connection.execute(f"CREATE TABLE {_STAGING} ({', '.join(map(quoted, [ROW, *names]))})")
+        marks = ", ".join("?" for _ in (ROW, *names))
+        values = [range(table.num_rows), *(_values(column) for column in table.columns)]
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({marks})", zip(*values, strict=True))
 
-    def _bring(self, connection: sqlite3.Connection, names: list[str]) -> None:
+    def _bring(self, connection: sqlite3.Connection, names: list[str]) -> list[RefusedRow]:
+        """Returns the rows that were left out."""
         if self._merge.mode == "upsert":
-            if connection.execute(self._merge.null_keys(_STAGING)).fetchone():
+            if not self._diverts and connection.execute(self._merge.null_keys(_STAGING)).fetchone():
                 raise BadRow(f"a row for {self.name} has no value in one of its keys {', '.join(self._merge.keys)}")
             repeated = connection.execute(self._merge.repeated_keys(_STAGING)).fetchone()
             if repeated and self._merge.latest_by is None:
                 raise BadRow(f"a batch for {self.name} has several rows with the keys {repeated}: say latest_by=")
-        written = self._merge.table_columns(names, _columns_of(connection, self._table))
+        own = [name for name in names if not is_own(name)]
+        written = self._merge.table_columns(own, _columns_of(connection, self._table))
+
+        def statements(where: str) -> list[str]:
+            return self._merge.statements(_STAGING, quoted(self._table), written, where=where)
+
+        if self._diverts:
+            reasons = merge_in_parts(connection, self._merge, _STAGING, statements, _BAD)
+            return self._left_out(connection, reasons, names)
         try:
-            for statement in self._merge.statements(_STAGING, quoted(self._table), written):
+            for statement in statements("true"):
                 connection.execute(statement)
-        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+        except _BAD as error:
             raise BadRow(f"{self.name} does not take a row: {error}") from error
+        return []
+
+    def _left_out(
+        self, connection: sqlite3.Connection, reasons: Mapping[int, str], names: list[str]
+    ) -> list[RefusedRow]:
+        rows = f"SELECT {', '.join(map(quoted, names))} FROM {_STAGING} WHERE {ROW} = ?"
+        found = [(reason, connection.execute(rows, (number,)).fetchone()) for number, reason in sorted(reasons.items())]
+        return [refused_row(self.name, reason, dict(zip(names, row, strict=True))) for reason, row in found]
 
     # The ledger
 
@@ -155,10 +190,10 @@ class SQLite:
         ).fetchone()
         return (None, None) if found is None else (Owner(groups, found[0], found[1]), found[2])
 
-    def _put(self, connection: sqlite3.Connection, owner: Owner, batch: str | None) -> None:
+    def _put(self, connection: sqlite3.Connection, batch: str, refused: Iterable[RefusedRow] = ()) -> None:
         connection.execute(
-            "INSERT OR REPLACE INTO semel_ledger VALUES (?, ?, ?, ?, ?)",
-            (owner.groups, self.name, owner.producer_id, owner.producer_epoch, batch),
+            "UPDATE semel_ledger SET batch = ?, refused = ? WHERE group_id = ? AND sink = ?",
+            (batch, as_text(refused), self._prepared().groups, self.name),
         )
 
     @contextmanager
