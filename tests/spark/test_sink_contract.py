@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from semel.spark import BadRow, Refused
 from semel.spark.decision import Place
 from semel.spark.sink.sink import Reached
-from semel.spark.sinks import BatchSink, Files, Owner, SinkBatch, SinkError, SinkFenced, SQLite
+from semel.spark.sinks import BatchSink, Files, Line, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
 from tests.rows_without_spark import Rows
 
@@ -83,6 +84,71 @@ class ParquetFolder:
         return sorted(number for table in found for number in table.column("number").to_pylist())
 
 
+class DeltaFolder:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rows"
+
+    planted = False
+
+    def sink(self, **options: Any) -> BatchSink:
+        from semel.spark.sinks import Delta
+
+        class Unfenced(Delta):
+            """A planted bug: the commit is made on the table as it is by then, not as it was looked at."""
+
+            def _commit(self, table: Any, added: Any, line: Any) -> None:
+                super()._commit(self._opened(), added, line)
+
+        return (Unfenced if self.planted else Delta)(self.path, **options)
+
+    def numbers(self) -> list[int]:
+        from deltalake import DeltaTable
+
+        found = DeltaTable(str(self.path)).to_pyarrow_table().column("number").to_pylist()
+        return sorted(found)
+
+    def append_as_another_writer_would(self, number: int) -> None:
+        from deltalake import write_deltalake
+
+        write_deltalake(str(self.path), pa.table({"number": pa.array([number], pa.int64())}), mode="append")
+
+
+class IcebergTable:
+    def __init__(self, folder: Path) -> None:
+        (folder / "warehouse").mkdir()
+        self.catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+        }
+        self.loaded().create_namespace("db")
+        self.loaded().create_table("db.rows", pa.schema([("number", pa.int64())]))
+
+    def loaded(self) -> Any:
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog("default", **self.catalog)
+
+    planted = False
+
+    def sink(self, **options: Any) -> BatchSink:
+        from semel.spark.sinks import Iceberg
+
+        class Unfenced(Iceberg):
+            """A planted bug: the owner of the line is not looked at."""
+
+            def _line(self, table: Any, owner: Owner) -> Line:
+                return replace(super()._line(table, owner), owner=owner)
+
+        return (Unfenced if self.planted else Iceberg)("db.rows", catalog=self.catalog, **options)
+
+    def numbers(self) -> list[int]:
+        return sorted(self.loaded().load_table("db.rows").scan().to_arrow().column("number").to_pylist())
+
+    def append_as_another_writer_would(self, number: int) -> None:
+        self.loaded().load_table("db.rows").append(pa.table({"number": pa.array([number], pa.int64())}))
+
+
 class PostgresTable:
     def __init__(self, server: PostgresServer) -> None:
         import psycopg
@@ -125,15 +191,16 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-SQLITE, FILES = "sqlite", "files"
+SQLITE, FILES, DELTA, ICEBERG = "sqlite", "files", "delta", "iceberg"
+MADE_OF_A_FOLDER = {SQLITE: SQLiteFile, FILES: ParquetFolder, DELTA: DeltaFolder, ICEBERG: IcebergTable}
 POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("postgres"))
 
 
-@pytest.fixture(params=[SQLITE, FILES, POSTGRES])
+@pytest.fixture(params=[SQLITE, FILES, DELTA, ICEBERG, POSTGRES])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "postgres":
         return PostgresTable(request.getfixturevalue("postgres"))
-    return SQLiteFile(tmp_path) if request.param == SQLITE else ParquetFolder(tmp_path)
+    return MADE_OF_A_FOLDER[request.param](tmp_path)
 
 
 @pytest.fixture
@@ -192,7 +259,7 @@ def test_a_driver_that_was_replaced_cannot_commit(target: Any) -> None:
     assert target.numbers() == [1, 2]
 
 
-@pytest.mark.parametrize("target", [FILES, POSTGRES], indirect=True)
+@pytest.mark.parametrize("target", [FILES, DELTA, ICEBERG, POSTGRES], indirect=True)
 @pytest.mark.parametrize("newer", [SECOND, OTHER_ID])
 def test_a_zombie_that_wakes_up_before_its_commit_is_refused(target: Any, newer: Owner) -> None:
     """In SQLite the line is locked by then, and the successor waits instead."""
@@ -208,6 +275,13 @@ def test_a_zombie_that_wakes_up_before_its_commit_is_refused(target: Any, newer:
     assert successors[0].last_batch() is None
     successors[0].write(rows(1), batch(0))
     assert target.numbers() == [1]
+
+
+@pytest.mark.parametrize("target", [DELTA, ICEBERG], indirect=True)
+def test_the_planted_bug_of_a_commit_that_does_not_depend_on_the_line_is_found(target: Any) -> None:
+    target.planted = True
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_zombie_that_wakes_up_before_its_commit_is_refused(target, SECOND)
 
 
 def test_an_older_driver_does_not_take_over_from_a_later_one(target: Any) -> None:
@@ -239,7 +313,7 @@ def test_under_another_name_a_sink_has_another_line(target: Any) -> None:
     assert prepared(target, SECOND, name="second").last_batch() is None
 
 
-@pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)
+@pytest.mark.parametrize("target", [SQLITE, DELTA, ICEBERG, POSTGRES], indirect=True)
 def test_a_commit_that_was_under_way_is_not_followed_by_a_second_one(target: Any) -> None:
     """The answer was lost, ``last_batch`` still said no, and then the first commit was there after all.
 
@@ -250,6 +324,19 @@ def test_a_commit_that_was_under_way_is_not_followed_by_a_second_one(target: Any
     with pytest.raises(SinkError, match="has batch 0 already"):
         sink.write(rows(1), batch(0))
     assert target.numbers() == [1]
+
+
+@pytest.mark.parametrize("target", [DELTA, ICEBERG], indirect=True)
+def test_another_writer_that_commits_in_between_hinders_nothing_and_is_kept(target: Any) -> None:
+    def beside(point: str, number: int) -> None:
+        if point == "sink staged":
+            target.append_as_another_writer_would(100)
+
+    sink = prepared(target, FIRST, reached=beside)
+    sink.write(rows(1, 2), batch(0))
+    sink.write(rows(3), batch(1))
+    assert target.numbers() == [1, 2, 3, 100, 100]
+    assert prepared(target, SECOND).last_batch() == batch(1)
 
 
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)

@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -30,7 +32,7 @@ from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch
 from semel.spark.plan import QueryPlan
 from semel.spark.sink.sink import Reached, Sink, nothing_reached
-from semel.spark.sinks import BatchSink, Files, Owner, SinkBatch, SQLite
+from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, SinkBatch, SQLite
 from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.sinks.refused_rows import RefusedRow
 from semel.spark.source.options import SourceOptions
@@ -505,7 +507,7 @@ def test_two_sinks_with_one_name_are_refused(world: World) -> None:
         OtherSinks([Files(world.folder), Files(world.folder)])
 
 
-def test_a_stateful_query_ends_in_a_topic_a_table_and_a_folder_that_agree_after_a_stop_between_them(
+def test_a_stateful_query_ends_in_a_topic_a_table_a_folder_and_two_lakes_that_agree_after_a_stop_between_them(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     create(broker, "in", "out")
@@ -513,11 +515,19 @@ def test_a_stateful_query_ends_in_a_topic_a_table_and_a_folder_that_agree_after_
     database, folder = tmp_path / "counts.db", tmp_path / "counts"
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE TABLE counts (key TEXT PRIMARY KEY, n INTEGER)")
+    (tmp_path / "warehouse").mkdir()
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    iceberg = load_catalog("default", **catalog)
+    iceberg.create_namespace("db")
+    iceberg.create_table("db.counts", pa.schema([("key", pa.string()), ("n", pa.int32())]))
+    chosen = ["string(key) AS key", "int(value) AS n"]
 
     def sinks() -> list[BatchSink]:
         return [
-            SQLite(database, "counts", mode="upsert", keys=["key"], columns=["string(key) AS key", "int(value) AS n"]),
-            Files(folder, columns=["string(key) AS key", "int(value) AS n"]),
+            SQLite(database, "counts", mode="upsert", keys=["key"], columns=chosen),
+            Files(folder, columns=chosen),
+            Delta(tmp_path / "delta", columns=chosen),
+            Iceberg("db.counts", catalog=catalog, columns=chosen),
         ]
 
     counts = (
@@ -533,6 +543,10 @@ def test_a_stateful_query_ends_in_a_topic_a_table_and_a_folder_that_agree_after_
     in_topic = sorted((str(record.key, "utf-8"), int(record.value or b"")) for record in committed(broker, "out"))
     in_folder = sorted((row["key"], row["n"]) for row in spark.read.parquet(str(folder)).collect())
     assert in_folder == in_topic
+    in_delta = DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().to_pylist()
+    in_iceberg = load_catalog("default", **catalog).load_table("db.counts").scan().to_arrow().to_pylist()
+    assert sorted((row["key"], row["n"]) for row in in_delta) == in_topic
+    assert sorted((row["key"], row["n"]) for row in in_iceberg) == in_topic
     with sqlite3.connect(database) as connection:
         in_table = dict(connection.execute("SELECT * FROM counts"))
     assert in_table == dict(in_topic) == Counter(f"key-{number % 7}" for number in range(40))

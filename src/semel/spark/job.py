@@ -19,7 +19,7 @@ dead_letter_topic = "totals-dead"           # optional
 compression_type = "zstd"                   # anything else is a setting of the producer
 
 [[also]]                                    # optional: a sink beside the topic; several, if there are several
-kind = "sqlite"                             # or postgres, files; the rest is what semel.spark.sinks.SQLite takes
+kind = "sqlite"                             # or postgres, files, delta, iceberg; the rest is what the class takes
 path = "totals.db"
 table = "totals"
 
@@ -49,7 +49,7 @@ from semel.spark.source.options import PREFIX
 _REQUIRED: Final = ("servers", "transactional_id", "checkpoint", "sources")
 _OF_PIPELINE: Final = ("output_mode", "trigger", "query_name", "writers", "attempts", "outage_timeout_ms")
 _KNOWN: Final = (*_REQUIRED, *_OF_PIPELINE, "sql", "sql_file", "client_config", "sink", "also", "spark")
-_SINKS: Final = {"files": "Files", "postgres": "Postgres", "sqlite": "SQLite"}
+_SINKS: Final = {"delta": "Delta", "files": "Files", "iceberg": "Iceberg", "postgres": "Postgres", "sqlite": "SQLite"}
 _SERVERS: Final = "kafka.bootstrap.servers"
 _GROUP: Final = "kafka.group.id"
 _WATERMARK: Final = "watermark"

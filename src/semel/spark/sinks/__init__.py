@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from semel.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from semel.spark.sinks.delta import Delta as Delta
     from semel.spark.sinks.files import Files as Files
+    from semel.spark.sinks.iceberg import Iceberg as Iceberg
     from semel.spark.sinks.other_sinks import SinkProgress as SinkProgress
     from semel.spark.sinks.postgres import Postgres as Postgres
     from semel.spark.sinks.protocol import BatchSink as BatchSink
     from semel.spark.sinks.protocol import DivertingSink as DivertingSink
+    from semel.spark.sinks.protocol import Line as Line
     from semel.spark.sinks.protocol import Owner as Owner
     from semel.spark.sinks.protocol import SinkBatch as SinkBatch
     from semel.spark.sinks.protocol import SinkError as SinkError
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchSink",
+    "Delta",
     "DivertingSink",
     "Files",
+    "Iceberg",
+    "Line",
     "Owner",
     "Postgres",
     "RefusedRow",
@@ -44,8 +50,11 @@ __all__ = [
 
 _HOMES = {
     "BatchSink": "semel.spark.sinks.protocol",
+    "Delta": "semel.spark.sinks.delta",
     "DivertingSink": "semel.spark.sinks.protocol",
     "Files": "semel.spark.sinks.files",
+    "Iceberg": "semel.spark.sinks.iceberg",
+    "Line": "semel.spark.sinks.protocol",
     "Owner": "semel.spark.sinks.protocol",
     "Postgres": "semel.spark.sinks.postgres",
     "RefusedRow": "semel.spark.sinks.refused_rows",

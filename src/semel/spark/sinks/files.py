@@ -120,7 +120,7 @@ class Files:
             if own.is_dir():
                 raise SinkError(f"{self.name}: {error}") from error
             raise SinkFenced(f"{self.name} was taken over by another driver, which has removed {own}") from error
-        _sync(self._path)
+        sync(self._path)
         self._reached("sink committed", batch.batch_id)
         shutil.rmtree(folder, ignore_errors=True)
         return int(row_count)
@@ -150,7 +150,7 @@ class Files:
             json.dump(line, file)
             file.flush()
             os.fsync(file.fileno())
-        _sync(folder)
+        sync(folder)
 
     def _last_folder(self) -> Path | None:
         folders = [folder for folder in self._path.iterdir() if _BATCH.fullmatch(folder.name)]
@@ -183,7 +183,7 @@ class WriteParts:
             if writer is not None:
                 writer.close()
         if writer is not None:
-            _sync(path)
+            sync(path)
             yield pa.RecordBatch.from_pydict({"file": [file], "row_count": [row_count]})
 
 
@@ -207,7 +207,7 @@ def _number_of(folder: Path) -> int:
     return int(found[1])
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """To the disk: the content of a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -92,6 +92,32 @@ class SinkBatch:
             raise ValueError(f"{text!r} is no line of a ledger") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A ledger's line, for a sink that keeps it as one text."""
+
+    owner: Owner | None
+    """``None``: there is no line yet."""
+    batch: SinkBatch | None
+
+    def __str__(self) -> str:
+        owner = None if self.owner is None else (self.owner.groups, self.owner.producer_id, self.owner.producer_epoch)
+        return json.dumps({"owner": owner, "batch": None if self.batch is None else str(self.batch)})
+
+    @classmethod
+    def parse(cls, text: str) -> Line:
+        """Raises ``ValueError`` for a text that no ledger has."""
+        try:
+            found: dict[str, Any] = json.loads(text)
+            owner, batch = found["owner"], found["batch"]
+            return cls(
+                None if owner is None else Owner(str(owner[0]), int(owner[1]), int(owner[2])),
+                None if batch is None else SinkBatch.parse(batch),
+            )
+        except (TypeError, KeyError, IndexError) as error:
+            raise ValueError(f"{text!r} is no line of a ledger") from error
+
+
 class BatchSink(Protocol):
     """A sink beside the topic. It is made by the user and called by the pipeline, in the driver."""
 

@@ -1,0 +1,201 @@
+"""An Iceberg table, through its catalog. Tasks write Parquet files, the driver commits them.
+
+The line is a property of the table, set in the commit that adds the snapshot with the rows: rows and line appear at
+once, and no expiry of snapshots removes the line. The summary of each snapshot names the batch too, for people and for
+reads of an earlier state.
+
+A commit demands that the table's branch is where it was when the line was read. So of two drivers one fails, and so
+does one beside a writer that is no pipeline: then the line is read again, and the commit is tried again only if the
+line is still this driver's. ``prepare`` commits a snapshot without rows, so that a driver it replaces cannot commit.
+
+Tables are written with ``pyiceberg``, not with Iceberg's runtime jar, which there is for some versions of Spark only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import sleep
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from semel.spark.refusals import Refused
+from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sinks.protocol import Line, Owner, SinkBatch, SinkError
+from semel.spark.sinks.selection import selected
+
+try:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table, TableProperties
+except ImportError as missing:
+    raise ImportError("Iceberg needs pyiceberg: pip install 'semel[iceberg]'") from missing
+
+_PART_SCHEMA: Final = "path STRING, row_count BIGINT"
+_COMMITS_MAX: Final = 20
+_PAUSE_S: Final = 0.1
+_CATALOG: Final = "default"
+
+
+class Iceberg:
+    """``Iceberg("db.totals", catalog={"type": "rest", "uri": "https://catalog.example.org"})``.
+
+    ``catalog`` are the properties of pyiceberg's catalog, and its ``name`` if that is not ``default``. ``columns``
+    are names or SQL expressions over the DataFrame, all columns by default. Rows are appended to a table that is there
+    and is not partitioned.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        catalog: Mapping[str, str],
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        reached: Reached = nothing_reached,
+    ) -> None:
+        self.name = name or f"iceberg:{table}"
+        self._table = table
+        self._catalog_properties = dict(catalog)
+        self._columns = columns
+        self._reached = reached
+        self._owner: Owner | None = None
+        self._catalog: Any = None
+
+    def __repr__(self) -> str:
+        """Without the catalog's properties, which may have a credential."""
+        return f"Iceberg({self._table!r}, name={self.name!r})"
+
+    def check(self, rows: DataFrame) -> None:
+        names = selected(rows, self._columns).columns
+        try:
+            table = self._loaded()
+        except NoSuchTableError:
+            raise Refused(f"the catalog has no table {self._table} for {self.name}: make it, with {names}") from None
+        if not table.spec().is_unpartitioned():
+            raise Refused(f"{self.name}: the table is partitioned; only one that is not can be written")
+        there = {field.name: field for field in table.schema().fields}
+        unknown = [name for name in names if name not in there]
+        if unknown:
+            raise Refused(
+                f"{self.name}: the table has no column {', '.join(map(repr, unknown))}; it has {', '.join(there)}"
+            )
+        absent = [name for name, field in there.items() if field.required and name not in names]
+        if absent:
+            raise Refused(f"{self.name}: the table requires the column {absent[0]!r}, which the rows do not have")
+
+    def prepare(self, owner: Owner) -> None:
+        def taken(line: Line) -> Line:
+            owner.check_not_older_than(line.owner, self.name)
+            return Line(owner, line.batch)
+
+        self._commit(owner, [], taken)
+        self._owner = owner
+
+    def last_batch(self) -> SinkBatch | None:
+        return self._line(self._loaded(), self._prepared()).batch
+
+    def write(self, rows: DataFrame, batch: SinkBatch) -> int:
+        owner = self._prepared()
+        table = self._loaded()
+        folder = f"{table.location()}/data/semel-{uuid4().hex}"
+        parts = selected(rows, self._columns).mapInArrow(WriteTo(table.io, folder), _PART_SCHEMA).collect()
+        self._reached("sink staged", batch.batch_id)
+
+        def moved(line: Line) -> Line:
+            owner.check_is(line.owner, self.name)
+            if line.batch == batch:
+                raise SinkError(f"{self.name} has batch {batch.batch_id} already")
+            return Line(owner, batch)
+
+        self._commit(owner, [part["path"] for part in parts], moved)
+        self._reached("sink committed", batch.batch_id)
+        return sum(part["row_count"] for part in parts)
+
+    # The table
+
+    def _loaded(self) -> Table:
+        """As it is now."""
+        if self._catalog is None:
+            named = dict(self._catalog_properties)
+            self._catalog = load_catalog(named.pop("name", _CATALOG), **named)
+        table: Table = self._catalog.load_table(self._table)
+        return table
+
+    def _loaded_for_commit(self) -> Table:
+        """With a copy of the properties that forbids retries: pyiceberg would commit again on top of another driver's
+        commit, without a look at the line."""
+        table = self._loaded()
+        properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    def _commit(self, owner: Owner, paths: list[str], moved: Callable[[Line], Line]) -> None:
+        """``moved`` makes the next line of the line that is there, or raises.
+
+        An exception that is no refusal leaves the outcome open: ``last_batch`` looks at the table again.
+        """
+        for _ in range(_COMMITS_MAX):
+            table = self._loaded_for_commit()
+            line = moved(self._line(table, owner))
+            summary = {"semel-sink": self.name, "semel-groups": owner.groups, "semel-batch": str(line.batch or "")}
+            transaction = table.transaction()
+            if paths:
+                transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)
+            else:
+                nothing = table.schema().as_arrow().empty_table()
+                transaction.append(nothing, snapshot_properties=summary)
+            transaction.set_properties({_property(owner, self.name): str(line)})
+            try:
+                transaction.commit_transaction()
+                return
+            except CommitFailedException:
+                sleep(_PAUSE_S)  # Another writer was first. The line says whether it was a driver.
+        raise SinkError(f"{self.name}: other writers were first, {_COMMITS_MAX} times in a row")
+
+    # The ledger
+
+    def _prepared(self) -> Owner:
+        assert self._owner is not None, "prepare comes first"
+        return self._owner
+
+    def _line(self, table: Table, owner: Owner) -> Line:
+        text = table.properties.get(_property(owner, self.name))
+        return Line(None, None) if text is None else Line.parse(text)
+
+
+def _property(owner: Owner, sink: str) -> str:
+    return f"semel.{owner.groups}.{sink}"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTo:
+    """A task: its rows become one file, whose name no other attempt has."""
+
+    io: FileIO
+    folder: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = f"{self.folder}/{uuid4().hex}.parquet"
+        row_count = 0
+        writer: pq.ParquetWriter | None = None
+        stream: Any = None
+        try:
+            for rows in batches:
+                if rows.num_rows:
+                    if writer is None:
+                        stream = self.io.new_output(path).create()
+                        writer = pq.ParquetWriter(stream, rows.schema)
+                    writer.write_batch(rows)
+                    row_count += rows.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+                stream.close()
+        if row_count:
+            yield pa.RecordBatch.from_pydict({"path": [path], "row_count": [row_count]})
