@@ -100,7 +100,10 @@ def test_the_sql_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
         ({"sources": {"rows": "in"}}, r"sources.rows is 'in'; it is a table: \[sources.rows\]"),
         ({"sink": "out"}, r"sink is 'out'; it is a table: \[sink\]"),
         ({"also": {"kind": "sqlite"}}, r"it is a list of tables: \[\[also\]\]"),
-        ({"also": [{"kind": "oracle"}]}, "also has the kind 'oracle'; it is one of files, postgres, sqlite"),
+        (
+            {"also": [{"kind": "oracle"}]},
+            "also has the kind 'oracle'; it is one of delta, files, iceberg, postgres, sqlite",
+        ),
         ({"also": [{"kind": "sqlite", "tabel": "t"}]}, "sqlite has no entry 'tabel'; did you mean table?"),
         (
             {"also": [{"kind": "sqlite", "path": "p"}]},
@@ -161,6 +164,19 @@ def test_a_file_is_run_and_run_again_and_every_record_is_written_once(
     known = json.loads(capsys.readouterr().out)
     assert (known["last_batch"], known["is_done_for_spark"]) == (2, True)
     assert known["known"] == "nothing is to be done: the next start goes on"
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "rewind", file, "--to", "earliest"])
+    said = capsys.readouterr()
+    assert (ended.value.code, "say --yes" in said.err) == (Exit.USAGE, True)
+    assert "what 30 offsets gave is written again to out, sqlite:even" in said.out
+    assert main(["pipeline", "rewind", file, "--to", "earliest", "--yes", "--json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["generation"] == 1
+    for _ in range(2):
+        assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
+    assert values(broker, "out") == sorted([*range(0, 30, 2)] * 2)
+    with sqlite3.connect(tmp_path / "even.db") as database:
+        found = sorted(number for (number,) in database.execute("SELECT number FROM even"))
+    assert found == sorted([*range(0, 30, 2)] * 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -70,6 +70,7 @@ class PlannedBatches(Checkpoint):
         super().__init__("checkpoint")
         self._query_id = query_id
         self.begin = begin
+        self.generations: list[int] = []
         self.ends: list[int] = []
         self.done = 0
 
@@ -85,7 +86,7 @@ class PlannedBatches(Checkpoint):
         return int(time.time() * 1000)
 
     def _names(self, folder: str) -> list[str]:
-        return [str(number) for number in range(len(self.ends))]
+        return [str(number) for number in (self.generations if folder == "generations" else range(len(self.ends)))]
 
 
 class ComputedRows(Rows):
@@ -121,13 +122,23 @@ class World:
     def driver(
         self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None, transactional_id: str = "jobs"
     ) -> MicroBatches:
+        start = self.start(reached, also=also, transactional_id=transactional_id)
+        driver = start.begin(self.checkpoint)
+        driver.__class__ = self.driver_class
+        return driver
+
+    def plan(self, group_id: str = "jobs") -> QueryPlan:
         options = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
-            "kafka.group.id": "jobs",
+            "kafka.group.id": group_id,
             "assign": '{"in": [0]}',
             "startingOffsets": "earliest",
         }
-        plan = QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
+        return QueryPlan((SourceOptions.parse(options, is_streaming=True),), (), is_stateful=False)
+
+    def start(
+        self, reached: Reached = nothing_reached, *, also: OtherSinks | None = None, transactional_id: str = "jobs"
+    ) -> Start:
         settings = {
             "bootstrap_servers": self.broker.bootstrap_servers,
             "transactional_id": transactional_id,
@@ -135,10 +146,7 @@ class World:
         }
         sinks = OtherSinks(self.sinks(reached)) if also is None else also
         sink = Sink(settings, None, self.dead_letter_topic, None, reached)
-        start = Start(plan, sink, "c", ["number"], 1, None, 2, also=sinks)
-        driver = start.begin(self.checkpoint)
-        driver.__class__ = self.driver_class
-        return driver
+        return Start(self.plan(), sink, "c", ["number"], 1, None, 2, also=sinks)
 
     def sinks(self, reached: Reached = nothing_reached) -> list[BatchSink]:
         def named(kind: str) -> Reached:

@@ -68,8 +68,10 @@ class MicroBatches:
         attempts: int,
         arrow: Transform | None = None,
         also: OtherSinks | None = None,
+        generation: int = 0,
     ) -> None:
         self._arrow = arrow
+        self._generation = generation
         self._also = also or OtherSinks()
         self._plan = plan
         self._sink = sink
@@ -228,7 +230,8 @@ class MicroBatches:
         owner = self._sink.settings["transactional_id"]
         offsets = {
             place: OffsetAndMetadata(
-                offset, str(Note(batch.query_id, batch.batch_id, first.get(place), self._also.names, owner))
+                offset,
+                str(Note(batch.query_id, batch.batch_id, first.get(place), self._also.names, owner, self._generation)),
             )
             for place, offset in batch.end.items()
         }

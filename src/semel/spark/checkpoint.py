@@ -41,6 +41,10 @@ class Checkpoint(ABC):
     def _names(self, folder: str) -> list[str]:
         """Of the files in a folder; none if there is no such folder."""
 
+    def folders(self, folder: str) -> list[str]:
+        """The names of what is in a folder of the checkpoint."""
+        return self._names(folder)
+
     def query_id(self) -> str | None:
         """``None`` before the first start."""
         text = self._read("metadata")

@@ -57,13 +57,13 @@ class LastBatch:
         )
 
     def offsets(
-        self, *, is_written: bool, owner: str, sinks: tuple[str, ...] = ()
+        self, *, is_written: bool, owner: str, sinks: tuple[str, ...] = (), generation: int = 0
     ) -> dict[Place, OffsetAndMetadata] | None:
         """What the group should have committed; ``None`` if that is not known."""
         at, batch_id = (self.end, self.batch_id) if is_written else (self.start, self.batch_id - 1)
         if at is None:
             return None
-        note = str(Note(self.query_id, batch_id, sinks=sinks, owner=owner))
+        note = str(Note(self.query_id, batch_id, sinks=sinks, owner=owner, generation=generation))
         return {place: OffsetAndMetadata(offset, note) for place, offset in at.items()}
 
 

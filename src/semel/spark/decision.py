@@ -29,7 +29,8 @@ class Note:
 
     ``begin`` is where batch 0 begins. Spark does not write that down: it asks the source again whenever batch 0 is run
     again, and by then the offset itself may have moved on. ``sinks`` are those beside the topic that have the batch.
-    ``owner`` is the pipeline's transactional id; offsets that an older version committed lack it.
+    ``owner`` is the pipeline's transactional id; offsets that an older version committed lack it. ``generation`` is how
+    often the pipeline was rewound.
     """
 
     query_id: str
@@ -37,6 +38,7 @@ class Note:
     begin: int | None = None
     sinks: tuple[str, ...] = ()
     owner: str | None = None
+    generation: int = 0
 
     def __str__(self) -> str:
         fields = {
@@ -45,6 +47,7 @@ class Note:
             "begin": self.begin,
             "sinks": self.sinks or None,
             "owner": self.owner,
+            "generation": self.generation or None,
         }
         return json.dumps({name: value for name, value in fields.items() if value is not None})
 
@@ -60,6 +63,7 @@ class Note:
                 None if begin is None else int(begin),
                 tuple(map(str, found.get("sinks", ()))),
                 None if owner is None else str(owner),
+                int(found.get("generation", 0)),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             return None

@@ -33,6 +33,7 @@ from semel.spark.refusals import (
     check_version,
 )
 from semel.spark.remote import RemoteBatches, is_remote, plan_of
+from semel.spark.rewinding import Rewind
 from semel.spark.sink.fused import Transform, check_fused
 from semel.spark.sink.sink import Reached, Sink, nothing_reached, sink_columns
 from semel.spark.sinks.other_sinks import OtherSinks, SinkProgress
@@ -117,12 +118,12 @@ class Pipeline:
 
     def start(self) -> StreamingQuery:
         """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched."""
-        start = self._check_query()
         if is_remote(self.df):
-            return self._query(RemoteBatches(start))
-        batches = start.begin(self._opened_checkpoint())
+            return self._query(RemoteBatches(self._check_query()), self.checkpoint)
+        start = self._located()
+        batches = start.begin(self._opened_checkpoint(start.checkpoint_location))
         try:
-            query = self._query(batches)
+            query = self._query(batches, start.checkpoint_location)
         except BaseException:
             batches.close(timeout_ms=0)
             raise
@@ -131,9 +132,9 @@ class Pipeline:
 
     def check(self) -> QueryPlan:
         """What would run. Raises what ``start`` would, which begins with the same checks. Nothing is changed."""
-        start = self._check_query()
+        start = self._located()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
-            start.check(cluster, self._opened_checkpoint())
+            start.check(cluster, self._opened_checkpoint(start.checkpoint_location))
         return start.plan
 
     def recover(self, *, is_written: bool | None = None) -> Recovery:
@@ -142,7 +143,19 @@ class Pipeline:
         ``is_written`` says whether the last batch was written, if only the user can know: then the offsets are set, and
         the next start goes on. Nothing is changed without it.
         """
-        return self._check_query().recover(self._opened_checkpoint(), is_written=is_written)
+        start = self._located()
+        return start.recover(self._opened_checkpoint(start.checkpoint_location), is_written=is_written)
+
+    def rewind(self, to: str, *, is_confirmed: bool = False) -> Rewind:
+        """What would be read and written again if the pipeline began again at ``to``; with ``is_confirmed`` it does so.
+
+        ``to`` is ``earliest``, ``latest``, a time (``2026-01-31T12:00:00Z``) or offsets as ``startingOffsets`` has
+        them. The next start begins a new generation: a new checkpoint, and ledgers that know of nothing written. A
+        driver that still runs is superseded.
+        """
+        if is_remote(self.df):
+            raise Refused("rewind is not there with Spark Connect: use a classic session")
+        return self._check_query().rewind(self._opened_checkpoint(self.checkpoint), to, is_confirmed=is_confirmed)
 
     def progress(self) -> list[PartitionProgress]:
         """For each partition that is read: how far it is committed, how far it is stable, and the lag between."""
@@ -152,6 +165,11 @@ class Pipeline:
     def sink_progress(self) -> list[SinkProgress]:
         """For each of the last batches here, and each sink of ``also``: rows, time, and whether it was skipped."""
         return self.also.recent
+
+    def _located(self) -> Start:
+        """The start in the generation in which the pipeline is."""
+        start = self._check_query()
+        return start if is_remote(self.df) else start.in_generation(self._opened_checkpoint(self.checkpoint))
 
     def _check_query(self) -> Start:
         check_version()
@@ -163,7 +181,7 @@ class Pipeline:
             check_fused(self.df, self.sink)
         ProducerConfig.load(self.sink.settings)
         check_protocols(plan.sources, self.sink.settings)
-        self._writer()
+        self._writer(self.checkpoint)
         if not is_remote(self.df):
             check_output_mode(self.df, self.output_mode)
         slots = check_session(self.df.sparkSession, self.writers)
@@ -186,12 +204,12 @@ class Pipeline:
             raise Refused("also= is not there with Spark Connect: use a classic session")
         self.also.check(self.df, has_topic=self._writes_topic)
 
-    def _query(self, batches: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        return self._writer().foreachBatch(batches).start()
+    def _query(self, batches: Callable[[DataFrame, int], None], location: str) -> StreamingQuery:
+        return self._writer(location).foreachBatch(batches).start()
 
-    def _writer(self) -> DataStreamWriter:
+    def _writer(self, location: str) -> DataStreamWriter:
         """Raises ``Refused`` for settings of the query that Spark does not take."""
-        writer = self.df.writeStream.option("checkpointLocation", self.checkpoint)
+        writer = self.df.writeStream.option("checkpointLocation", location)
         asked_of_spark(f"output_mode={self.output_mode!r}", lambda: writer.outputMode(self.output_mode))
         if self.trigger:
             asked_of_spark(f"trigger={dict(self.trigger)}", lambda: writer.trigger(**self.trigger))
@@ -200,9 +218,9 @@ class Pipeline:
             asked_of_spark(f"query_name={name!r}", lambda: writer.queryName(name))
         return writer
 
-    def _opened_checkpoint(self) -> Checkpoint:
+    def _opened_checkpoint(self, location: str) -> Checkpoint:
         checkpoint = RemoteCheckpoint if is_remote(self.df) else JavaCheckpoint
-        return checkpoint(self.df.sparkSession, self.checkpoint)
+        return checkpoint(self.df.sparkSession, location)
 
 
 def _close_after(query: StreamingQuery, batches: MicroBatches) -> None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Final, assert_never
 
 from semel.client.values import OffsetAndMetadata
-from semel.errors import ErrorCode, KafkaError, TimedOut
+from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.claim import Claim
@@ -43,10 +43,20 @@ from semel.spark.refusals import (
     check_transaction_timeout,
     transaction_too_long,
 )
+from semel.spark.rewinding import (
+    Rewind,
+    generation_of,
+    last_generation,
+    location_of,
+    moves_to,
+    parse_target,
+)
 from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
 from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.sinks.protocol import Owner, groups_key
+from semel.spark.source.offsets import Place as Where
+from semel.spark.source.offsets import resolve
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.source import starting_offsets
 from semel.types import TopicPartition
@@ -68,6 +78,26 @@ class Start:
     attempts: int
     arrow: Transform | None = None
     also: OtherSinks = field(default_factory=OtherSinks)
+    generation: int = 0
+    """How often the pipeline was rewound; it names the checkpoint that counts."""
+
+    @property
+    def checkpoint_location(self) -> str:
+        return location_of(self.location, self.generation)
+
+    def in_generation(self, checkpoint: Checkpoint) -> Start:
+        """The same start in the generation in which the group is. ``checkpoint`` is the one that the user named.
+
+        What cannot be asked is left to ``check`` and ``begin``, which refuse it with what to do.
+        """
+        try:
+            self._check_servers()
+            with Cluster(**client_settings(self.sink.settings)) as cluster:
+                noted = generation_of(self._committed(cluster, stable=False).values())
+        except (Refused, SemelError):
+            noted = None
+        # Offsets that have expired tell nothing: then the last generation that has a checkpoint is meant.
+        return replace(self, generation=last_generation(checkpoint) if noted is None else noted)
 
     def begin(self, checkpoint: Checkpoint) -> MicroBatches:
         """What is to be called for every batch. Raises ``Refused``, with what to set, before anything is touched."""
@@ -96,6 +126,7 @@ class Start:
                 attempts=self.attempts,
                 arrow=self.arrow,
                 also=self.also,
+                generation=self.generation,
             )
         except BaseException:
             if claim is not None:
@@ -132,8 +163,60 @@ class Start:
             committed = self._committed(cluster, stable=is_written is not None)
             return Recovery(last, committed, self._continuation(last, committed, cluster)[0])
 
+    def rewind(self, checkpoint: Checkpoint, to: str, *, is_confirmed: bool) -> Rewind:
+        """What a rewind would do; it is done if it is confirmed. ``checkpoint`` is the one that the user named."""
+        where = parse_target(to)
+        self._check_servers()
+        with Cluster(**client_settings(self.sink.settings)) as cluster:
+            check_clusters(self.plan.sources, cluster)
+            for group_id in self.plan.group_ids:
+                check_group_is_free(group_id, cluster)
+            if not is_confirmed:
+                return self._rewind(checkpoint, where, self._committed(cluster, stable=False), cluster)
+            claim = self._take_over()
+            try:
+                committed = self._committed(cluster)
+                rewind = self._rewind(checkpoint, where, committed, cluster)
+                with claim.producer.transaction():
+                    claim.send_offsets(rewind.offsets(self._owner), committed, cluster)
+            finally:
+                claim.close(timeout_ms=0)
+            return replace(rewind, is_done=True)
+
+    def _rewind(
+        self, checkpoint: Checkpoint, where: Where, committed: Mapping[Place, OffsetAndMetadata], cluster: Cluster
+    ) -> Rewind:
+        targets: dict[Place, int] = {}
+        begins: dict[Place, int] = {}
+        ends: dict[Place, int] = {}
+        for source, partitions in self._partitions(cluster):
+            group_id = source.group_id or ""
+            try:
+                found = resolve(where, partitions, cluster, option="the place to rewind to")
+            except ValueError as error:
+                raise Refused(str(error)) from None
+            asked = (
+                (targets, found),
+                (begins, cluster.beginning_offsets(partitions)),
+                (ends, cluster.end_offsets(partitions)),
+            )
+            for kept, offsets in asked:
+                kept.update({Place(group_id, partition): offset for partition, offset in offsets.items()})
+        generation = max(generation_of(committed.values()) or 0, last_generation(checkpoint)) + 1
+        topic = self.sink.topic or (None if self.also else "the topics of the rows")
+        return Rewind(
+            moves_to(targets, committed, begins, ends),
+            generation,
+            location_of(self.location, generation),
+            tuple(name for name in (topic, *self.also.names) if name is not None),
+            self.plan.is_stateful,
+            is_done=False,
+        )
+
     def _set_offsets(self, last: LastBatch, is_written: bool, cluster: Cluster) -> None:
-        offsets = last.offsets(is_written=is_written, owner=self._owner, sinks=self.also.names)
+        offsets = last.offsets(
+            is_written=is_written, owner=self._owner, sinks=self.also.names, generation=self.generation
+        )
         if offsets is None or (last.is_done and not is_written):
             raise Refused(f"batch {last.batch_id} cannot be run again: {last.if_not_written}")
         claim = self._take_over()
@@ -174,12 +257,13 @@ class Start:
         fence = claim.fence_identity
         owner = Owner(groups_key(self.plan.group_ids), fence.producer_id, fence.producer_epoch)
         diverts = self.sink.dead_letter_topic is not None
-        self.also.prepare(owner, committed, checkpoint, self.plan, diverts=diverts)
+        self.also.prepare(owner, committed, checkpoint, self.plan, diverts=diverts, generation=self.generation)
 
     def _offsets(self, cluster: Cluster, checkpoint: Checkpoint, *, stable: bool = True) -> _Offsets:
         """Raises ``Refused`` if the checkpoint and the group's offsets do not belong together."""
         last = last_batch(checkpoint, self.plan)
         committed = self._committed(cluster, stable=stable)
+        self._check_generation(committed)
         if last is not None:
             return self._continued(last, committed, cluster)
         adopted: dict[Place, OffsetAndMetadata] = {}
@@ -189,11 +273,20 @@ class Start:
             found = {tp: committed[Place(group_id, tp)] for tp in partitions if Place(group_id, tp) in committed}
             self._check_state_is_there(group_id, [Note.parse(at.metadata) for at in found.values()])
             for partition, offset in starting_offsets(source, partitions, found, cluster).items():
-                note = Note("", _FIRST_BATCH, offset, _sinks_noted(found.get(partition)), self._owner)
+                sinks = _sinks_noted(found.get(partition))
+                note = Note("", _FIRST_BATCH, offset, sinks, self._owner, self.generation)
                 adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
             if source.starting_option is not None and len(found) == len(partitions):
                 notices.append(_without_effect(source.starting_option, group_id, {topic for topic, _ in partitions}))
         return _Offsets(committed, adopted, tuple(notices))
+
+    def _check_generation(self, committed: Mapping[Place, OffsetAndMetadata]) -> None:
+        found = generation_of(committed.values())
+        if found is not None and found != self.generation:
+            raise Refused(
+                f"the pipeline was rewound: its group is in generation {found}, and this start is of generation "
+                f"{self.generation}. Start it again; with Spark Connect, use a classic session"
+            )
 
     def _committed(self, cluster: Cluster, *, stable: bool = True) -> dict[Place, OffsetAndMetadata]:
         """C of docs/design/spark.md."""
@@ -240,9 +333,10 @@ class Start:
             case Refuse(reason, remedy):
                 raise Refused(f"{self.location}: {reason}. {remedy}")
             case Restore():
-                return _Offsets(
-                    committed, last.offsets(is_written=True, owner=self._owner, sinks=self.also.names) or {}, notices
+                restored = last.offsets(
+                    is_written=True, owner=self._owner, sinks=self.also.names, generation=self.generation
                 )
+                return _Offsets(committed, restored or {}, notices)
             case Continue():
                 return _Offsets(committed, {}, notices)
             case _:

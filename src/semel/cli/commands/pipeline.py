@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from semel.spark import Pipeline
     from semel.spark.job import PipelineJob
+    from semel.spark.rewinding import Rewind
     from semel.spark.sinks.other_sinks import SinkProgress
 
 _LOOK_S: Final = 1
@@ -34,7 +35,8 @@ def add_parser(commands: Subcommands) -> None:
         commands,
         "pipeline",
         "run a Spark pipeline, exactly once, from a file",
-        "  semel pipeline check totals.toml\n  semel pipeline run totals.toml\n  semel pipeline recover totals.toml",
+        "  semel pipeline check totals.toml\n  semel pipeline run totals.toml\n  semel pipeline recover totals.toml\n"
+        "  semel pipeline rewind totals.toml --to earliest",
     )
     check = add_command(
         family,
@@ -66,7 +68,25 @@ def add_parser(commands: Subcommands) -> None:
     told = recover.add_mutually_exclusive_group()
     told.add_argument("--written", action="store_true", help="the last batch was written: go on behind it")
     told.add_argument("--not-written", action="store_true", help="the last batch was not written: run it again")
-    for parser in (check, run, recover):
+    rewind = add_command(
+        family,
+        "rewind",
+        "begin again elsewhere: say what would be read and written again, ask, and do it",
+        "  semel pipeline rewind totals.toml --to earliest\n"
+        "  semel pipeline rewind totals.toml --to 2026-01-31T12:00:00Z --yes\n"
+        '  semel pipeline rewind totals.toml --to \'{"orders": {"0": 1200, "1": 900}}\'\n\n'
+        "The next run begins there, in a new generation: a new checkpoint, and ledgers that know of nothing. A run\n"
+        "that still goes on is stopped.",
+        _rewind,
+    )
+    rewind.add_argument(
+        "--to",
+        metavar="PLACE",
+        required=True,
+        help="earliest, latest, a time, or the offsets of all partitions as JSON",
+    )
+    rewind.add_argument("--yes", action="store_true", help="do not ask")
+    for parser in (check, run, recover, rewind):
         parser.add_argument("file", metavar="FILE", type=Path, help="what to run, as TOML")
         add_json(parser)
 
@@ -117,6 +137,48 @@ def _recover(options: argparse.Namespace) -> int:
             as_json=options.json,
         )
     return Exit.OK
+
+
+def _rewind(options: argparse.Namespace) -> int:
+    with _told_in_a_sentence():
+        job, pipeline = _made(options)
+        found = pipeline.rewind(options.to)
+        if not options.json:
+            _print_rewind(found, job.checkpoint, as_json=False)
+        if not options.yes and not _confirmed():
+            print("nothing was done", file=sys.stderr)
+            return Exit.FAILED
+        done = pipeline.rewind(options.to, is_confirmed=True)
+        if options.json:
+            _print_rewind(done, job.checkpoint, as_json=True)
+        else:
+            print(f"rewound: the next run begins generation {done.generation}")
+    return Exit.OK
+
+
+def _print_rewind(found: Rewind, checkpoint: str, *, as_json: bool) -> None:
+    print_facts(
+        {
+            "partitions": [
+                f"{move.place.topic_partition} of {move.place.group_id}: {move.committed} to {move.target}"
+                for move in found.moves
+            ],
+            "read_again": found.read_again,
+            "left_out": found.left_out,
+            "generation": found.generation,
+            "checkpoint": found.checkpoint,
+            "kept": checkpoint,
+            "means": found.warnings or "nothing is read again",
+            "is_done": found.is_done,
+        },
+        as_json=as_json,
+    )
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on: say --yes, after a look at what is to be done")
+    return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -24,12 +24,18 @@ def refusal_at_start(
     planned: SinkBatch | None,
     *,
     is_noted: bool,
+    generation: int = 0,
 ) -> str | None:
     """Why the pipeline cannot go on with this sink; ``None`` if it can.
 
     ``committed`` is C. ``planned`` is the last batch that the checkpoint planned. ``is_noted``: the notes beside the
-    committed offsets name this sink.
+    committed offsets name this sink. ``generation``: that in which the group is.
     """
+    if last is not None and last.generation > generation:
+        return _of_a_later_generation(sink, last, generation)
+    if last is not None and last.generation < generation:
+        # The line is of before the rewind. In this generation the sink has nothing, or what it had is gone.
+        return _behind(sink, last, committed) if is_noted else None
     if last is None:
         return _deleted(sink) if is_noted else None
     shared = last.end.keys() & committed.keys()
@@ -40,10 +46,12 @@ def refusal_at_start(
     return _ahead(sink, last, planned)
 
 
-def is_written(sink: str, last: SinkBatch | None, batch: Batch) -> bool:
+def is_written(sink: str, last: SinkBatch | None, batch: Batch, *, generation: int = 0) -> bool:
     """Whether the sink has the batch. Raises ``LedgerMismatch`` if it has neither this nor what comes before it."""
-    if last is None:
+    if last is None or last.generation < generation:
         return False
+    if last.generation > generation:
+        raise LedgerMismatch(_of_a_later_generation(sink, last, generation))
     if (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id):
         if dict(last.end) != dict(batch.end):
             raise LedgerMismatch(_ahead(sink, last, SinkBatch(batch.query_id, batch.batch_id, batch.end)))
@@ -54,6 +62,14 @@ def is_written(sink: str, last: SinkBatch | None, batch: Batch) -> bool:
             f"{_offsets(batch.start)}. Nothing was written"
         )
     return False
+
+
+def _of_a_later_generation(sink: str, last: SinkBatch, generation: int) -> str:
+    return (
+        f"{sink} has batch {last.batch_id} of generation {last.generation}, and the group is in generation "
+        f"{generation}: its offsets are of before a rewind, from a backup or set by a tool. Restore them. Or rewind "
+        "the pipeline again, to where it is to begin, and give the sink another name="
+    )
 
 
 def _deleted(sink: str) -> str:

@@ -47,6 +47,7 @@ class OtherSinks:
         self._sinks = tuple(sinks)
         self._recent: deque[SinkProgress] = deque(maxlen=_RECENT_MAX)
         self._refused: list[RefusedRow] = []
+        self._generation = 0
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise Refused(f"two sinks of also= are called {repeated[0]!r}: give one of them a name=")
@@ -79,17 +80,19 @@ class OtherSinks:
         plan: QueryPlan,
         *,
         diverts: bool = False,
+        generation: int = 0,
     ) -> None:
         """After the take-over, with the offsets that were read after it. Raises ``Refused``.
 
-        ``diverts``: there is a topic for the rows that a sink does not take.
+        ``diverts``: there is a topic for the rows that a sink does not take. ``generation``: that of the group.
         """
+        self._generation = generation
         if not self._sinks:
             return
         for sink in self._sinks:
             if diverts and isinstance(sink, DivertingSink):
                 sink.divert()
-        planned = _planned(checkpoint, plan)
+        planned = _planned(checkpoint, plan, generation)
         notes = [Note.parse(at.metadata) for at in committed.values()]
         noted = {name for note in notes if note is not None for name in note.sinks}
         offsets = {place: at.offset for place, at in committed.items()}
@@ -97,7 +100,8 @@ class OtherSinks:
             with _refusing(sink):
                 sink.prepare(owner)
                 last = sink.last_batch()
-            refusal = refusal_at_start(sink.name, last, offsets, planned, is_noted=sink.name in noted)
+            is_noted = sink.name in noted
+            refusal = refusal_at_start(sink.name, last, offsets, planned, is_noted=is_noted, generation=generation)
             if refusal is not None:
                 raise Refused(refusal)
 
@@ -118,8 +122,8 @@ class OtherSinks:
     def _write(self, sink: BatchSink, rows: DataFrame, batch: Batch) -> bool:
         begun = monotonic()
         try:
-            has = is_written(sink.name, sink.last_batch(), batch)
-            line = SinkBatch(batch.query_id, batch.batch_id, dict(batch.end))
+            has = is_written(sink.name, sink.last_batch(), batch, generation=self._generation)
+            line = SinkBatch(batch.query_id, batch.batch_id, dict(batch.end), self._generation)
             row_count = 0 if has else sink.write(rows, line)
             refused = list(sink.refused_rows()) if isinstance(sink, DivertingSink) else []
         except (SinkError, BadRow, LedgerMismatch):
@@ -169,10 +173,10 @@ def check_deterministic(rows: DataFrame) -> None:
         )
 
 
-def _planned(checkpoint: Checkpoint, plan: QueryPlan) -> SinkBatch | None:
+def _planned(checkpoint: Checkpoint, plan: QueryPlan, generation: int) -> SinkBatch | None:
     """The last batch that the checkpoint planned."""
     batch_id = checkpoint.last_batch_id()
     ends = None if batch_id is None else checkpoint.ends_of(batch_id, plan.source_ids)
     if batch_id is None or ends is None:
         return None
-    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.places(ends))
+    return SinkBatch(checkpoint.query_id() or "", batch_id, plan.places(ends), generation)

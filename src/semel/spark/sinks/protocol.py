@@ -68,13 +68,18 @@ class SinkBatch:
     query_id: str
     batch_id: int
     end: Mapping[Place, int]
+    generation: int = 0
+    """How often the pipeline was rewound. A batch of an earlier generation says nothing about this one."""
 
     def __str__(self) -> str:
         """JSON, which every ledger can keep as a text."""
         end: dict[str, dict[str, dict[str, int]]] = {}
         for (group_id, (topic, partition)), offset in self.end.items():
             end.setdefault(group_id, {}).setdefault(topic, {})[str(partition)] = offset
-        return json.dumps({"query": self.query_id, "batch": self.batch_id, "end": end}, sort_keys=True)
+        said: dict[str, Any] = {"query": self.query_id, "batch": self.batch_id, "end": end}
+        if self.generation:
+            said["generation"] = self.generation
+        return json.dumps(said, sort_keys=True)
 
     @classmethod
     def parse(cls, text: str) -> SinkBatch:
@@ -87,7 +92,7 @@ class SinkBatch:
                 for topic, partitions in topics.items()
                 for partition, offset in partitions.items()
             }
-            return cls(str(found["query"]), int(found["batch"]), end)
+            return cls(str(found["query"]), int(found["batch"]), end, int(found.get("generation", 0)))
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{text!r} is no line of a ledger") from error
 

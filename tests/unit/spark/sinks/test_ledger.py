@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -104,3 +105,26 @@ def test_a_batch_without_input_is_told_by_its_number() -> None:
     no_data = Batch(QUERY, 5, {P0: 9}, {P0: 9})
     assert not is_written("s", line(4, {P0: 9}), no_data)
     assert is_written("s", line(5, {P0: 9}), no_data)
+
+
+def test_a_line_of_an_earlier_generation_says_nothing_about_this_one() -> None:
+    before, now = line(9, {P0: 50}), replace(line(0, {P0: 9}), generation=1)
+    batch = Batch(QUERY, 0, {P0: 5}, {P0: 9})
+    assert refusal_at_start("s", before, {P0: 5}, None, is_noted=False, generation=1) is None
+    assert not is_written("s", before, batch, generation=1)
+    assert refusal_at_start("s", now, {P0: 5}, now, is_noted=True, generation=1) is None
+    assert is_written("s", now, batch, generation=1)
+    assert SinkBatch.parse(str(now)) == now
+    assert Note.parse(str(Note("q", 3, generation=2))) == Note("q", 3, generation=2)
+
+
+def test_a_line_of_a_generation_that_the_group_is_not_in_is_refused() -> None:
+    before, later = line(9, {P0: 50}), replace(line(9, {P0: 50}), generation=2)
+    restored = refusal_at_start("s", before, {P0: 60}, None, is_noted=True, generation=1)
+    assert restored is not None
+    assert "behind the group" in restored
+    ahead = refusal_at_start("s", later, {P0: 50}, later, is_noted=True, generation=1)
+    assert ahead is not None
+    assert "of generation 2, and the group is in generation 1" in ahead
+    with pytest.raises(LedgerMismatch, match="of generation 2"):
+        is_written("s", later, Batch(QUERY, 9, {P0: 5}, {P0: 50}), generation=1)
