@@ -377,6 +377,19 @@ def test_progress_says_what_each_sink_took_and_what_it_had_already(world: World)
         (0, "sqlite:rows", 0, True),
         (0, "files:rows", SIZE, False),
     ]
+    world.run(world.driver(also=sinks), 2)
+    counted = sinks.metrics()
+    assert [counted[f"sink.sqlite:rows.{name}-total"] for name in ("batches", "rows", "skipped-batches")] == [
+        2,
+        SIZE,
+        1,
+    ]
+    assert [counted[f"sink.files:rows.{name}-total"] for name in ("batches", "rows", "refused-rows")] == [
+        2,
+        2 * SIZE,
+        0,
+    ]
+    assert counted["sink.files:rows.write-time-ms-total"] == sum(one.duration_ms for one in sinks.recent[1::2])
 
 
 @pytest.mark.parametrize("point", ["begun", "sqlite computed", "files staged", "offsets sent"])

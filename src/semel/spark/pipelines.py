@@ -166,6 +166,13 @@ class Pipeline:
         """For each of the last batches here, and each sink of ``also``: rows, time, and whether it was skipped."""
         return self.also.recent
 
+    def metrics(self) -> dict[str, float]:
+        """Totals of each sink of ``also``, since this pipeline was made: see docs/spark.md.
+
+        print(report.metrics()["sink.postgres:totals.rows-total"])
+        """
+        return self.also.metrics()
+
     def _located(self) -> Start:
         """The start in the generation in which the pipeline is."""
         start = self._check_query()

@@ -6,7 +6,7 @@ The law: when ``write`` returns, every sink has the batch. It is called inside e
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +48,7 @@ class OtherSinks:
         self._recent: deque[SinkProgress] = deque(maxlen=_RECENT_MAX)
         self._refused: list[RefusedRow] = []
         self._generation = 0
+        self._totals: Counter[tuple[str, str]] = Counter()
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise Refused(f"two sinks of also= are called {repeated[0]!r}: give one of them a name=")
@@ -63,6 +64,10 @@ class OtherSinks:
     def recent(self) -> list[SinkProgress]:
         """Of the last batches that ran in this process, oldest first."""
         return list(self._recent)
+
+    def metrics(self) -> dict[str, float]:
+        """For each sink, since the pipeline was made: batches, rows, rows left out, batches that were there, time."""
+        return {f"sink.{sink}.{name}": value for (sink, name), value in sorted(self._totals.items())}
 
     def check(self, rows: DataFrame, *, has_topic: bool) -> None:
         """Raises ``Refused``. Nothing is changed."""
@@ -132,7 +137,7 @@ class OtherSinks:
             raise SinkError(f"{sink.name} did not take batch {batch.batch_id}: {error}") from error
         duration_ms = int((monotonic() - begun) * 1000)
         self._refused += refused
-        self._recent.append(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has, len(refused)))
+        self._count(SinkProgress(batch.batch_id, sink.name, row_count, duration_ms, has, len(refused)))
         if refused:
             log.warning("batch %d: %s left out %d rows: %s", batch.batch_id, sink.name, len(refused), refused[0].reason)
         if has:
@@ -140,6 +145,18 @@ class OtherSinks:
         else:
             log.info("batch %d: %s took %d rows in %d ms", batch.batch_id, sink.name, row_count, duration_ms)
         return not has
+
+    def _count(self, done: SinkProgress) -> None:
+        self._recent.append(done)
+        self._totals.update(
+            {
+                (done.sink, "batches-total"): 1,
+                (done.sink, "rows-total"): done.row_count,
+                (done.sink, "refused-rows-total"): 0 if done.is_skipped else done.refused_count,
+                (done.sink, "skipped-batches-total"): int(done.is_skipped),
+                (done.sink, "write-time-ms-total"): done.duration_ms,
+            }
+        )
 
 
 @contextmanager
