@@ -20,7 +20,7 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.cluster import Cluster
 from semel.spark.plan import QueryPlan
 from semel.spark.sink.sink import Reached, Sink
-from semel.spark.sinks import BatchSink, Files, Postgres, SQLite
+from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Postgres, SQLite
 from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
@@ -30,6 +30,7 @@ from tools.spark_job import Halting
 
 TOPIC, GROUP, TRANSACTIONAL_ID, TABLE = "in", "campaign", "campaign", "numbers"
 PARTITION = TopicPartition(TOPIC, 0)
+ICEBERG_TABLE = "lake.numbers"
 
 _BATCH_SIZE = 7
 _PAUSE_S = 0.02
@@ -101,8 +102,14 @@ def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
     return [
         SQLite(folder / "numbers.db", TABLE, reached=named("sqlite")),
         Files(folder / TABLE, reached=named("files")),
+        Delta(folder / "delta", reached=named("delta")),
+        Iceberg(ICEBERG_TABLE, catalog=iceberg_catalog(folder), reached=named("iceberg")),
         Postgres(job.dsn, TABLE, reached=named("postgres")),
     ]
+
+
+def iceberg_catalog(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
 
 
 def main() -> int:
@@ -118,7 +125,10 @@ def main() -> int:
         "transaction_timeout_ms": 60_000,
     }
     sink = Sink(settings, None, None, None, reached)
-    also = OtherSinks(sinks(job, folder, reached))
+    written = sinks(job, folder, reached)
+    for one in written:
+        one.check(rows(0, 0))
+    also = OtherSinks(written)
     batches = Start(QueryPlan((source,), (), False), sink, "checkpoint", [], 1, None, 3, also=also).begin(checkpoint)
     with Cluster(bootstrap_servers=job.servers) as cluster:
         while True:
@@ -130,9 +140,13 @@ def main() -> int:
                     time.sleep(_PAUSE_S)
                     continue
                 checkpoint.plan(batch_id, end)
-            numbers = pa.array(range(begin, end), pa.int64())
-            batches(Rows(pa.table({"number": numbers})), batch_id)  # type: ignore[arg-type]
+            batches(rows(begin, end), batch_id)
             checkpoint.finish(batch_id)
+
+
+def rows(begin: int, end: int) -> Any:
+    """What a query would make of these offsets."""
+    return Rows(pa.table({"number": pa.array(range(begin, end), pa.int64())}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kill the driver, the broker or Postgres at every step of a batch with three sinks, then compare them with the input.
+"""Kill the driver, the broker or Postgres at every step of a batch with five sinks, then compare them with the input.
 
 A zombie is a driver that waits at a step until its successor has committed more, and then goes on. When the faults are
 over every sink must have every number once, and the group must be where the input ends.
@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from semel.blocking import Producer
 from semel.spark.cluster import Cluster
@@ -26,7 +29,7 @@ from tools.load import create_topic
 from tools.patience import PATIENCE_S
 from tools.postgres import PostgresServer
 from tools.server import Server
-from tools.sink_job import GROUP, PARTITION, TABLE, TOPIC, SinkJob
+from tools.sink_job import GROUP, ICEBERG_TABLE, PARTITION, TABLE, TOPIC, SinkJob, iceberg_catalog
 from tools.spark_job import Halt
 
 DRIVER, BROKER, POSTGRES, ZOMBIE = "driver", "broker", "postgres", "zombie"
@@ -38,6 +41,10 @@ POINTS = (
     "sqlite committed",
     "files staged",
     "files committed",
+    "delta staged",
+    "delta committed",
+    "iceberg staged",
+    "iceberg committed",
     "postgres staged",
     "postgres merged",
     "postgres committed",
@@ -94,6 +101,10 @@ def kill_sinks(server: Server, postgres: PostgresServer, folder: Path, kills: li
         connection.execute(f"CREATE TABLE {TABLE} (number INTEGER)")
     with psycopg.connect(postgres.dsn) as database:
         database.execute(f"CREATE TABLE {TABLE} (number bigint)")
+    (folder / "warehouse").mkdir()
+    lake = load_catalog("default", **iceberg_catalog(folder))
+    lake.create_namespace(ICEBERG_TABLE.partition(".")[0])
+    lake.create_table(ICEBERG_TABLE, pa.schema([("number", pa.int64())]))
     SinkJob(server.bootstrap_servers, postgres.dsn).write(folder)
     run = _Run(server, postgres, folder)
     try:
@@ -193,9 +204,19 @@ class _Run:
             staged = database.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'semel_staging%'").fetchone()
         parts = [pq.read_table(path, partitioning=None) for path in (self._folder / TABLE).glob("batch=*/*.parquet")]
         in_files = [number for part in parts for number in part.column("number").to_pylist()]
+        in_delta = DeltaTable(str(self._folder / "delta")).to_pyarrow_table().column("number").to_pylist()
+        lake = load_catalog("default", **iceberg_catalog(self._folder)).load_table(ICEBERG_TABLE)
+        in_iceberg = lake.scan().to_arrow().column("number").to_pylist()
         wanted = Counter(range(self.sent))
         problems = []
-        for name, numbers in (("SQLite", in_sqlite), ("files", in_files), ("Postgres", in_postgres)):
+        everywhere = {
+            "SQLite": in_sqlite,
+            "files": in_files,
+            "Delta": in_delta,
+            "Iceberg": in_iceberg,
+            "Postgres": in_postgres,
+        }
+        for name, numbers in everywhere.items():
             found = Counter(numbers)
             if found != wanted:
                 missing, twice = sorted((wanted - found).elements()), sorted((found - wanted).elements())

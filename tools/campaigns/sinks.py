@@ -1,4 +1,4 @@
-"""Two hundred and ten kills of a pipeline with three sinks (SQLite, files, Postgres) at every step of a batch.
+"""Two hundred and ten kills of a pipeline with five sinks (SQLite, files, Delta, Iceberg, Postgres) at every step.
 
 Each run is ten kills: of the driver, the broker and the database, and of drivers that were replaced and go on. A step
 that was to be reached and was not fails its run, and the verdict counts the hits.
