@@ -48,6 +48,8 @@ SHORTENED = {
     "semel demo": "semel demo --help",
     # Where a machine keeps secrets; here it is the reader's folder.
     "/run/secrets/": "secret-of-",
+    # It runs until it is stopped: tests/cli/test_trace.py.
+    "semel trace": "semel trace --help",
     # Spark takes longer than all the others; tests/spark runs such files.
     "totals.toml": "--help",
 }

@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "log",
     "pipeline",
     "prove",
+    "trace",
     "bench",
     "demo",
     "completion",

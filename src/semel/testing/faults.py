@@ -10,6 +10,7 @@ clients (``faulty_connection.py``), so what a client meets is what it could meet
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Final
 
 from semel.errors import ErrorCode
 from semel.testing.refusals import can_be_refused
+from semel.testing.tracing.wire_observer import WireObserver
 from semel.wire.apis import APIS, Api, ApiKey
 
 
@@ -105,6 +107,9 @@ class Faults:
         self._lock = threading.Lock()
         self.watcher: Callable[[int], object] | None = None
         """Called on the broker's thread with the API key of every request that arrives."""
+        self.observer: WireObserver | None = None
+        """Told of what passes on connections that are opened from now on."""
+        self.connections = itertools.count(1)
         self._move_coordinator = move_coordinator
 
     def drop_request(

@@ -85,20 +85,31 @@ class FaultyConnection(asyncio.Protocol):
         """What came although the broker reads no further: asyncio had it already."""
         self._paused = False
         self._places: deque[_Place] = deque()
+        self._number = next(faults.connections)
+        self._observer = faults.observer
+        self._requests = FrameSplitter()
+        """For the observer, which is told of whole requests."""
 
     # What asyncio says.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._observer is not None:
+            self._observer.opened(self._number, _peer_of(self._transport))
         self._inner.connection_made(_BrokerTransport(self._transport, self))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._holding_timer is not None:
             self._holding_timer.cancel()
         self._transport = None
+        if self._observer is not None:
+            self._observer.closed(self._number)
         self._inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
+        if self._observer is not None:
+            for frame in self._requests.feed(data):
+                self._observer.requested(self._number, frame)
         if self._is_holding:
             self._held += data
         else:
@@ -162,6 +173,8 @@ class FaultyConnection(asyncio.Protocol):
         # One whose beginning the broker has seen is past all faults.
         fault = None if self._head_passed else self._faults.take(key)
         if fault is not None and (fault.kind == DROP_REQUEST or (fault.kind == DROP_NEXT and fault.hits)):
+            if self._observer is not None:
+                self._observer.request_lost(self._number, correlation_id)
             self._strike(fault)
             self._cut()
         elif fault is not None and fault.kind == FAIL:
@@ -169,10 +182,10 @@ class FaultyConnection(asyncio.Protocol):
             if not self._left:
                 self._refuse(fault, head)
         elif fault is not None and fault.kind == DELAY:
-            self._is_holding = True
+            self._hold(correlation_id)
             self._holding_timer = asyncio.get_running_loop().call_later(fault.seconds, self._held_long_enough)
         elif fault is not None and fault.kind == HOLD:
-            self._is_holding = True
+            self._hold(correlation_id)
             self._strike(fault)
             loop = asyncio.get_running_loop()
             fault.held(lambda: loop.call_soon_threadsafe(self._held_long_enough))
@@ -185,9 +198,17 @@ class FaultyConnection(asyncio.Protocol):
         if fault.then is not None:
             fault.then()
 
+    def _hold(self, correlation_id: int) -> None:
+        self._is_holding = True
+        if self._observer is not None:
+            self._observer.request_held(self._number, correlation_id)
+
     def _held_long_enough(self) -> None:
         self._is_holding, self._holding_timer = False, None
-        self._places.append(_Place(int.from_bytes(self._head[8:12], "big", signed=True)))
+        correlation_id = int.from_bytes(self._head[8:12], "big", signed=True)
+        if self._observer is not None and self._transport is not None:
+            self._observer.request_released(self._number, correlation_id)
+        self._places.append(_Place(correlation_id))
         self._pass_head_on()
         self._head, self._head_passed = bytearray(), 0
         held, self._held = self._held, bytearray()
@@ -237,6 +258,8 @@ class FaultyConnection(asyncio.Protocol):
             self._send_ready()
         fault = self._places.popleft().fault if self._places else None
         if fault is not None and fault.kind == DROP_RESPONSE:
+            if self._observer is not None:
+                self._observer.answer_lost(self._number, frame)
             self._strike(fault)
             self._cut()
             return
@@ -253,6 +276,8 @@ class FaultyConnection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            if self._observer is not None:
+                self._observer.answered(self._number, data)
             self._transport.write(data)
 
     def _cut(self) -> None:
@@ -302,6 +327,11 @@ class _BrokerTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._transport.set_write_buffer_limits(high, low)
+
+
+def _peer_of(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "?"
 
 
 def _refusal_of(frame: bytearray, fault: Fault) -> bytes:

@@ -18,8 +18,8 @@ from semel.client.values import ConsumerRecord
 from semel.errors import ErrorCode, KafkaError
 from semel.testing.faults import Faults
 from semel.testing.prover.input import write_input
-from semel.testing.prover.proxy import Proxy
 from semel.testing.prover.records import Records
+from semel.testing.tracing.proxy import Proxy
 from semel.types import TopicPartition
 
 # A transaction that was left open ends after transaction.timeout.ms, a minute by default.

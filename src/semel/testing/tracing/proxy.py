@@ -1,9 +1,10 @@
-"""A proxy in front of any Kafka cluster, so that faults can happen on the wire between it and an application.
+"""A proxy in front of any Kafka cluster, where what passes can be observed, and faults can happen.
 
 It listens once for each broker. To the client it is that broker: in the answers that name brokers, addresses are
-replaced by those of the proxy. Where an answer could name a broker that the proxy cannot read, because its version is
-newer than Semel, the version is taken out of the answer to ApiVersions. Faults, and the counting of requests, are those
-of ``FaultyConnection``. Plain connections only: what is encrypted cannot be read.
+replaced by those of the proxy, on the host that the client has reached it by. Where an answer could name a broker that
+the proxy cannot read, because its version is newer than Semel, the version is taken out of the answer to ApiVersions.
+Faults, the counting of requests and the observer are those of ``FaultyConnection``. Plain connections only: what is
+encrypted cannot be read.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any, Final, cast
 from semel.client.config.common import Address
 from semel.testing.faults import Faults
 from semel.testing.faulty_connection import FaultyConnection
+from semel.testing.tracing.wire_observer import WireObserver
 from semel.testing.virtual.frames import FrameSplitter
 from semel.wire.apis import APIS, Api, ApiKey
 from semel.wire.codec import decoder
 from semel.wire.framing import SIZE_PREFIX_BYTES, decode_response_header, encode_response
 
 HOST: Final = "127.0.0.1"
+ANY_PORT: Final = Address(HOST, 0)
 
 _NAME_BROKERS: Final = frozenset(
     {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER, ApiKey.PRODUCE, ApiKey.API_VERSIONS}
@@ -33,11 +36,25 @@ _SECONDS_MAX: Final = 30.0
 
 
 class Proxy:
-    """``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``."""
+    """``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``.
 
-    def __init__(self, brokers: tuple[Address, ...]) -> None:
+    The first broker is at ``listen``, where port 0 is any free port; the others are at free ports of the same host.
+    ``found`` is told of each, on the proxy's thread, with the address that stands for it.
+    """
+
+    def __init__(
+        self,
+        brokers: tuple[Address, ...],
+        *,
+        listen: Address = ANY_PORT,
+        observer: WireObserver | None = None,
+        found: Callable[[Address, Address], object] | None = None,
+    ) -> None:
         self.faults = Faults(_no_coordinator)
+        self.faults.observer = observer
         self._bootstrap = brokers
+        self._listen_address = listen
+        self._found = found
         self._ports: dict[Address, int] = {}
         self._servers: set[asyncio.Task[asyncio.Server]] = set()
         self._loop = asyncio.new_event_loop()
@@ -45,11 +62,16 @@ class Proxy:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{HOST}:{self._ports[address]}" for address in self._bootstrap)
+        host = self._listen_address.host
+        return ",".join(str(Address(host, self._ports[address])) for address in self._bootstrap)
 
     def __enter__(self) -> Proxy:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_SECONDS_MAX)
+        try:
+            asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_SECONDS_MAX)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -59,18 +81,27 @@ class Proxy:
     def port_for(self, address: Address) -> int:
         """The port that stands for this broker. Called on the proxy's thread."""
         if address not in self._ports:
-            listening = socket.create_server((HOST, 0))
+            host, port = self._listen_address
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server((host, 0 if self._ports else port), family=family)
             self._ports[address] = listening.getsockname()[1]
+            if self._found is not None:
+                self._found(address, Address(host, self._ports[address]))
             self._servers.add(
                 self._loop.create_task(
                     self._loop.create_server(
-                        lambda: FaultyConnection(lambda: _Relay(address, self.port_for), self.faults), sock=listening
+                        lambda: FaultyConnection(lambda: _Relay(address, self), self.faults), sock=listening
                     )
                 )
             )
         return self._ports[address]
 
+    def is_also(self, address: Address, other: Address) -> None:
+        """A broker has two names: the one that was given, and the one that it was reached by."""
+        self._ports.setdefault(other, self._ports[address])
+
     async def _listen(self) -> None:
+        """Raises ``OSError`` if the address cannot be had."""
         for address in self._bootstrap:
             self.port_for(address)
 
@@ -91,9 +122,9 @@ class Proxy:
 class _Relay(asyncio.BufferedProtocol):
     """What a faulty connection takes for the broker: it passes requests on to the real one, and answers back."""
 
-    def __init__(self, address: Address, port_for: Callable[[Address], int]) -> None:
+    def __init__(self, address: Address, proxy: Proxy) -> None:
         self._address = address
-        self._port_for = port_for
+        self._proxy = proxy
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -134,7 +165,24 @@ class _Relay(asyncio.BufferedProtocol):
     def eof_received(self) -> bool | None:
         return None
 
+    def pause_writing(self) -> None:
+        """The client reads slowly: so does the proxy."""
+        if self._broker is not None:
+            self._broker.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._broker is not None:
+            self._broker.resume_reading()
+
     # The broker.
+
+    def broker_is_slow(self) -> None:
+        if self._client is not None:
+            self._client.pause_reading()
+
+    def broker_has_read(self) -> None:
+        if self._client is not None:
+            self._client.resume_reading()
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
@@ -144,6 +192,7 @@ class _Relay(asyncio.BufferedProtocol):
             self.broker_lost()
             return
         self._broker = broker
+        self._proxy.is_also(self._address, Address(*broker.get_extra_info("peername")[:2]))
         self._broker.write(bytes(self._unsent))
 
     def answered(self, frame: bytes) -> None:
@@ -181,7 +230,13 @@ class _Relay(asyncio.BufferedProtocol):
     def _readdress(self, brokers: list[Any]) -> None:
         for broker in brokers:
             if broker.host and broker.port is not None and broker.port > 0:
-                broker.port, broker.host = self._port_for(Address(broker.host, broker.port)), HOST
+                broker.port, broker.host = self._proxy.port_for(Address(broker.host, broker.port)), self._own_host
+
+    @property
+    def _own_host(self) -> str:
+        """Where the client has reached the proxy, which may listen on all addresses of its machine."""
+        own = None if self._client is None else self._client.get_extra_info("sockname")
+        return own[0] if isinstance(own, tuple) else HOST
 
 
 class _Answers(asyncio.Protocol):
@@ -195,6 +250,12 @@ class _Answers(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._relay.broker_lost()
+
+    def pause_writing(self) -> None:
+        self._relay.broker_is_slow()
+
+    def resume_writing(self) -> None:
+        self._relay.broker_has_read()
 
 
 def _no_coordinator(name: str, away_seconds: float) -> None:

@@ -1,0 +1,107 @@
+"""``semel trace``: a proxy that prints the requests and answers that pass through it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+from semel.cli.addresses import check_free, listening_failed, parse_address
+from semel.cli.exits import Exit, UsageError
+from semel.cli.parsing import Subcommands, add_command
+from semel.cli.terminal.output import is_colourful, say, time_text
+from semel.errors import SemelError
+
+if TYPE_CHECKING:
+    from semel.testing.tracing.wire_trace import WireEvent
+
+_RED, _DIM, _PLAIN = "\033[31m", "\033[2m", "\033[0m"
+_QUIET: Final = frozenset({"ApiVersions", "Metadata", "Heartbeat", "Fetch", "ListOffsets"})
+
+
+def add_parser(commands: Subcommands) -> None:
+    parser = add_command(
+        commands,
+        "trace",
+        "stand between clients and brokers, and print what they say to each other",
+        "  semel trace --listen 127.0.0.1:9099 --to 127.0.0.1:9092\n"
+        "  semel trace --to kafka.example.org:9092 --only Produce --only EndTxn\n"
+        "  semel trace --json > trace.jsonl\n\n"
+        "Clients connect to --listen. Brokers that answers name are replaced by ports of the proxy, so clients stay\n"
+        "on it. A line has the time, the connection and its client id, > for a request and < for an answer, the API\n"
+        "and its version, the fields that matter, error codes, and how long the answer took. Records are counted,\n"
+        "their content is not shown. What is encrypted cannot be read: --to is a listener without TLS. Fetch is\n"
+        "offered up to version 15, because from 16 on its answers can name brokers beside the proxy.",
+        _run,
+    )
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9099", metavar="HOST:PORT", help="where clients connect (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--to", default="127.0.0.1:9092", metavar="HOST:PORT", help="a broker of the cluster (default: %(default)s)"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="API", help="only these; may be repeated")
+    parser.add_argument(
+        "--quiet", action="store_true", help=f"not what clients do by themselves: {', '.join(sorted(_QUIET))}"
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON document on each line")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from semel.client.config.common import Address
+    from semel.testing.tracing.proxy import Proxy
+    from semel.testing.tracing.wire_trace import WireTrace
+    from semel.wire.apis import APIS
+
+    listen, to = (Address(*parse_address(name, getattr(options, name[2:]))) for name in ("--listen", "--to"))
+    if not to.host or not to.port:
+        raise UsageError(f"--to {options.to}: it takes the form HOST:PORT, with a port from 1 to 65535")
+    names = {api.name.lower(): api.name for api in APIS.values()}
+    for name in options.only:
+        if name.lower() not in names:
+            raise UsageError(f"--only {name}: there is no such API; names are those of Kafka, as in EndTxn")
+    only = {names[name.lower()] for name in options.only}
+    printer = _Printer(as_json=options.json, only=only, without=_QUIET - only if options.quiet else frozenset())
+    try:
+        check_free(listen.host, listen.port)
+        with Proxy((to,), listen=listen, observer=WireTrace(printer.show), found=printer.found):
+            threading.Event().wait()
+    except OSError as error:
+        raise SemelError(listening_failed(error, options.listen)) from None
+    return Exit.OK
+
+
+class _Printer:
+    def __init__(self, *, as_json: bool, only: set[str], without: frozenset[str]) -> None:
+        self._as_json = as_json
+        self._only = only
+        self._without = without
+        self._colour = is_colourful(sys.stdout)
+        self._peer_width = 0
+
+    def found(self, broker: object, at: object) -> None:
+        say(f"{at} stands for {broker}")
+
+    def show(self, event: WireEvent) -> None:
+        if (self._only and event.api not in self._only) or event.api in self._without:
+            return
+        try:
+            print(json.dumps(event.as_dict(), ensure_ascii=False) if self._as_json else self._line(event), flush=True)
+        except BrokenPipeError:
+            # The reader of the output has closed it; clients need the proxy all the same.
+            self._only = {"nothing"}
+
+    def _line(self, event: WireEvent) -> str:
+        from semel.testing.tracing.wire_trace import Passage
+
+        time = (time_text(event.time_ms) or "")[11:-1]
+        peer = f"{event.connection}:{event.client_id or '-'}"
+        self._peer_width = max(self._peer_width, min(len(peer), 24))
+        arrow = {Passage.REQUEST: ">", Passage.ANSWER: "<"}.get(event.passage, "x")
+        took = "" if event.elapsed_ms is None else f"  {event.elapsed_ms:.1f} ms"
+        line = f"{time} {peer:<{self._peer_width}} {arrow} {event.text}"
+        if not self._colour:
+            return line + took
+        return (f"{_RED}{line}{_PLAIN}" if event.errors else line) + f"{_DIM}{took}{_PLAIN}"

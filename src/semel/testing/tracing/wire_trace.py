@@ -1,0 +1,209 @@
+"""Makes events of the frames on a wire: which client asked what, what it was answered, and what was lost.
+
+The law: one event for every message, in the order of the wire, also for one that cannot be read. An answer is told
+apart by the request that it belongs to, since it does not say its own API and version.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from semel.errors import DecodeError
+from semel.testing.tracing.summaries import errors_in, summary_of_request, summary_of_response
+from semel.testing.tracing.summary_text import text_of
+from semel.testing.tracing.summary_values import Fields
+from semel.wire.apis import APIS, Api, ApiKey
+from semel.wire.codec import decoder
+from semel.wire.framing import SIZE_PREFIX_BYTES, decode_request_header, decode_response_header
+
+
+class Passage(Enum):
+    """What happened to a message."""
+
+    REQUEST = "request"
+    ANSWER = "answer"
+    REQUEST_LOST = "request lost"
+    ANSWER_LOST = "answer lost"
+    HELD = "held"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class WireEvent:
+    """One message, or what became of it."""
+
+    number: int
+    time_ms: int
+    passage: Passage
+    connection: int
+    client_id: str | None
+    api: str
+    version: int
+    correlation_id: int
+    fields: Fields = field(default_factory=dict)
+    """What matters of the message."""
+    errors: tuple[str, ...] = ()
+    """Names of the error codes in an answer."""
+    elapsed_ms: float | None = None
+    """Of an answer: since its request."""
+
+    def as_dict(self) -> dict[str, Any]:
+        told = {
+            "time_ms": self.time_ms,
+            "passage": self.passage.value,
+            "connection": self.connection,
+            "client_id": self.client_id,
+            "api": self.api,
+            "version": self.version,
+            "correlation_id": self.correlation_id,
+            "fields": self.fields,
+            "errors": list(self.errors),
+            "elapsed_ms": None if self.elapsed_ms is None else round(self.elapsed_ms, 2),
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def text(self) -> str:
+        """API, version, what matters, errors: one line without time and connection."""
+        words = [f"{self.api} v{self.version}", text_of(self.fields), *self.errors]
+        return " ".join(word for word in words if word)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request without an answer yet."""
+
+    api: Api | None
+    name: str
+    version: int
+    client_id: str | None
+    since: float
+
+
+class WireTrace:
+    """A ``WireObserver`` that calls ``tell`` with each event, on the thread of the wire.
+
+    ``clock`` gives seconds since 1970.
+    """
+
+    def __init__(self, tell: Callable[[WireEvent], object], *, clock: Callable[[], float] = time.time) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._pending: dict[tuple[int, int], _Pending] = {}
+        self._names: dict[UUID, str] = {}
+        """Topics by their ids, as answers to Metadata have named them."""
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def opened(self, connection: int, peer: str) -> None:
+        pass
+
+    def closed(self, connection: int) -> None:
+        with self._lock:
+            for key in [key for key in self._pending if key[0] == connection]:
+                del self._pending[key]
+
+    def requested(self, connection: int, frame: bytes) -> None:
+        body = memoryview(frame)[SIZE_PREFIX_BYTES:]
+        fields: Fields
+        try:
+            header, position = decode_request_header(body)
+            api = APIS.get(header.api_key)
+            known = api if api is not None and api.min_version <= header.api_version <= api.max_version else None
+            name = _name(header.api_key)
+            if known is None:
+                fields = {"bytes": len(body), "unread": "a version that is not known here"}
+            else:
+                fields = summary_of_request(
+                    known, decoder(known.request_class, header.api_version)(body, position), self._names
+                )
+            pending = _Pending(known, name, header.api_version, header.client_id, self._clock())
+            correlation_id = header.correlation_id
+        except DecodeError as error:
+            pending, correlation_id = _Pending(None, "?", -1, None, self._clock()), -1
+            fields = {"bytes": len(body), "unread": str(error)}
+        with self._lock:
+            if not (pending.api is not None and pending.api.key is ApiKey.PRODUCE and fields.get("acks") == 0):
+                self._pending[connection, correlation_id] = pending
+        self._say(Passage.REQUEST, connection, correlation_id, pending, fields)
+
+    def request_lost(self, connection: int, correlation_id: int) -> None:
+        self._fate(Passage.REQUEST_LOST, connection, correlation_id)
+
+    def request_held(self, connection: int, correlation_id: int) -> None:
+        self._fate(Passage.HELD, connection, correlation_id)
+
+    def request_released(self, connection: int, correlation_id: int) -> None:
+        self._fate(Passage.RELEASED, connection, correlation_id)
+
+    def answered(self, connection: int, frame: bytes) -> None:
+        self._answer(Passage.ANSWER, connection, frame)
+
+    def answer_lost(self, connection: int, frame: bytes) -> None:
+        self._answer(Passage.ANSWER_LOST, connection, frame)
+
+    def _answer(self, passage: Passage, connection: int, frame: bytes) -> None:
+        body = memoryview(frame)[SIZE_PREFIX_BYTES:]
+        correlation_id = int.from_bytes(body[:4], "big", signed=True)
+        with self._lock:
+            pending = self._pending.pop((connection, correlation_id), None)
+        if pending is None:
+            pending = _Pending(None, "?", -1, None, self._clock())
+        fields: Fields = {"bytes": len(body)}
+        errors: tuple[str, ...] = ()
+        if pending.api is not None:
+            try:
+                _, position = decode_response_header(body, pending.api, pending.version)
+                response = decoder(pending.api.response_class, pending.version)(body, position)
+                fields = summary_of_response(pending.api, response, self._names)
+                errors = errors_in(response)
+            except DecodeError as error:
+                fields["unread"] = str(error)
+        self._say(passage, connection, correlation_id, pending, fields, errors, (self._clock() - pending.since) * 1000)
+
+    def _fate(self, passage: Passage, connection: int, correlation_id: int) -> None:
+        with self._lock:
+            pending = self._pending.get((connection, correlation_id)) or _Pending(None, "?", -1, None, self._clock())
+        self._say(passage, connection, correlation_id, pending, {})
+
+    def _say(
+        self,
+        passage: Passage,
+        connection: int,
+        correlation_id: int,
+        about: _Pending,
+        fields: Fields,
+        errors: tuple[str, ...] = (),
+        elapsed_ms: float | None = None,
+    ) -> None:
+        self._tell(
+            WireEvent(
+                next(self._numbers),
+                round(self._clock() * 1000),
+                passage,
+                connection,
+                about.client_id,
+                about.name,
+                about.version,
+                correlation_id,
+                fields,
+                errors,
+                elapsed_ms,
+            )
+        )
+
+
+def _name(api_key: int) -> str:
+    if api_key in APIS:
+        return APIS[api_key].name
+    try:
+        return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+    except ValueError:
+        return f"API {api_key}"
