@@ -24,7 +24,14 @@ from semel.client.producer import Producer as AsyncProducer
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
 from semel.client.unseen_failures import DeliveryFuture
-from semel.client.values import BulkMetadata, ConsumerRecord, ProducerIdentity, ProducerRecord, RecordMetadata
+from semel.client.values import (
+    BulkMetadata,
+    ConsumerRecord,
+    ProducerIdentity,
+    ProducerRecord,
+    ProducerSnapshot,
+    RecordMetadata,
+)
 from semel.errors import SemelError
 
 if TYPE_CHECKING:
@@ -82,6 +89,10 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"<blocking {self._session}>"
+
+    @property
+    def state(self) -> ProducerSnapshot:
+        return self._session.snapshot()
 
     def metrics(self) -> dict[str, float]:
         return self._session.metrics()

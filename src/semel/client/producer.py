@@ -16,7 +16,14 @@ from semel.client.machine.producer.partitioner import Partitioner
 from semel.client.offsets import GroupLike, OffsetsLike
 from semel.client.producer_session import ProducerSession
 from semel.client.transaction_offsets import AnyConsumer
-from semel.client.values import BulkMetadata, ConsumerRecord, ProducerIdentity, ProducerRecord, RecordMetadata
+from semel.client.values import (
+    BulkMetadata,
+    ConsumerRecord,
+    ProducerIdentity,
+    ProducerRecord,
+    ProducerSnapshot,
+    RecordMetadata,
+)
 from semel.clock import Clock
 from semel.net.network import Network
 
@@ -161,6 +168,14 @@ class Producer:
         self._send_queue.put_bulk(future, bulk)
         self._runtime.wake()
         return future
+
+    @property
+    def state(self) -> ProducerSnapshot:
+        """What this producer is doing now: the state of its transaction, its id and epoch, its sequences.
+
+        print(producer.state.state, producer.state.partitions)
+        """
+        return self._session.snapshot()
 
     def metrics(self) -> dict[str, float]:
         """What this producer has done since it was made, under Kafka's names: see docs/client.md.

@@ -35,7 +35,7 @@ from semel.client.send_queue import SendQueue
 from semel.client.tracing import spans_of
 from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, session_of
 from semel.client.unseen_failures import UnseenFailures, overlook
-from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord
+from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord, ProducerSnapshot
 from semel.clock import Clock, SystemClock
 from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
@@ -91,7 +91,7 @@ class ProducerSession:
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
         transaction = self.machine.transaction
-        state = "closed" if self.runtime.is_closed else "open" if transaction is None else transaction.state.value
+        state = self._state
         name = "" if transaction is None else f" transactional_id={transaction.transactional_id!r}"
         return f"Producer {servers}{name} {state}"
 
@@ -102,6 +102,28 @@ class ProducerSession:
     @property
     def is_transactional(self) -> bool:
         return self.machine.transaction is not None
+
+    @property
+    def _state(self) -> str:
+        if self.runtime.is_closed:
+            return "closed"
+        if self.machine.transaction is not None:
+            return self.machine.transaction.state.value
+        return "open" if self.machine.error is None else "failed"
+
+    def snapshot(self) -> ProducerSnapshot:
+        with self._guard:
+            transaction = self.machine.transaction
+            identity = self.machine.identity
+            error = self.machine.error or (None if transaction is None else transaction.error)
+            return ProducerSnapshot(
+                self._state,
+                None if transaction is None else transaction.transactional_id,
+                None if identity is None else identity.producer_id,
+                None if identity is None else identity.producer_epoch,
+                None if error is None else str(error),
+                self.machine.progress(),
+            )
 
     def metrics(self) -> dict[str, float]:
         with self._guard:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from semel.types import TopicPartition
 from semel.wire.records import Headers
 
 if TYPE_CHECKING:
@@ -79,6 +80,34 @@ class ProducerIdentity(NamedTuple):
     producer_id: int
     producer_epoch: int
     transaction_version: int
+
+
+class PartitionProgress(NamedTuple):
+    """How far a producer has come in one partition: what it has numbered, and what it knows to be written."""
+
+    next_sequence: int
+    """Of the next record that gets a number."""
+    acknowledged_sequence: int
+    """Of the first record whose acknowledgement has not come."""
+    on_wire: int
+    """Batches that were sent and not answered."""
+    waiting: int
+    """Batches that wait: to be sent, or to be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSnapshot:
+    """A producer at one moment, as ``Producer.state`` gives it."""
+
+    state: str
+    """``open``, ``failed`` or ``closed``; with a transactional id its transaction's state, as ``in transaction``."""
+    transactional_id: str | None
+    producer_id: int | None
+    """``None`` before it has one."""
+    producer_epoch: int | None
+    error: str | None
+    """What the transaction has to be aborted for, or the producer closed."""
+    partitions: Mapping[TopicPartition, PartitionProgress]
 
 
 @dataclass(frozen=True, slots=True)

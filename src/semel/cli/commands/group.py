@@ -1,4 +1,4 @@
-"""``semel group``: list, describe with lag, reset offsets, delete."""
+"""``semel group``: list, describe with lag, trace, reset offsets, delete."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def add_parser(commands: Subcommands) -> None:
         "look at consumer groups and change them",
         "  semel group list\n"
         "  semel group describe billing\n"
+        "  semel group trace billing\n"
         "  semel group reset-offsets billing --topic orders --to-earliest --dry-run",
     )
     listing = add_command(family, "list", "list the groups", "  semel group list --state Stable", _list)
@@ -46,6 +47,18 @@ def add_parser(commands: Subcommands) -> None:
         _describe,
     )
     describe.add_argument("group")
+    trace = add_command(
+        family,
+        "trace",
+        "tell the life of a group from the log",
+        "  semel group trace billing\n"
+        "  semel group trace billing --json | jq '.events[-1].members'\n\n"
+        "Every generation with its time, leader, assignor and what each member was given; for a group of KIP-848's\n"
+        "protocol every epoch, target and assignment; and how often offsets were committed since the line before.\n"
+        "Compaction shortens the history: the first lines say from when it is whole.",
+        _trace,
+    )
+    trace.add_argument("group")
     reset = add_command(
         family,
         "reset-offsets",
@@ -71,7 +84,7 @@ def add_parser(commands: Subcommands) -> None:
         family, "delete", "delete groups that have no members", "  semel group delete billing", _delete
     )
     delete.add_argument("groups", nargs="+", metavar="group")
-    add_connection_and_json(listing, describe, reset, delete)
+    add_connection_and_json(listing, describe, trace, reset, delete)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -115,6 +128,15 @@ def _describe(options: argparse.Namespace) -> int:
     for row in offsets:
         if row["trouble"] is not None:
             print(f"{row['partition']}: {row['trouble']}")
+    return Exit.OK
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+    from semel.cli.traces.group import group_trace, print_group_trace
+
+    with Admin(**client_settings(options)) as admin:
+        print_group_trace(group_trace(admin, options.group), as_json=options.json)
     return Exit.OK
 
 

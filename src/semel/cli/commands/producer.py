@@ -1,13 +1,19 @@
-"""``semel producer list``: the idempotent producers of a partition, and where their open transactions begin."""
+"""``semel producer list``: the idempotent producers of a partition, and where their open transactions begin.
+
+With ``--window`` also the last five batches of each, by which the partition recognises a batch that is sent again.
+"""
 
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
-from semel.cli.exits import Exit
+from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
 from semel.cli.terminal.output import print_rows, time_text
+
+WITHIN: Final = 100_000
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -16,10 +22,21 @@ def add_parser(commands: Subcommands) -> None:
         family,
         "list",
         "show the producers that partitions remember",
-        "  semel producer list orders:0 orders:1",
+        "  semel producer list orders:0 orders:1\n"
+        "  semel producer list orders:0 --window\n\n"
+        "--window shows the last five batches of each producer, with which a partition recognises one that is sent\n"
+        "again. They are read from the log, where compaction or retention may have taken some.",
         _list,
     )
     listing.add_argument("partitions", nargs="+", metavar="TOPIC:PARTITION")
+    listing.add_argument("--window", action="store_true", help="the last five batches of each")
+    listing.add_argument(
+        "--within",
+        type=int,
+        default=WITHIN,
+        metavar="N",
+        help="with --window: look for batches among the last N offsets (default: %(default)s)",
+    )
     add_connection_and_json(listing)
 
 
@@ -27,7 +44,14 @@ def _list(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
 
     partitions = [partition_of("TOPIC:PARTITION", text) for text in options.partitions]
+    if options.within < 1:
+        raise UsageError(f"--within {options.within}: it is at least 1")
     with Admin(**client_settings(options)) as admin:
+        if options.window:
+            from semel.cli.traces.producer_window import print_windows, windows
+
+            print_windows(windows(admin, partitions, options.within), as_json=options.json)
+            return Exit.OK
         described = admin.partitions.describe_producers(partitions).all()
     rows = [
         {

@@ -125,7 +125,7 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
-    from semel.cli.trace import print_trace, trace
+    from semel.cli.traces.transaction import print_trace, trace
 
     with Admin(**client_settings(options)) as admin:
         print_trace(trace(admin, options.transactional_id), as_json=options.json)

@@ -38,6 +38,11 @@ class Accumulator:
                 queues.append(PartitionQueue(TopicPartition(topic, index)))
         return queues
 
+    def all_queues(self) -> Iterator[PartitionQueue]:
+        """Of every partition of the topics that were sent to."""
+        for queues in self._queues.values():
+            yield from queues
+
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         return self._queues[topic_partition.topic][topic_partition.partition]
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from semel.client.machine.producer.batch import ProducerBatch
 from semel.client.machine.producer.sequences import PartitionSequences
+from semel.client.values import PartitionProgress
 from semel.types import TopicPartition
 
 
@@ -38,6 +39,12 @@ class PartitionQueue:
         yield from self.drained
         yield from self.returned
         yield from self.waiting
+
+    @property
+    def progress(self) -> PartitionProgress:
+        on_wire = sum(batch.on_wire for batch in self.drained)
+        waiting = len(self.drained) - on_wire + len(self.returned) + len(self.waiting)
+        return PartitionProgress(self.sequences.next_sequence, self.sequences.acknowledged_end, on_wire, waiting)
 
     @property
     def oldest(self) -> ProducerBatch:

@@ -24,9 +24,10 @@ from semel.client.machine.producer.bulk import Bulk
 from semel.client.machine.producer.partitioner import Partitioner, Partitioning
 from semel.client.machine.producer.producer_id import ProducerId
 from semel.client.machine.producer.sender import Sender
-from semel.client.machine.producer.sequences import Numbering
+from semel.client.machine.producer.sequences import Identity, Numbering
 from semel.client.machine.transaction.coordination import Coordination
 from semel.client.machine.transaction.transaction import Transaction
+from semel.client.values import PartitionProgress
 from semel.clock import NEVER
 from semel.errors import (
     AbortableError,
@@ -37,6 +38,7 @@ from semel.errors import (
     StateError,
     UnsupportedVersion,
 )
+from semel.types import TopicPartition
 from semel.wire.records import Headers
 
 
@@ -176,6 +178,21 @@ class ProducerMachine(ConnectedMachine):
             "record-error-total": self._sender.records_failed,
             "buffer-total-bytes": buffer_bytes,
             "buffer-available-bytes": max(0, buffer_bytes - self.admission.used_bytes),
+        }
+
+    @property
+    def identity(self) -> Identity | None:
+        """Under which producer id and epoch this producer writes, once it has one."""
+        if self.transaction is not None:
+            return self.transaction.current_identity
+        return None if self._producer_id is None else self._producer_id.identity()
+
+    def progress(self) -> dict[TopicPartition, PartitionProgress]:
+        """How far it has come in each partition that it has written to."""
+        return {
+            queue.topic_partition: queue.progress
+            for queue in self._accumulator.all_queues()
+            if queue.sequences.identity is not None or not queue.is_empty
         }
 
     @property

@@ -136,6 +136,10 @@ class Transaction:
         assert self.error is not None
         raise type(self.error)(self.error.code, self.error.message) from self.error
 
+    @property
+    def current_identity(self) -> Identity | None:
+        return self._identity
+
     # Numbering
 
     @property

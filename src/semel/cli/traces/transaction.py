@@ -14,6 +14,7 @@ from semel.cli.log_reading import RawBatch, batches
 from semel.cli.offsets import offsets_at
 from semel.cli.terminal.output import print_facts, print_json, print_rows, time_text
 from semel.cli.terminal.progress import Progress
+from semel.cli.traces.compaction_gaps import CompactionGaps, since_text
 from semel.coordinator.group import records as group_records
 from semel.coordinator.partitioning import partition_for
 from semel.coordinator.transaction import records as transaction_records
@@ -90,7 +91,7 @@ def print_trace(found: Trace, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    since = "from the first transaction on" if found.complete_since is None else f"since {found.complete_since}"
+    since = since_text(found.complete_since, "the first transaction")
     print_facts({"transactional_id": found.transactional_id, "state": found.state, "complete": since}, as_json=False)
     print()
     events = [asdict(event) for event in found.events]
@@ -109,28 +110,19 @@ def print_trace(found: Trace, *, as_json: bool) -> None:
 def _states(
     admin: Admin, home: TopicPartition, transactional_id: str
 ) -> tuple[list[tuple[int, Transaction]], str | None]:
-    """Its states with their offsets, and from when on they are all there.
-
-    Compaction leaves gaps between offsets. Any of the missing ones may have been a state of this id, so the history is
-    known to be whole only behind the last gap.
-    """
+    """Its states with their offsets, and from when on they are all there."""
     states: list[tuple[int, Transaction]] = []
-    complete_since: str | None = None
-    expected: int | None = None
+    gaps = CompactionGaps()
     for batch in batches(admin, home):
         header = batch.header
-        if expected is None:
-            expected = 0
-        if header.base_offset > expected or header.record_count < header.last_offset_delta + 1:
-            complete_since = time_text(header.max_timestamp)
-        expected = header.next_offset
+        gaps.passed(header)
         if header.is_control:
             continue
         for record in batch.records():
             state = transaction_records.decode(record.key, record.value)
             if isinstance(state, Transaction) and state.transactional_id == transactional_id:
                 states.append((record.offset, state))
-    return states, complete_since
+    return states, gaps.complete_since
 
 
 def _events(states: list[tuple[int, Transaction]]) -> Iterator[Event]:
