@@ -50,6 +50,9 @@ SHORTENED = {
     "/run/secrets/": "secret-of-",
     # It runs until it is stopped: tests/cli/test_trace.py.
     "semel trace": "semel trace --help",
+    # There is no terminal for --step; tests/lab plays all scenes.
+    "semel lab --scene 1 --step": "semel lab --scene 2",
+    "semel lab --lang zh": "semel lab --lang zh --list",
     # Spark takes longer than all the others; tests/spark runs such files.
     "totals.toml": "--help",
 }

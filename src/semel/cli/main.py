@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "pipeline",
     "prove",
     "trace",
+    "lab",
     "bench",
     "demo",
     "completion",

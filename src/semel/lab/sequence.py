@@ -1,0 +1,60 @@
+"""The sequence diagram of a scene that was played, as the text that ``tools/sequence_diagram.py`` draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from semel.lab.log_view import LogView
+from semel.lab.playing import Played
+from semel.lab.screen import client_name, wire_text
+from semel.lab.stage import Frame
+from semel.testing.tracing.wire_trace import Passage
+
+BROKER: Final = "Broker"
+
+
+def diagram(played: Played) -> str:
+    """Participants are the clients that said something, and the broker; brokers of a cluster are one."""
+    clients = list(dict.fromkeys(client_name(event) for frame in played.frames for event in frame.wire))
+    lines = [f"title: {played.scene.title}", "", f"participants: {', '.join([*clients, BROKER])}"]
+    logs: dict[str, LogView] = {}
+    for frame in played.frames:
+        lines += ["", f"== {frame.number}. {_first_sentence(frame)}", *_messages(frame), *_appended(frame, logs)]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(frame: Frame) -> str:
+    return frame.text.of("en").partition(". ")[0].rstrip(".")
+
+
+def _messages(frame: Frame) -> Iterator[str]:
+    """One line for each message; a request that is lost is told where it is lost."""
+    lost = {(event.connection, event.correlation_id) for event in frame.wire if event.passage is Passage.REQUEST_LOST}
+    for event in frame.wire:
+        name, text = client_name(event), wire_text(event)
+        match event.passage:
+            case Passage.REQUEST:
+                arrow = "->x" if (event.connection, event.correlation_id) in lost else "->"
+                yield f"{name} {arrow} {BROKER}: {text}"
+            case Passage.ANSWER:
+                yield f"{BROKER} --> {name}: {text}"
+            case Passage.ANSWER_LOST:
+                yield f"{BROKER} --x {name}: {event.api}"
+            case Passage.HELD | Passage.RELEASED:
+                yield f"{BROKER}: {text}"
+            case Passage.REQUEST_LOST:
+                pass
+
+
+def _appended(frame: Frame, logs: dict[str, LogView]) -> Iterator[str]:
+    """What the logs have that they did not have at the step before."""
+    for log in frame.logs:
+        before = logs.get(log.name)
+        known = 0 if before is None else len(before.entries)
+        new = [f"{entry.offset} {entry.value}" for entry in log.entries[known:]]
+        logs[log.name] = log
+        if new:
+            yield f"{BROKER}: the log of {log.name} has {', '.join(new)}; last stable offset {log.last_stable_offset}"
+        elif before is not None and before.last_stable_offset != log.last_stable_offset:
+            yield f"{BROKER}: the last stable offset of {log.name} is {log.last_stable_offset}"

@@ -1,0 +1,228 @@
+"""What a scene plays on: a broker or a cluster, clients that are watched, and the record of what happened.
+
+``step`` ends a step of a scene: it takes down what passed on the wire since the last one, how the clients stand and
+what the logs have, and shows that to the audience. All of it is read from outside, by ordinary requests of a client
+with the id ``lab``, which are left out of the record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from semel.blocking import Admin, Consumer, Producer
+from semel.errors import SemelError
+from semel.lab.log_view import LogView, read_log
+from semel.lab.words import Text
+from semel.testing.broker import Broker
+from semel.testing.cluster import Cluster
+from semel.testing.tracing.wire_trace import WireEvent, WireTrace
+from semel.types import TopicPartition
+
+LAB: Final = "lab"
+PATIENCE_S: Final = 60.0
+"""How long a scene waits for what must come. It is not a limit that a scene comes near to on a busy machine."""
+
+_ALWAYS_HIDDEN: Final = frozenset({"ApiVersions", "Metadata", "FindCoordinator", "ListOffsets", "OffsetFetch"})
+_HIDDEN_UNLESS_SHOWN: Final = frozenset({"Fetch", "Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup", "CreateTopics"})
+_PAUSE_S: Final = 0.005
+
+T = TypeVar("T")
+
+
+class SceneFailed(SemelError):
+    """A scene could not be played: what it waits for does not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientView:
+    """A client's state, in lines."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the audience sees at the end of a step."""
+
+    number: int
+    text: Text
+    clients: tuple[ClientView, ...]
+    wire: tuple[WireEvent, ...]
+    logs: tuple[LogView, ...]
+
+
+class Stage:
+    """``with Stage(protected=True, audience=show) as stage:`` and ``scene.play(stage)``."""
+
+    def __init__(self, *, protected: bool = True, audience: Callable[[Frame], object] = lambda frame: None) -> None:
+        self.protected = protected
+        self.frames: list[Frame] = []
+        self.wire: list[WireEvent] = []
+        """Everything that passed, of all APIs, but for what the lab asks itself."""
+        self._audience = audience
+        self._held = ExitStack()
+        self._servers = ""
+        self._clients: dict[str, Callable[[], Iterable[str]]] = {}
+        self._partitions: list[TopicPartition] = []
+        self._shown: set[str] = set()
+        self._told = 0
+        self._admin: Admin | None = None
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, traceback)
+
+    # What a scene puts on the stage
+
+    def broker(self, **settings: Any) -> Broker:
+        """A broker in memory, whose wire is recorded."""
+        broker = Broker(**{"group_initial_rebalance_delay_ms": 0, **settings})
+        broker.faults.observer = WireTrace(self._observed)
+        self._held.enter_context(broker)
+        self._servers = broker.bootstrap_servers
+        return broker
+
+    def cluster(self, **settings: Any) -> Cluster:
+        """Three brokers in memory. What they say to each other is recorded, too."""
+        cluster = Cluster(**{"brokers": 3, "group_initial_rebalance_delay_ms": 0, **settings})
+        trace, numbers = WireTrace(self._observed), itertools.count(1)
+        for broker in cluster.brokers.values():
+            broker.faults.observer, broker.faults.connections = trace, numbers
+        self._held.enter_context(cluster)
+        self._servers = cluster.bootstrap_servers
+        return cluster
+
+    def topic(self, name: str, *, partitions: int = 1, shown: bool = True, **how: Any) -> None:
+        """A new topic, whose logs the audience sees."""
+        assigned = how.get("assignments")
+        self.admin.topics.create(name, partitions=None if assigned else partitions, **how)
+        if shown:
+            self._partitions += [TopicPartition(name, index) for index in range(partitions)]
+
+    def producer(self, name: str, **settings: Any) -> Producer:
+        """A producer under this client id, whose state the audience sees; its transactional id is taken over."""
+        quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "linger_ms": 0}
+        producer = Producer(bootstrap_servers=self._servers, client_id=name, **{**quick, **settings})
+        self._held.callback(producer.close, timeout_ms=0)
+        if "transactional_id" in settings:
+            producer.init()
+        self._clients[name] = lambda: _producer_lines(producer)
+        return producer
+
+    def consumer(self, name: str, **settings: Any) -> Consumer:
+        """A consumer under this client id, whose position the audience sees."""
+        quick = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, "retry_backoff_ms": 5}
+        consumer = Consumer(bootstrap_servers=self._servers, client_id=name, **{**quick, **settings})
+        self._held.callback(consumer.close)
+        self._clients[name] = lambda: _consumer_lines(consumer)
+        return consumer
+
+    def watch(self, name: str, lines: Callable[[], Iterable[str]]) -> None:
+        """Something else whose state the audience sees, as a reader's records."""
+        self._clients[name] = lines
+
+    def forget(self, name: str) -> None:
+        """The client is gone."""
+        del self._clients[name]
+
+    def show(self, *apis: str) -> None:
+        """Show these requests, too, which are left out where they only distract."""
+        self._shown.update(apis)
+
+    # What a scene looks at
+
+    @property
+    def admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(bootstrap_servers=self._servers, client_id=LAB, retry_backoff_ms=5)
+            self._held.callback(self._admin.close)
+        return self._admin
+
+    def log(self, topic: str, partition: int = 0) -> LogView:
+        return read_log(self.admin, TopicPartition(topic, partition))
+
+    def read(self, topic: str, isolation_level: str = "read_committed", partitions: int = 1) -> list[str]:
+        """The values that a consumer of this isolation level can read now, from the beginning."""
+        consumer = Consumer(
+            bootstrap_servers=self._servers,
+            client_id=LAB,
+            isolation_level=isolation_level,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=50,
+        )
+        with consumer:
+            wanted = [TopicPartition(topic, index) for index in range(partitions)]
+            consumer.assign(wanted)
+            ends = consumer.end_offsets(wanted)
+            found: list[str] = []
+
+            def is_read() -> bool:
+                found.extend((record.value or b"").decode() for record in consumer.poll(50))
+                return all(consumer.position(partition) >= end for partition, end in ends.items())
+
+            self.wait_for("what can be read now to be read", is_read)
+        return found
+
+    def wait_for(self, what: str, comes: Callable[[], bool]) -> None:
+        """Raises ``SceneFailed`` if it does not come."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not comes():
+            if time.monotonic() > deadline:
+                raise SceneFailed(f"waited {PATIENCE_S:.0f} s for {what}")
+            time.sleep(_PAUSE_S)
+
+    def events(self, api: str, client: str | None = None) -> list[WireEvent]:
+        """What passed of an API, of one client or of all."""
+        return [event for event in self.wire if event.api == api and client in (None, event.client_id)]
+
+    # The audience
+
+    def step(self, text: str, **values: object) -> Frame:
+        """The end of a step: what has happened in it is shown. ``values`` are for the braces in the text."""
+        clients = tuple(ClientView(name, tuple(lines())) for name, lines in self._clients.items())
+        logs = tuple(read_log(self.admin, partition) for partition in self._partitions)
+        new, self._told = self.wire[self._told :], len(self.wire)
+        hidden = _ALWAYS_HIDDEN | (_HIDDEN_UNLESS_SHOWN - self._shown)
+        wire = tuple(event for event in new if event.api not in hidden)
+        frame = Frame(len(self.frames) + 1, Text(text, values), clients, wire, logs)
+        self.frames.append(frame)
+        self._audience(frame)
+        return frame
+
+    def _observed(self, event: WireEvent) -> None:
+        if event.client_id != LAB:
+            self.wire.append(event)
+
+
+def _producer_lines(producer: Producer) -> Iterable[str]:
+    seen = producer.state
+    yield seen.state
+    if seen.transactional_id is not None:
+        yield f"id {seen.transactional_id}"
+    if seen.producer_id is not None:
+        yield f"producer {seen.producer_id} epoch {seen.producer_epoch}"
+    for (topic, partition), progress in seen.partitions.items():
+        numbered = f"seq {progress.next_sequence} acked {progress.acknowledged_sequence}"
+        yield f"{topic}:{partition} {numbered if seen.producer_id is not None else 'no numbers'}"
+        if progress.on_wire or progress.waiting:
+            yield f" {progress.on_wire} sent, {progress.waiting} waiting"
+    if seen.error is not None:
+        yield seen.error.partition(":")[0]
+
+
+def _consumer_lines(consumer: Consumer) -> Iterable[str]:
+    positions = consumer.positions()
+    for partition in sorted(consumer.assignment):
+        at = positions.get(partition)
+        yield f"{partition.topic}:{partition.partition} at {'?' if at is None else at.offset}"
