@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from semel.client.assignors import CooperativeStickyAssignor, StickyAssignor
 from semel.coordinator.transaction import shard as transaction_shard
 from semel.coordinator.transaction.decisions import init_new
 from semel.errors import ErrorCode, KafkaError
@@ -39,6 +40,16 @@ def forgets_who_had_the_transactional_id(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transaction_shard, "init_known", init_known)
 
 
+def takes_every_partition_away_first(patch: pytest.MonkeyPatch) -> None:
+    """The cooperative assignor rebalances as the eager ones do."""
+    patch.setattr(CooperativeStickyAssignor, "protocols", StickyAssignor.protocols)
+
+
+def takes_the_marker_of_any_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """A marker that comes late ends the transaction that is open then."""
+    patch.setattr(ProducerStates, "check_marker", lambda self, *rest, **more: None)
+
+
 PLANTED: dict[str, list[Plant]] = {
     "lost-answer": [bugs.appends_what_is_there_already],
     "window-of-five": [bugs.appends_what_is_there_already],
@@ -48,6 +59,9 @@ PLANTED: dict[str, list[Plant]] = {
     "abort": [bugs.commits_offsets_of_aborted_transactions, bugs.tells_readers_of_no_aborted_transaction],
     "lost-coordinator": [bugs.aborts_after_a_restart_what_was_committed],
     "timeout": [bugs.commits_what_has_timed_out],
+    "rebalance": [takes_every_partition_away_first],
+    "micro-batch": [bugs.commits_offsets_of_aborted_transactions],
+    "zombie-coordinator": [takes_the_marker_of_any_coordinator],
     "isolation-levels": [bugs.tells_readers_of_no_aborted_transaction, bugs.client_shows_what_was_aborted],
 }
 """By the name of the scene."""

@@ -213,4 +213,62 @@ CHINESE: Final[dict[str, str]] = {
     "records in the log": "日志中的记录",
     "records that readers see": "消费者看到的记录",
     "duplicates": "重复的记录",
+    # 9
+    "A rebalance in its phases, and four assignors": "再均衡的各个阶段，以及四种分配策略",
+    (
+        "When a member joins, all join again under the next generation, one of them deals the partitions out, and each "
+        "is told its share. Eager assignors take everything away first; a cooperative one takes only what moves."
+    ): "有成员加入时，所有成员在下一个 generation 重新加入，其中一个分配分区，每个成员得到自己的一份。eager 策略先全部收回；cooperative 策略只收回要移动的。",
+    "cooperative rebalancing (cooperative-sticky)": "协作式再均衡（cooperative-sticky）",
+    (
+        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup), in "
+        "{rounds} rounds. {interrupted} partitions are taken away and given back, {moved} change hands."
+    ): "{assignor}：第三个成员加入。所有成员重新加入（JoinGroup），leader 分配分区（SyncGroup），共 {rounds} 轮。{interrupted} 个分区被收回又还回，{moved} 个换了主人。",
+    "assignor": "分配策略",
+    "partitions interrupted although they stay where they are": "没有移动却被中断的分区",
+    "partitions that changed hands": "换了主人的分区",
+    "range: interrupted / moved": "range：中断 / 移动",
+    "roundrobin: interrupted / moved": "roundrobin：中断 / 移动",
+    "sticky: interrupted / moved": "sticky：中断 / 移动",
+    "cooperative-sticky: interrupted / moved": "cooperative-sticky：中断 / 移动",
+    # 11
+    "A Spark micro-batch, killed at each step": "Spark 微批次，在每一步被杀死",
+    (
+        "A pipeline writes the output of a micro-batch and the offsets that it has read in one transaction, with a "
+        "note which batch it was. Whenever the driver dies, the next one can tell whether the batch has to run again."
+    ): "pipeline 把微批次的输出和读到的 offset 写在同一个事务里，并注明是哪个批次。无论 driver 何时死掉，下一个都能判断该批次是否要重跑。",
+    "output, offsets and note in one transaction": "输出、offset 和注记在同一个事务中",
+    (
+        "The driver is killed when batch {number} is {step}. The next driver asks where the group is: the batch is not "
+        "committed, and runs again."
+    ): "driver 在批次 {number} 处于 {step} 时被杀死。下一个 driver 查询 group 的位置：该批次没有提交，重新运行。",
+    (
+        "The driver is killed when batch {number} is {step}. The next driver asks where the group is: the batch is "
+        "committed, and is skipped."
+    ): "driver 在批次 {number} 处于 {step} 时被杀死。下一个 driver 查询 group 的位置：该批次已经提交，跳过。",
+    "kills": "杀死次数",
+    "batches run again": "重新运行的批次",
+    "batches skipped, because they were committed": "因已提交而跳过的批次",
+    # 12
+    "A zombie coordinator": "僵尸协调者",
+    (
+        "A coordinator that was replaced may still have messages on the wire. Partitions remember the epochs of the "
+        "last marker, of its producer and of its coordinator, and refuse what is older."
+    ): "被替换的协调者可能还有消息在路上。分区记住最后一个标记的 epoch，包括生产者的和协调者的，并拒绝更旧的。",
+    "the check of epochs in markers": "对标记中 epoch 的检查",
+    (
+        "A transaction with a is committed. Its coordinator, broker {first}, sends the marker, and the network holds "
+        "it."
+    ): "包含 a 的事务已提交。它的协调者 broker {first} 发出标记，被网络扣住。",
+    (
+        "Broker {first} is silent for too long, and another broker takes over under the next coordinator epoch. It "
+        "finds the decision in its replica of the log, and writes the marker."
+    ): "broker {first} 沉默太久，另一个 broker 以下一个 coordinator epoch 接管。它在自己的日志副本里找到决定，写入标记。",
+    "The producer begins its next transaction, and writes b.": "生产者开始下一个事务，写入 b。",
+    "Now the marker of broker {first} arrives. It belongs to an epoch that is over, and is refused ({error}).": "这时 broker {first} 的标记到达。它属于已经结束的 epoch，被拒绝（{error}）。",
+    (
+        "Now the marker of broker {first} arrives, and is taken: it ends the transaction that is open now. Readers "
+        "see b, which was never committed."
+    ): "这时 broker {first} 的标记到达并被接受：它结束了现在开着的事务。消费者看到了从未提交的 b。",
+    "markers of the zombie that were refused": "被拒绝的僵尸标记",
 }

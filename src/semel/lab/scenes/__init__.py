@@ -11,9 +11,12 @@ from semel.lab.scenes.fencing import FENCING
 from semel.lab.scenes.isolation_levels import ISOLATION_LEVELS
 from semel.lab.scenes.lost_answer import LOST_ANSWER
 from semel.lab.scenes.lost_coordinator import LOST_COORDINATOR
+from semel.lab.scenes.micro_batch import MICRO_BATCH
 from semel.lab.scenes.open_transaction import OPEN_TRANSACTION
+from semel.lab.scenes.rebalance import REBALANCE
 from semel.lab.scenes.timeout import TIMEOUT
 from semel.lab.scenes.window_of_five import WINDOW_OF_FIVE
+from semel.lab.scenes.zombie_coordinator import ZOMBIE_COORDINATOR
 
 SCENES: Final[tuple[Scene, ...]] = (
     LOST_ANSWER,
@@ -24,7 +27,10 @@ SCENES: Final[tuple[Scene, ...]] = (
     ABORT,
     LOST_COORDINATOR,
     TIMEOUT,
+    REBALANCE,
     ISOLATION_LEVELS,
+    MICRO_BATCH,
+    ZOMBIE_COORDINATOR,
 )
 
 
