@@ -160,11 +160,13 @@ def _participant(name: str, place: int) -> str:
 
 
 def _heading(heading: Heading, y: int, width: int) -> tuple[list[str], int]:
-    label = round(len(heading.text) * _CHARACTER) + 24
-    line = f'<path d="M{_MARGIN} {y + 12}H{width - _MARGIN}" stroke="{_FAINT}"/>'
-    place = f'x="{(width - label) / 2}" y="{y}" width="{label}" height="24"'
+    lines = _wrapped(heading.text, width - 2 * _MARGIN - 24)
+    label, height = round(max(map(len, lines)) * _CHARACTER) + 24, 24 + _LINE * (len(lines) - 1)
+    line = f'<path d="M{_MARGIN} {y + height // 2}H{width - _MARGIN}" stroke="{_FAINT}"/>'
+    place = f'x="{(width - label) / 2}" y="{y}" width="{label}" height="{height}"'
     box = f'<rect {place} rx="12" fill="{_PAPER}" stroke="{_FAINT}"/>'
-    return [line, box, _text(heading.text, width / 2, y + 16, 'font-style="italic"')], 24
+    words = [_text(text, width / 2, y + 16 + _LINE * row, 'font-style="italic"') for row, text in enumerate(lines)]
+    return [line, box, *words], height
 
 
 def _message(message: Message, y: int) -> tuple[list[str], int]:

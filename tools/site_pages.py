@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGES: Final = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+PAGES: Final = {
+    "index.md": "README.md",
+    "index.zh.md": "README.zh.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+}
 PICTURES: Final = {"pictures/bench.svg": "benchmarks/results/bench.svg"}
 STYLES: Final = {"site.css": "tools/site.css"}
 

@@ -45,7 +45,7 @@ class Block:
 
 def documents() -> list[str]:
     """Everything that a user reads, by path."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
+    pages = [ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md", "examples/README.md")]
     return [str(page.relative_to(ROOT)) for page in [*pages, *sorted((ROOT / "docs").rglob("*.md"))]]
 
 

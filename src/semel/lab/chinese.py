@@ -11,7 +11,8 @@ CHINESE: Final[dict[str, str]] = {
     "Switched off: {protection}": "已关闭：{protection}",
     "clients": "客户端",
     "on the wire": "网络上",
-    "log": "日志",
+    "log   ○ open  × aborted": "日志  ○未结束  ×已中止",
+    "nothing": "无",
     "Verdict: it holds": "结论：成立",
     "Verdict: it does not hold": "结论：不成立",
     "should be {wanted}": "应为 {wanted}",
@@ -221,9 +222,10 @@ CHINESE: Final[dict[str, str]] = {
     ): "有成员加入时，所有成员在下一个 generation 重新加入，其中一个分配分区，每个成员得到自己的一份。eager 策略先全部收回；cooperative 策略只收回要移动的。",
     "cooperative rebalancing (cooperative-sticky)": "协作式再均衡（cooperative-sticky）",
     (
-        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup), in "
-        "{rounds} rounds. {interrupted} partitions are taken away and given back, {moved} change hands."
-    ): "{assignor}：第三个成员加入。所有成员重新加入（JoinGroup），leader 分配分区（SyncGroup），共 {rounds} 轮。{interrupted} 个分区被收回又还回，{moved} 个换了主人。",
+        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup). "
+        "Generations: {rounds}. Partitions taken away and given back: {interrupted}. Partitions that change hands: "
+        "{moved}."
+    ): "{assignor}：第三个成员加入。所有成员重新加入（JoinGroup），leader 分配分区（SyncGroup），经过 {rounds} 个 generation。{interrupted} 个分区被收回又还回，{moved} 个换了主人。",
     "assignor": "分配策略",
     "partitions interrupted although they stay where they are": "没有移动却被中断的分区",
     "partitions that changed hands": "换了主人的分区",
@@ -246,6 +248,10 @@ CHINESE: Final[dict[str, str]] = {
         "The driver is killed when batch {number} is {step}. The next driver asks where the group is: the batch is "
         "committed, and is skipped."
     ): "driver 在批次 {number} 处于 {step} 时被杀死。下一个 driver 查询 group 的位置：该批次已经提交，跳过。",
+    "planned": "已计划",
+    "written": "已写入",
+    "written, and its offsets are sent": "已写入并发送了 offset",
+    "committed": "已提交",
     "kills": "杀死次数",
     "batches run again": "重新运行的批次",
     "batches skipped, because they were committed": "因已提交而跳过的批次",

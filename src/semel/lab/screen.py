@@ -20,6 +20,8 @@ from semel.testing.tracing.summary_text import text_of
 from semel.testing.tracing.wire_trace import Passage, WireEvent
 
 WIDTH: Final = 100
+OPEN: Final = "○"
+ABORTED: Final = "×"  # noqa: RUF001
 _WIDTHS: Final = (23, 48, 23)
 _BAR: Final = " │ "
 
@@ -40,6 +42,10 @@ _FATES: Final = {
     Passage.RELEASED: "goes on",
 }
 _SHORTER: Final = (("producer_id=", "pid="), ("transactional_id=", "id="), ("sequence=", "seq="), ("records=1 ", ""))
+
+
+# Behind the client id, in the id of a member.
+_UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Screen:
@@ -64,7 +70,7 @@ class Screen:
     def step(self, frame: Frame) -> list[str]:
         """One step: what happens, and the three columns."""
         head = wrapped(f"{frame.number}. {frame.text.of(self._language)}", WIDTH)
-        titles = [self._say(title) for title in ("clients", "on the wire", "log")]
+        titles = [self._say(title) for title in ("clients", "on the wire", "log   ○ open  × aborted")]  # noqa: RUF001
         columns = (list(_client_lines(frame.clients)), list(_wire_lines(frame.wire)), list(_log_lines(frame.logs)))
         return [
             *(self._in(_BOLD, line) for line in head),
@@ -112,7 +118,7 @@ def wire_text(event: WireEvent) -> str:
     text = " ".join(word for word in (event.api, text_of(event.fields), *event.errors) if word)
     for long, short in _SHORTER:
         text = text.replace(long, short)
-    return text
+    return _UUID.sub("", text)
 
 
 def client_name(event: WireEvent) -> str:
@@ -194,5 +200,5 @@ def _entry_line(entry: LogEntry) -> tuple[str, str]:
     numbers = "" if entry.producer_id is None else f"{entry.producer_id}/{entry.epoch}"
     if entry.sequence is not None and entry.sequence >= 0:
         numbers += f"#{entry.sequence}"
-    mark = f" {entry.kind.value}" if entry.kind in (Kind.OPEN, Kind.ABORTED) else ""
-    return colour, f"{entry.offset:>3} {entry.value[:9]:<8} {numbers}{mark}"[: _WIDTHS[2]]
+    mark = {Kind.OPEN: OPEN, Kind.ABORTED: ABORTED}.get(entry.kind, " ")
+    return colour, f"{entry.offset:>3} {mark} {entry.value[:9]:<9} {numbers}"[: _WIDTHS[2]]

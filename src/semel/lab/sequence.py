@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from semel.lab.log_view import LogView
@@ -14,12 +14,17 @@ from semel.testing.tracing.wire_trace import Passage
 BROKER: Final = "Broker"
 
 
-def diagram(played: Played) -> str:
-    """Participants are the clients that said something, and the broker; brokers of a cluster are one."""
-    clients = list(dict.fromkeys(client_name(event) for frame in played.frames for event in frame.wire))
-    lines = [f"title: {played.scene.title}", "", f"participants: {', '.join([*clients, BROKER])}"]
+def diagram(played: Played, *, steps: Collection[int] | None = None) -> str:
+    """Participants are the clients that said something, and the broker: the one that was asked, in a cluster.
+
+    ``steps`` are the numbers of those to show; ``None``: all.
+    """
+    frames = [frame for frame in played.frames if steps is None or frame.number in steps]
+    clients = list(dict.fromkeys(client_name(event) for frame in frames for event in frame.wire))
+    without = "" if played.protected else ", without its protection"
+    lines = [f"title: {played.scene.title}{without}", "", f"participants: {', '.join([*clients, BROKER])}"]
     logs: dict[str, LogView] = {}
-    for frame in played.frames:
+    for frame in frames:
         lines += ["", f"== {frame.number}. {_first_sentence(frame)}", *_messages(frame), *_appended(frame, logs)]
     return "\n".join(lines) + "\n"
 

@@ -200,6 +200,10 @@ class Stage:
         self._audience(frame)
         return frame
 
+    def skip(self) -> None:
+        """What has passed since the last step was only preparation, and is not shown."""
+        self._told = len(self.wire)
+
     def _observed(self, event: WireEvent) -> None:
         if event.client_id != LAB:
             self.wire.append(event)

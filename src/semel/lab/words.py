@@ -19,7 +19,11 @@ class Text:
     values: Mapping[str, object] = field(default_factory=dict)
 
     def of(self, language: str) -> str:
-        return translated(self.template, language).format(**self.values)
+        values = {
+            name: translated(value, language) if isinstance(value, str) else value
+            for name, value in self.values.items()
+        }
+        return translated(self.template, language).format(**values)
 
 
 def translated(text: str, language: str) -> str:

@@ -24,6 +24,7 @@ def _play(stage: Stage) -> Verdict:
         feeder.send("orders", value.encode()).result(PATIENCE_S)
     feeder.close()
     stage.forget("feeder")
+    stage.skip()
     consumer = stage.consumer("program", group_id="billing", enable_auto_commit=False)
     settings = {"transactional_id": "billing"} if stage.protected else {}
     producer = stage.producer("writer", **settings)

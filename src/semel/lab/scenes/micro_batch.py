@@ -22,7 +22,8 @@ _ORDERS: Final = TopicPartition("orders", 0)
 _PLACE: Final = Place("totals", _ORDERS)
 _QUERY: Final = "query-1"
 _ID: Final = "totals-pipeline"
-_STEPS: Final = ("planned", "written", "offsets sent", "committed")
+_SENT: Final = "written, and its offsets are sent"
+_STEPS: Final = ("planned", "written", _SENT, "committed")
 """After each of them the driver is killed once."""
 
 
@@ -101,7 +102,7 @@ class _Driver:
             producer.send("totals", value.encode()).result(PATIENCE_S)
             yield "written"
             self._stage.admin.groups.alter_offsets(_PLACE.group_id, end).all()
-            yield "offsets sent"
+            yield _SENT
             yield "committed"
             return
         producer.begin()
@@ -109,7 +110,7 @@ class _Driver:
         producer.send("totals", value.encode()).result(PATIENCE_S)
         yield "written"
         producer.send_offsets(end, _PLACE.group_id)
-        yield "offsets sent"
+        yield _SENT
         producer.commit()
         yield "committed"
 

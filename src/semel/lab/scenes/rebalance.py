@@ -87,6 +87,7 @@ def _third_member_joins(stage: Stage, assignor: str) -> _Moved:
     join()
     join()
     before = _owners(members)
+    stage.skip()
     first = len(stage.wire)
     for listener in listeners:
         listener.revoked.clear()
@@ -103,8 +104,9 @@ def _third_member_joins(stage: Stage, assignor: str) -> _Moved:
     moved = sum(before[partition] != after[partition] for partition in before)
     interrupted = sum(before[partition] == after[partition] for partition in revoked)
     stage.step(
-        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup), in "
-        "{rounds} rounds. {interrupted} partitions are taken away and given back, {moved} change hands.",
+        "{assignor}: a third member joins. All join again (JoinGroup), the leader deals partitions out (SyncGroup). "
+        "Generations: {rounds}. Partitions taken away and given back: {interrupted}. Partitions that change hands: "
+        "{moved}.",
         assignor=assignor,
         rounds=rounds,
         interrupted=interrupted,
