@@ -45,7 +45,7 @@ def said_in(text: str) -> dict[str, list[str]]:
     How often it had to ask depends on time, and which broker asks which other on where leaders are.
     """
     said: dict[str, list[str]] = {}
-    for name, api in re.findall(r"^(?!broker )(.+?) ->x? Broker: (\w+)", text, re.MULTILINE):
+    for name, api in re.findall(r"^(?!broker )(.+?) ->x? (?:Broker|broker \d): (\w+)", text, re.MULTILINE):
         asked = said.setdefault(name, [])
         if asked[-1:] != [api]:
             asked.append(api)

@@ -173,7 +173,8 @@ def _client_lines(clients: Iterable[ClientView]) -> Iterator[tuple[str, str]]:
 def _wire_lines(wire: Iterable[WireEvent]) -> Iterator[tuple[str, str]]:
     for event in wire:
         colour = _RED if event.errors or event.passage in (Passage.REQUEST_LOST, Passage.ANSWER_LOST) else ""
-        text = f"{client_name(event)} {_ARROWS[event.passage]} {wire_text(event)}"
+        server = "" if event.server is None else f"{event.server}: "
+        text = f"{client_name(event)} {_ARROWS[event.passage]} {server}{wire_text(event)}"
         for line in wrapped(text, _WIDTHS[1], "  "):
             yield colour, line
 

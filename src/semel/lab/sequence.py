@@ -9,23 +9,29 @@ from semel.lab.log_view import LogView
 from semel.lab.playing import Played
 from semel.lab.screen import client_name, wire_text
 from semel.lab.stage import Frame
-from semel.testing.tracing.wire_trace import Passage
+from semel.testing.tracing.wire_trace import Passage, WireEvent
 
 BROKER: Final = "Broker"
 
 
 def diagram(played: Played, *, steps: Collection[int] | None = None) -> str:
-    """Participants are the clients that said something, and the broker: the one that was asked, in a cluster.
+    """Participants are the clients that said something and the brokers that were asked.
 
     ``steps`` are the numbers of those to show; ``None``: all.
     """
     frames = [frame for frame in played.frames if steps is None or frame.number in steps]
-    clients = list(dict.fromkeys(client_name(event) for frame in frames for event in frame.wire))
+    events = [event for frame in frames for event in frame.wire]
+    clients = dict.fromkeys(client_name(event) for event in events)
+    brokers = sorted({_server(event) for event in events} | {name for name in clients if name.startswith("broker ")})
+    names = [*(name for name in clients if name not in brokers), *(brokers or [BROKER])]
     without = "" if played.protected else ", without its protection"
-    lines = [f"title: {played.scene.title}{without}", "", f"participants: {', '.join([*clients, BROKER])}"]
+    lines = [f"title: {played.scene.title}{without}", "", f"participants: {', '.join(names)}"]
     logs: dict[str, LogView] = {}
+    leader = names[-1]
     for frame in frames:
-        lines += ["", f"== {frame.number}. {_first_sentence(frame)}", *_messages(frame), *_appended(frame, logs)]
+        leader = next((_server(event) for event in frame.wire if event.api == "Produce"), leader)
+        lines += ["", f"== {frame.number}. {_first_sentence(frame)}", *_messages(frame)]
+        lines += [f"{leader}: {text}" for text in _appended(frame, logs)]
     return "\n".join(lines) + "\n"
 
 
@@ -37,17 +43,17 @@ def _messages(frame: Frame) -> Iterator[str]:
     """One line for each message; a request that is lost is told where it is lost."""
     lost = {(event.connection, event.correlation_id) for event in frame.wire if event.passage is Passage.REQUEST_LOST}
     for event in frame.wire:
-        name, text = client_name(event), wire_text(event)
+        name, server, text = client_name(event), _server(event), wire_text(event)
         match event.passage:
             case Passage.REQUEST:
                 arrow = "->x" if (event.connection, event.correlation_id) in lost else "->"
-                yield f"{name} {arrow} {BROKER}: {text}"
+                yield f"{name} {arrow} {server}: {text}"
             case Passage.ANSWER:
-                yield f"{BROKER} --> {name}: {text}"
+                yield f"{server} --> {name}: {text}"
             case Passage.ANSWER_LOST:
-                yield f"{BROKER} --x {name}: {event.api}"
+                yield f"{server} --x {name}: {event.api}"
             case Passage.HELD | Passage.RELEASED:
-                yield f"{BROKER}: {text}"
+                yield f"{server}: {text}"
             case Passage.REQUEST_LOST:
                 pass
 
@@ -60,6 +66,10 @@ def _appended(frame: Frame, logs: dict[str, LogView]) -> Iterator[str]:
         new = [f"{entry.offset} {entry.value}" for entry in log.entries[known:]]
         logs[log.name] = log
         if new:
-            yield f"{BROKER}: the log of {log.name} has {', '.join(new)}; last stable offset {log.last_stable_offset}"
+            yield f"the log of {log.name} has {', '.join(new)}; last stable offset {log.last_stable_offset}"
         elif before is not None and before.last_stable_offset != log.last_stable_offset:
-            yield f"{BROKER}: the last stable offset of {log.name} is {log.last_stable_offset}"
+            yield f"the last stable offset of {log.name} is {log.last_stable_offset}"
+
+
+def _server(event: WireEvent) -> str:
+    return event.server or BROKER

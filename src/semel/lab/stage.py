@@ -7,13 +7,13 @@ with the id ``lab``, which are left out of the record.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from semel.blocking import Admin, Consumer, Producer
 from semel.errors import SemelError
@@ -96,9 +96,9 @@ class Stage:
     def cluster(self, **settings: Any) -> Cluster:
         """Three brokers in memory. What they say to each other is recorded, too."""
         cluster = Cluster(**{"brokers": 3, "group_initial_rebalance_delay_ms": 0, **settings})
-        trace, numbers = WireTrace(self._observed), itertools.count(1)
-        for broker in cluster.brokers.values():
-            broker.faults.observer, broker.faults.connections = trace, numbers
+        names: dict[UUID, str] = {}
+        for node_id, broker in cluster.brokers.items():
+            broker.faults.observer = WireTrace(self._observed, server=f"broker {node_id}", names=names)
         self._held.enter_context(cluster)
         self._servers = cluster.bootstrap_servers
         return cluster

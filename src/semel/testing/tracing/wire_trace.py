@@ -6,7 +6,6 @@ apart by the request that it belongs to, since it does not say its own API and v
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -39,7 +38,6 @@ class Passage(Enum):
 class WireEvent:
     """One message, or what became of it."""
 
-    number: int
     time_ms: int
     passage: Passage
     connection: int
@@ -53,6 +51,8 @@ class WireEvent:
     """Names of the error codes in an answer."""
     elapsed_ms: float | None = None
     """Of an answer: since its request."""
+    server: str | None = None
+    """Which broker was asked, where that was told to the trace."""
 
     def as_dict(self) -> dict[str, Any]:
         told = {
@@ -66,6 +66,7 @@ class WireEvent:
             "fields": self.fields,
             "errors": list(self.errors),
             "elapsed_ms": None if self.elapsed_ms is None else round(self.elapsed_ms, 2),
+            "server": self.server,
         }
         return {name: value for name, value in told.items() if value is not None}
 
@@ -90,16 +91,23 @@ class _Pending:
 class WireTrace:
     """A ``WireObserver`` that calls ``tell`` with each event, on the thread of the wire.
 
-    ``clock`` gives seconds since 1970.
+    ``server`` is the name of the broker behind the wire. ``names`` are topics by their ids, as answers to Metadata have
+    named them; traces of several brokers share them. ``clock`` gives seconds since 1970.
     """
 
-    def __init__(self, tell: Callable[[WireEvent], object], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        tell: Callable[[WireEvent], object],
+        *,
+        server: str | None = None,
+        names: dict[UUID, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._tell = tell
+        self._server = server
         self._clock = clock
         self._pending: dict[tuple[int, int], _Pending] = {}
-        self._names: dict[UUID, str] = {}
-        """Topics by their ids, as answers to Metadata have named them."""
-        self._numbers = itertools.count(1)
+        self._names = {} if names is None else names
         self._lock = threading.Lock()
 
     def opened(self, connection: int, peer: str) -> None:
@@ -185,7 +193,6 @@ class WireTrace:
     ) -> None:
         self._tell(
             WireEvent(
-                next(self._numbers),
                 round(self._clock() * 1000),
                 passage,
                 connection,
@@ -196,6 +203,7 @@ class WireTrace:
                 fields,
                 errors,
                 elapsed_ms,
+                self._server,
             )
         )
 
