@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -43,6 +47,28 @@ def test_without_its_protection_the_harm_is_seen_in_chinese(capsys: pytest.Captu
     assert "场景 1 · 丢失的应答" in printed
     assert "✗ 重复的记录: 1 (应为 0)" in printed
     assert max(map(columns, printed.splitlines())) <= WIDTH
+
+
+def test_steps_wait_for_enter() -> None:
+    keyboard, terminal = pty.openpty()
+    run = "import sys; from semel.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", run, "lab", "--scene", "3", "--step"]
+    try:
+        with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            shown = ""
+            for step in (1, 2, 3):
+                while "Enter: go on" not in shown:
+                    shown += process.stdout.read(1)
+                assert f"{step}. " in shown
+                assert "Verdict" not in shown  # Nothing goes on before Enter.
+                shown = ""
+                os.write(keyboard, b"\n")
+            assert "Verdict: it holds" in process.stdout.read()
+        assert process.returncode == Exit.OK
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
 
 
 def test_the_list_has_every_scene(capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,8 @@ def _play(scene: Scene, options: argparse.Namespace) -> bool:
     def show(frame: Frame) -> None:
         print("\n".join(screen.step(frame)), flush=True)
         if options.step:
-            input(f"[{translated('Enter: go on', options.lang)}] ")
+            print(f"[{translated('Enter: go on', options.lang)}] ", end="", flush=True)
+            sys.stdin.readline()
 
     print("\n".join(screen.opening(scene, protected=protected)), flush=True)
     played = play(scene, protected=protected, audience=show)
