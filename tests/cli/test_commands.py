@@ -17,6 +17,7 @@ from semel.cli.commands.completion import script
 from semel.cli.exits import Exit
 from semel.cli.main import COMMANDS, main, make_parser
 from semel.cli.reference import reference
+from semel.errors import KafkaError
 from semel.testing import Broker
 from tests.broker.raw_client import batch
 from tests.cli.conftest import Run
@@ -216,6 +217,19 @@ def test_transactions_are_listed_described_and_none_hangs(run: Run, broker: Brok
         assert producers[0]["open_since_offset"] == 0
         assert run("txn", "find-hanging") == "nothing hangs\n"
         producer.abort()
+
+
+def test_terminate_aborts_what_is_open_and_fences_the_producer(run: Run, broker: Broker, topic: str) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic) as producer:
+        producer.begin()
+        producer.send(topic, b"value", partition=0).result(PATIENCE_S)
+        ended = _json(run("txn", "terminate", topic, "--json"))
+        assert (ended["terminated"], ended["state_before"]) == (topic, "Ongoing")
+        assert _json(run("producer", "list", f"{topic}:0", "--json"))[0]["open_since_offset"] is None
+        with pytest.raises(KafkaError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+            producer.commit()
+        producer.close(timeout_ms=0)
+    run("txn", "terminate", "nowhere", exit_code=Exit.NOT_FOUND)
 
 
 def test_a_transaction_that_does_not_hang_is_aborted_only_by_force(run: Run, broker: Broker, topic: str) -> None:

@@ -6,62 +6,22 @@ import argparse
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.cli.internal_records import decoded
-from semel.cli.offsets import offsets_at, offsets_where_known
 from semel.cli.terminal.interruption import interruptible
-from semel.cli.terminal.output import is_colourful, say, shown, time_text
-from semel.client.machine.consumer.fetched import visible_batches
+from semel.cli.terminal.output import is_colourful, say, shown
 from semel.errors import ErrorCode, KafkaError
+from semel.inspection.marked_records import ABORTED, DATA, OPEN, Seen, marked
+from semel.inspection.offsets import offsets_at, offsets_where_known
 from semel.types import TopicPartition
-from semel.wire.control import parse_marker
-from semel.wire.messages.fetch import AbortedTransaction
-from semel.wire.records import Record, iterate_headers, iterate_records
+from semel.wire.records import Record
 
 if TYPE_CHECKING:
     from semel.blocking import Admin, Consumer
 
-DATA: Final = "data"
-ABORTED: Final = "aborted"
-OPEN: Final = "open"
-CONTROL: Final = "control"
-
 _DIM: Final = "\033[2m"
 _PLAIN: Final = "\033[0m"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One record and what it is."""
-
-    topic: str
-    partition: int
-    record: Record
-    kind: str = DATA
-    marker: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        record = self.record
-        fields: dict[str, Any] = {
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "time": time_text(record.timestamp),
-            "key": record.key,
-            "value": record.value,
-            "headers": [list(header) for header in record.headers],  # A name may stand there twice.
-            "kind": self.kind,
-        }
-        if self.marker is not None:
-            fields |= {"key": None, "value": None, "marker": self.marker}
-        meaning = decoded(self.topic, record.key, record.value) if self.marker is None else None
-        if meaning is not None:
-            fields |= meaning
-        return fields
 
 
 class Printer:
@@ -271,7 +231,7 @@ def _pass(
         # Which of them were aborted is only told to those who read no further than the last stable offset.
         aborted = admin.partitions.read_batches(partition, offset, stable_only=True).aborted
     next_offset = offset
-    for seen, batch_end in _marked(partition, raw.records, aborted, raw.last_stable_offset):
+    for seen, batch_end in marked(partition, raw.records, aborted, raw.last_stable_offset):
         next_offset = batch_end
         if seen is None or seen.record.offset < offset or (end is not None and seen.record.offset >= end):
             continue
@@ -282,27 +242,3 @@ def _pass(
     if next_offset == offset and end is not None:
         return end  # Compaction has left nothing up to there.
     return next_offset
-
-
-def _marked(
-    partition: TopicPartition, records: Any, aborted: tuple[tuple[int, int], ...], last_stable_offset: int
-) -> Iterator[tuple[Seen | None, int]]:
-    """Every record with what it is, and the end of its batch; ``None`` for a batch that compaction has emptied."""
-    headers = list(iterate_headers(records, allow_partial_tail=True))
-    transactions = [AbortedTransaction(*one) for one in aborted]
-    visible = {position for position, _ in visible_batches(records, headers, transactions)}
-    for position, header in headers:
-        kind, marker = DATA, None
-        if header.is_control:
-            found = parse_marker(records, position)
-            kind, marker = CONTROL, "control" if found is None else "commit" if found.committed else "abort"
-        elif position not in visible:
-            kind = ABORTED
-        elif header.is_transactional and header.base_offset >= last_stable_offset:
-            kind = OPEN
-        is_empty = True
-        for record in iterate_records(records, position):
-            is_empty = False
-            yield Seen(*partition, record, kind, marker), header.next_offset
-        if is_empty:
-            yield None, header.next_offset

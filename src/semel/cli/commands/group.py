@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.exits import Exit, UsageError
-from semel.cli.offsets import offsets_at, offsets_where_known
 from semel.cli.option_values import client_settings, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
 from semel.cli.terminal.output import print_deleted, print_facts, print_rows
@@ -141,44 +140,19 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
-    from semel.cli.lag import readable_after
-    from semel.client.admin.partitions import OffsetSpec
+    from semel.inspection.group_offsets import group_offsets
 
-    committed = admin.groups.list_offsets(group.group_id)
-    owners = {partition: member.member_id for member in group.members for partition in member.assignment}
-    partitions = sorted({*committed, *owners})
-    starts = offsets_where_known(admin, partitions, OffsetSpec.EARLIEST)
-    ends = offsets_where_known(admin, partitions, OffsetSpec.LATEST)
-    rows: list[dict[str, Any]] = []
-    for partition in partitions:
-        offset = committed[partition].offset if partition in committed else None
-        start, end = starts.get(partition), ends.get(partition)
-        trouble = None if offset is None else _trouble(offset, start, end)
-        can_be_read = offset is not None and trouble is None
-        rows.append(
-            {
-                "partition": f"{partition.topic}:{partition.partition}",
-                "committed": offset,
-                "end": end,
-                "lag": readable_after(admin, partition, offset) if can_be_read and offset is not None else None,
-                "member": owners.get(partition),
-                "trouble": trouble,
-            }
-        )
-    return rows
-
-
-def _trouble(offset: int, start: int | None, end: int | None) -> str | None:
-    """Why a consumer cannot go on from a committed offset, and what it does instead."""
-    if start is None or end is None:
-        return "the partition is not there, or cannot be asked"
-    if start <= offset <= end:
-        return None
-    where = f"before the first record, {start}" if offset < start else f"behind the end, {end}"
-    return (
-        f"{offset} is out of range, {where}: a consumer goes on at {start} with auto.offset.reset=earliest, at {end} "
-        "with latest, and stops with none"
-    )
+    return [
+        {
+            "partition": f"{found.partition.topic}:{found.partition.partition}",
+            "committed": found.committed,
+            "end": found.end,
+            "lag": found.lag,
+            "member": found.member,
+            "trouble": found.trouble,
+        }
+        for found in group_offsets(admin, group)
+    ]
 
 
 def _reset(options: argparse.Namespace) -> int:
@@ -220,35 +194,23 @@ def _chosen(admin: Admin, options: argparse.Namespace, current: Mapping[TopicPar
 def _destinations(
     admin: Admin, options: argparse.Namespace, partitions: list[TopicPartition], current: Mapping[TopicPartition, Any]
 ) -> dict[TopicPartition, int]:
-    """Where each partition is to go. A number that is out of range is refused; a shift stops at the first or last."""
-    from semel.client.admin.partitions import OffsetSpec
+    from semel.inspection.group_offsets import ResetTo, reset_destinations
 
-    starts = offsets_at(admin, partitions, OffsetSpec.EARLIEST)
-    ends = offsets_at(admin, partitions, OffsetSpec.LATEST)
-    at_time: Mapping[TopicPartition, int] = {}
-    if options.to_datetime is not None:
-        at_time = offsets_at(admin, partitions, timestamp_of(options.to_datetime))
-    destinations: dict[TopicPartition, int] = {}
-    for partition in partitions:
-        start, end = starts.get(partition, 0), ends.get(partition, 0)
-        here = current[partition].offset if partition in current else None
-        if options.to_earliest:
-            wanted: int | None = start
-        elif options.to_latest:
-            wanted = end
-        elif options.to_offset is not None:
-            wanted = options.to_offset
-            if not start <= wanted <= end:
-                raise UsageError(
-                    f"--to-offset {wanted}: {partition.topic}:{partition.partition} has the offsets {start} to {end}"
-                )
-        elif options.to_datetime is not None:
-            wanted = at_time.get(partition, end)
-        else:
-            wanted = here if here is None or options.to_current else here + options.shift_by
-        if wanted is not None:
-            destinations[partition] = max(start, min(wanted, end))
-    return destinations
+    to, number = ResetTo.CURRENT, None
+    if options.to_earliest:
+        to = ResetTo.EARLIEST
+    elif options.to_latest:
+        to = ResetTo.LATEST
+    elif options.to_offset is not None:
+        to, number = ResetTo.OFFSET, options.to_offset
+    elif options.shift_by is not None:
+        to, number = ResetTo.SHIFT, options.shift_by
+    elif options.to_datetime is not None:
+        to, number = ResetTo.TIME, timestamp_of(options.to_datetime)
+    try:
+        return reset_destinations(admin, partitions, current, to, number)
+    except ValueError as error:
+        raise UsageError(f"--to-offset {error}") from None
 
 
 def _delete(options: argparse.Namespace) -> int:

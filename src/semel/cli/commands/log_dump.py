@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from semel.cli.exits import UsageError
-from semel.cli.internal_records import decoded
-from semel.cli.terminal.output import time_text
 from semel.errors import DecodeError
+from semel.inspection.internal_records import decoded
+from semel.inspection.times import time_text
 from semel.log.disk import Disk, read_file
 from semel.log.durability import checkpoints
 from semel.log.durability.journal import FILE_NAMES as JOURNAL_FILES

@@ -11,7 +11,8 @@ from typing import Final
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
-from semel.cli.terminal.output import print_rows, time_text
+from semel.cli.terminal.output import print_rows
+from semel.inspection.times import time_text
 
 WITHIN: Final = 100_000
 

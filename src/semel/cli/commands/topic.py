@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from semel.cli.exits import Exit
-from semel.cli.offsets import offsets_at
 from semel.cli.option_values import client_settings, has_tls, key_and_value, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
 from semel.cli.terminal.output import print_deleted, print_facts, print_rows
+from semel.inspection.offsets import offsets_at
 
 
 def add_parser(commands: Subcommands) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.addresses import check_free, listening_failed, parse_address
 from semel.cli.exits import Exit, UsageError
 from semel.cli.parsing import Subcommands, add_command
-from semel.cli.terminal.output import is_colourful, say, time_text
+from semel.cli.terminal.output import is_colourful, say
 from semel.errors import SemelError
+from semel.inspection.times import time_text
 
 if TYPE_CHECKING:
     from semel.testing.tracing.wire_trace import WireEvent

@@ -1,20 +1,23 @@
-"""``semel txn``: list, describe and trace transactions; find and abort hanging ones."""
+"""``semel txn``: list, describe, trace and terminate transactions; find and abort hanging ones."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from semel.cli.exits import Exit, UsageError
 from semel.cli.option_values import client_settings, partition_of
 from semel.cli.parsing import Subcommands, add_command, add_connection_and_json, add_family
-from semel.cli.terminal.output import print_facts, print_rows, time_text
+from semel.cli.terminal.output import print_facts, print_json, print_rows
 from semel.errors import SemelError
+from semel.inspection.times import time_text
 
 if TYPE_CHECKING:  # A command imports the client when it runs.
     from semel.blocking import Admin
     from semel.client.admin.hanging import HangingTransaction
+    from semel.inspection.trace import Trace
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -49,6 +52,16 @@ def add_parser(commands: Subcommands) -> None:
         _trace,
     )
     trace.add_argument("transactional_id", metavar="ID")
+    terminate = add_command(
+        family,
+        "terminate",
+        "abort the open transaction of a transactional id, and fence its producer",
+        "  semel txn terminate payments\n\n"
+        "The coordinator aborts it in all its partitions. A producer that still has it open is told that it\n"
+        "is fenced, and has to begin again. What hangs, no coordinator knows: semel txn abort is for that.",
+        _terminate,
+    )
+    terminate.add_argument("transactional_id", metavar="ID")
     hanging = add_command(
         family,
         "find-hanging",
@@ -79,7 +92,7 @@ def add_parser(commands: Subcommands) -> None:
             default=None,
             help="the brokers' transaction.max.timeout.ms, if it is not the default (900000)",
         )
-    add_connection_and_json(listing, describe, trace, hanging, abort)
+    add_connection_and_json(listing, describe, trace, terminate, hanging, abort)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -125,10 +138,49 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
-    from semel.cli.traces.transaction import print_trace, trace
+    from semel.cli.terminal.progress import Progress
+    from semel.inspection.trace import trace
 
-    with Admin(**client_settings(options)) as admin:
-        print_trace(trace(admin, options.transactional_id), as_json=options.json)
+    with Admin(**client_settings(options)) as admin, Progress("batches read") as progress:
+        found = trace(admin, options.transactional_id, batch_read=progress.advance)
+    _print_trace(found, as_json=options.json)
+    return Exit.OK
+
+
+def _print_trace(found: Trace, *, as_json: bool) -> None:
+    from semel.inspection.compaction_gaps import since_text
+
+    holds_up = [str(held) for held in found.holds_up]
+    if as_json:
+        print_json({**asdict(found), "holds_up": holds_up})
+        return
+    since = since_text(found.complete_since, "the first transaction")
+    print_facts({"transactional_id": found.transactional_id, "state": found.state, "complete": since}, as_json=False)
+    print()
+    events = [asdict(event) for event in found.events]
+    print_rows(events, ("time", "state", "producer_id", "epoch", "partitions"), as_json=False)
+    print()
+    written = [asdict(one) for one in found.written]
+    columns = ("partition", "producer_id", "epoch", "first_offset", "last_offset", "marker", "marker_offset", "groups")
+    print_rows(written, columns, as_json=False, empty="nothing that it wrote is left in the logs")
+    print()
+    for line in holds_up or ["nothing"]:
+        print(f"holds up {line}")
+
+
+def _terminate(options: argparse.Namespace) -> int:
+    from semel.blocking import Admin
+    from semel.inspection.termination import terminate_transaction
+
+    settings = client_settings(options)
+    with Admin(**settings) as admin:
+        found = admin.transactions.describe(options.transactional_id)
+    terminate_transaction(settings, options.transactional_id, timeout_ms=found.timeout_ms)
+    with Admin(**settings) as admin:
+        state = admin.transactions.describe(options.transactional_id).state
+    print_facts(
+        {"terminated": options.transactional_id, "state_before": found.state, "state": state}, as_json=options.json
+    )
     return Exit.OK
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from uuid import UUID
 
@@ -92,14 +91,6 @@ def shown(value: object) -> str:
             return ", ".join(map(shown, value)) or "-"
         case _:
             return str(value)
-
-
-def time_text(timestamp_ms: int | None) -> str | None:
-    """``2026-01-31T12:00:00.250Z``"""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_colourful(stream: TextIO) -> bool:

@@ -1,2 +1,2 @@
-"""Histories that are read from logs, as any client may read them: ``semel txn trace``, ``semel group trace``,
-``semel producer list --window``. ``compaction_gaps.py`` says from when on such a history is whole."""
+"""Histories that are read from logs, as any client may read them: ``semel group trace`` and ``semel producer list
+--window``. That of a transactional id, which the console shows too, is in ``semel.inspection.trace``."""

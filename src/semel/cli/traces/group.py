@@ -12,10 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from semel.cli.internal_records import assignment_of, subscription_of
-from semel.cli.log_reading import batches
-from semel.cli.terminal.output import print_facts, print_json, print_rows, time_text
-from semel.cli.traces.compaction_gaps import CompactionGaps, since_text
+from semel.cli.terminal.output import print_facts, print_json, print_rows
 from semel.coordinator.group import records as group_records
 from semel.coordinator.group.consumer.records import (
     AssignedPartition,
@@ -30,6 +27,10 @@ from semel.coordinator.group.formats import Kind
 from semel.coordinator.group.records import GroupMetadata, GroupRecord, GroupTombstone, OffsetCommit
 from semel.coordinator.partitioning import partition_for
 from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.inspection.compaction_gaps import CompactionGaps, since_text
+from semel.inspection.internal_records import assignment_of, subscription_of
+from semel.inspection.log_reading import batches
+from semel.inspection.times import time_text
 from semel.types import CONSUMER_OFFSETS_TOPIC, TopicPartition
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.log_reading import fetches
-from semel.cli.offsets import offsets_at
-from semel.cli.terminal.output import print_rows, time_text
+from semel.cli.terminal.output import print_rows
+from semel.inspection.log_reading import fetches
+from semel.inspection.offsets import offsets_at
+from semel.inspection.times import time_text
 from semel.log.producers.known_producer import WINDOW
 from semel.types import TopicPartition
 from semel.wire.records import NO_SEQUENCE, iterate_headers

@@ -6,7 +6,7 @@ the last gap.
 
 from __future__ import annotations
 
-from semel.cli.terminal.output import time_text
+from semel.inspection.times import time_text
 from semel.wire.records import BatchHeader
 
 

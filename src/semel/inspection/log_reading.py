@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semel.cli.offsets import offsets_at
 from semel.client.admin.batches import RawBatches
+from semel.inspection.offsets import offsets_at
 from semel.types import Buffer, TopicPartition
 from semel.wire.records import BatchHeader, Record, iterate_headers, iterate_records
 
@@ -42,11 +42,15 @@ def fetches(
         offset = next_offset
 
 
-def batches(admin: Admin, partition: TopicPartition) -> Iterator[RawBatch]:
-    """Every batch of a partition, from its first record to its present end."""
+def batches(admin: Admin, partition: TopicPartition, *, offsets_max: int | None = None) -> Iterator[RawBatch]:
+    """Every batch of a partition, from its first record to its present end; or those of its last offsets."""
     from semel.client.admin.partitions import OffsetSpec
 
     start = offsets_at(admin, [partition], OffsetSpec.EARLIEST).get(partition, 0)
-    for _, raw in fetches(admin, partition, start):
+    end = None
+    if offsets_max is not None:
+        end = offsets_at(admin, [partition], OffsetSpec.LATEST).get(partition, start)
+        start = max(start, end - offsets_max)
+    for _, raw in fetches(admin, partition, start, end=end):
         for position, header in iterate_headers(raw.records, allow_partial_tail=True):
             yield RawBatch(header, raw.records, position)

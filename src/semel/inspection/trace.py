@@ -1,4 +1,4 @@
-"""``semel txn trace``: the history of a transactional id, read from the logs.
+"""The history of a transactional id, read from the logs: for ``semel txn trace`` and the console.
 
 ``__transaction_state`` has the states that compaction has left; the partitions have the records and the markers. It
 reads what any client may read, so it works with any broker.
@@ -6,20 +6,19 @@ reads what any client may read, so it works with any broker.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from semel.cli.log_reading import RawBatch, batches
-from semel.cli.offsets import offsets_at
-from semel.cli.terminal.output import print_facts, print_json, print_rows, time_text
-from semel.cli.terminal.progress import Progress
-from semel.cli.traces.compaction_gaps import CompactionGaps, since_text
 from semel.coordinator.group import records as group_records
 from semel.coordinator.partitioning import partition_for
 from semel.coordinator.transaction import records as transaction_records
 from semel.coordinator.transaction.records import Transaction
 from semel.errors import ErrorCode, KafkaError
+from semel.inspection.compaction_gaps import CompactionGaps
+from semel.inspection.log_reading import RawBatch, batches
+from semel.inspection.offsets import offsets_at
+from semel.inspection.times import time_text
 from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.control import parse_marker
 
@@ -56,6 +55,29 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldUp:
+    """What waits for an open transaction: readers of a partition, or, with ``groups``, groups for their offsets."""
+
+    partition: str
+    last_stable_offset: int | None = None
+    end_offset: int | None = None
+    groups: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.groups:
+            return f"group {', '.join(self.groups)}: offsets in {self.partition} are unstable"
+        return (
+            f"readers of {self.partition}: the last stable offset is {self.last_stable_offset}, the end "
+            f"{self.end_offset}"
+        )
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets read_committed readers do not get."""
+        return (self.end_offset or 0) - (self.last_stable_offset or 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     transactional_id: str
     state: str
@@ -63,20 +85,29 @@ class Trace:
     """From when on nothing is missing; ``None``: nothing is missing at all."""
     events: list[Event]
     written: list[Written]
-    holds_up: list[str]
-    """What waits for it to end."""
+    holds_up: list[HeldUp]
 
 
-def trace(admin: Admin, transactional_id: str) -> Trace:
-    """Raises TRANSACTIONAL_ID_NOT_FOUND if no log knows it."""
+def trace(
+    admin: Admin,
+    transactional_id: str,
+    *,
+    offsets_max: int | None = None,
+    batch_read: Callable[[], object] = lambda: None,
+) -> Trace:
+    """Raises TRANSACTIONAL_ID_NOT_FOUND if no log knows it.
+
+    ``offsets_max`` says how far back from its end each partition is read; ``complete_since`` tells what that leaves.
+    ``batch_read`` is called for every batch of the partitions that the transactions wrote to.
+    """
     partitions = len(admin.topics.describe(TRANSACTION_STATE_TOPIC).partitions)
     home = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
-    states, complete_since = _states(admin, home, transactional_id)
+    states, complete_since = _states(admin, home, transactional_id, offsets_max)
     if not states:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"{home} has no record of transactional id {transactional_id!r}"
         )
-    written = list(_written(admin, [state for _, state in states]))
+    written = list(_written(admin, [state for _, state in states], offsets_max, batch_read))
     return Trace(
         transactional_id,
         states[-1][1].state.kafka_name,
@@ -87,33 +118,13 @@ def trace(admin: Admin, transactional_id: str) -> Trace:
     )
 
 
-def print_trace(found: Trace, *, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(found))
-        return
-    since = since_text(found.complete_since, "the first transaction")
-    print_facts({"transactional_id": found.transactional_id, "state": found.state, "complete": since}, as_json=False)
-    print()
-    events = [asdict(event) for event in found.events]
-    print_rows(events, ("time", "state", "producer_id", "epoch", "partitions"), as_json=False)
-    print()
-    written = [asdict(one) for one in found.written]
-    columns = ("partition", "producer_id", "epoch", "first_offset", "last_offset", "marker", "marker_offset", "groups")
-    print_rows(written, columns, as_json=False, empty="nothing that it wrote is left in the logs")
-    print()
-    for line in found.holds_up:
-        print(f"holds up {line}")
-    if not found.holds_up:
-        print("holds up nothing")
-
-
 def _states(
-    admin: Admin, home: TopicPartition, transactional_id: str
+    admin: Admin, home: TopicPartition, transactional_id: str, offsets_max: int | None
 ) -> tuple[list[tuple[int, Transaction]], str | None]:
     """Its states with their offsets, and from when on they are all there."""
     states: list[tuple[int, Transaction]] = []
     gaps = CompactionGaps()
-    for batch in batches(admin, home):
+    for batch in batches(admin, home, offsets_max=offsets_max):
         header = batch.header
         gaps.passed(header)
         if header.is_control:
@@ -140,22 +151,22 @@ def _events(states: list[tuple[int, Transaction]]) -> Iterator[Event]:
         )
 
 
-def _written(admin: Admin, states: list[Transaction]) -> Iterator[Written]:
+def _written(
+    admin: Admin, states: list[Transaction], offsets_max: int | None, batch_read: Callable[[], object]
+) -> Iterator[Written]:
     producer_ids = {state.producer_id for state in states}
     partitions = sorted({partition for state in states for partition in state.partitions})
-    with Progress("batches read") as progress:
-        for partition in partitions:
-            open_now: dict[int, Written] = {}
-            try:
-                found = batches(admin, partition)
-                for batch in found:
-                    progress.advance()
-                    if batch.header.producer_id in producer_ids and batch.header.is_transactional:
-                        yield from _note(batch, partition, open_now)
-            except KafkaError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise  # A topic may have been deleted since; nothing of it is left to tell.
-            yield from open_now.values()
+    for partition in partitions:
+        open_now: dict[int, Written] = {}
+        try:
+            for batch in batches(admin, partition, offsets_max=offsets_max):
+                batch_read()
+                if batch.header.producer_id in producer_ids and batch.header.is_transactional:
+                    yield from _note(batch, partition, open_now)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise  # A topic may have been deleted since; nothing of it is left to tell.
+        yield from open_now.values()
 
 
 def _note(batch: RawBatch, partition: TopicPartition, open_now: dict[int, Written]) -> Iterator[Written]:
@@ -181,7 +192,7 @@ def _note(batch: RawBatch, partition: TopicPartition, open_now: dict[int, Writte
                 written.groups.append(commit.key.group_id)
 
 
-def _held_up(admin: Admin, written: list[Written]) -> Iterator[str]:
+def _held_up(admin: Admin, written: list[Written]) -> Iterator[HeldUp]:
     """Who waits for what is still open: readers at the last stable offset, and groups for their offsets."""
     from semel.client.admin.partitions import OffsetSpec
 
@@ -191,12 +202,12 @@ def _held_up(admin: Admin, written: list[Written]) -> Iterator[str]:
         topic, _, index = one.partition.rpartition(":")
         partition = TopicPartition(topic, int(index))
         if one.groups:
-            yield f"group {', '.join(one.groups)}: offsets in {one.partition} are unstable"
+            yield HeldUp(one.partition, groups=tuple(one.groups))
             continue
         stable = offsets_at(admin, [partition], OffsetSpec.LATEST, "read_committed").get(partition)
         end = offsets_at(admin, [partition], OffsetSpec.LATEST).get(partition)
         if stable is not None and end is not None and stable <= one.first_offset:
-            yield f"readers of {one.partition}: the last stable offset is {stable}, the end {end}"
+            yield HeldUp(one.partition, stable, end)
 
 
 def _name(partition: TopicPartition) -> str:

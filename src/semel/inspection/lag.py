@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semel.cli.log_reading import fetches
 from semel.client.machine.consumer.fetched import visible_batches
+from semel.inspection.log_reading import fetches
 from semel.wire.messages.fetch import AbortedTransaction
 from semel.wire.records import iterate_headers
 
