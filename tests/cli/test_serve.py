@@ -299,3 +299,27 @@ def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr().out
     assert "examples:" in shown
     assert "exit codes:" in shown
+
+
+def test_a_console_is_started_beside_the_broker_and_ends_with_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        console = probe.getsockname()[1]
+    with serving(tmp_path, "--console", f"127.0.0.1:{console}") as (process, ready):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == (
+            f"semel console on http://127.0.0.1:{console}/, brokers 127.0.0.1:{ready['port']}, it only looks\n"
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{console}/cluster", timeout=PATIENCE_S) as response:
+            assert f"127.0.0.1:{ready['port']}" in response.read().decode()
+        process.kill()  # However it ends, the console ends with it, and closes what both have written to.
+        assert process.stdout.read() == ""
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{console}/", timeout=PATIENCE_S)
+
+
+def test_a_console_for_a_broker_that_wants_a_login_is_started_by_itself(tmp_path: Path) -> None:
+    code, said = failed(
+        "--data-dir", str(tmp_path), "--console", "127.0.0.1:0", "--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0"
+    )
+    assert (code, "semel console --command-config FILE" in said) == (2, True), said

@@ -22,7 +22,7 @@ from tests.documentation.blocks import Block, Command, commands_of
 from tools.patience import SPARK_PATIENCE_S
 
 READY: Final = re.compile(r"semel ready on (\S+),(?:.* metrics on http://(\S+)/metrics)?")
-ENDLESS: Final = re.compile(r"--follow|semel pipeline run(?!.*--available-now)")
+ENDLESS: Final = re.compile(r"--follow|semel console|semel pipeline run(?!.*--available-now)")
 
 _VARIABLE: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
@@ -74,7 +74,10 @@ class Console:
         self._compare(command, printed, block)
 
     def _follow(self, command: Command, block: Block) -> None:
-        process = self._start(command.text)
+        text = command.text
+        if "semel console" in text:
+            text = re.sub(r" --listen \S+", "", text) + " --listen 127.0.0.1:0"
+        process = self._start(text)
         line = _first_line(process)
         _end(process, signal.SIGINT)
         _, errors = process.communicate(timeout=SPARK_PATIENCE_S)
@@ -82,7 +85,7 @@ class Console:
         assert "Traceback" not in errors, f"{block}: {command.text}\n{errors}"
 
     def _serve(self, command: Command, block: Block) -> None:
-        text = re.sub(r"(--listen|--metrics) \S+:\d+", r"\1 127.0.0.1:0", command.text)
+        text = re.sub(r"(--listen|--metrics|--console) \S+:\d+", r"\1 127.0.0.1:0", command.text)
         if "--listen" not in text and "--config" not in text:
             text += " --listen 127.0.0.1:0"
         self._stop_serving()

@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "acl",
     "user",
     "cluster",
+    "console",
     "log",
     "pipeline",
     "prove",

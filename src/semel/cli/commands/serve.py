@@ -72,6 +72,11 @@ def add_parser(commands: Subcommands) -> None:
         help="with zookeeper.connect: serve an empty data directory, although partitions of this node should be in it",
     )
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve GET /metrics for Prometheus there")
+    parser.add_argument(
+        "--console",
+        metavar="HOST:PORT",
+        help="show this broker in the browser there: semel console, in its own process",
+    )
     parser.add_argument("--config", metavar="FILE", help="settings, in the syntax of Kafka's server.properties")
     parser.add_argument(
         "--set",
@@ -85,6 +90,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     # Imported here, so that `semel --help` does not wait for a broker.
+    from semel.cli.console_process import started_console
     from semel.cli.running import run_broker
     from semel.errors import SemelError
     from semel.settings import SettingError
@@ -99,10 +105,16 @@ def run(options: argparse.Namespace) -> int:
             check_free(*address)
         except OSError as error:
             raise SemelError(listening_failed(error, str(address))) from None
-    try:
-        clean = run_broker(make_broker, ready=_say_ready)
-    except OSError as error:
-        raise SemelError(listening_failed(error, " or ".join(map(str, addresses)))) from None
+    with started_console(options.console) as start_console:
+
+        def ready(broker: Broker) -> None:
+            _say_ready(broker)
+            start_console(str(broker.address))
+
+        try:
+            clean = run_broker(make_broker, ready=ready)
+        except OSError as error:
+            raise SemelError(listening_failed(error, " or ".join(map(str, addresses)))) from None
     return Exit.OK if clean else Exit.FAILED
 
 
@@ -118,6 +130,7 @@ def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEvent
     from semel.log.disk import SystemDisk
     from semel.log.worker import ThreadWorker
     from semel.net.network import SystemNetwork
+    from semel.security.security_protocol import SecurityProtocol
 
     overrides = dict(key_and_value("--set", text) for text in options.set)
     if options.data_dir is not None:
@@ -140,8 +153,12 @@ def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEvent
         raise UsageError(
             f"--listen {options.listen} is not an address that clients can reach: name one with --advertise HOST:PORT"
         )
+    console = None if options.console is None else parse_address("--console", options.console)
+    first = None if listeners is None else listeners.clients[0]
+    if console is not None and first is not None and first.protocol is not SecurityProtocol.PLAINTEXT:
+        raise UsageError(f"--console has no settings for {first}: start semel console --command-config FILE by itself")
     of_settings = () if listeners is None else (*listeners.clients, listeners.brokers)
-    addresses = [address for address in (listen, inter_broker, metrics) if address is not None]
+    addresses = [address for address in (listen, inter_broker, metrics, console) if address is not None]
     addresses += [Address(listener.host, listener.port) for listener in of_settings if listener is not None]
 
     def make(loop: asyncio.AbstractEventLoop) -> Broker:

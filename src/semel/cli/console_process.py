@@ -1,0 +1,38 @@
+"""``semel serve --console``: the console as a process of its own, which lives as long as the broker.
+
+Its standard input is a pipe that the broker's process holds and never writes to. When that process ends, however it
+ends, the pipe does, and the console with it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+STOP_SECONDS_MAX: Final = 5.0
+
+
+@contextmanager
+def started_console(listen: str | None) -> Iterator[Callable[[str], None]]:
+    """Yields a function that starts it for a broker's address, and does nothing where no console is wanted."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(servers: str) -> None:
+        if listen is not None:
+            command = ["console", "--listen", listen, "--bootstrap-server", servers, "--ends-with-stdin"]
+            processes.append(subprocess.Popen([sys.executable, "-m", "semel", *command], stdin=subprocess.PIPE))
+
+    try:
+        yield start
+    finally:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

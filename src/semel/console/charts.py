@@ -1,0 +1,85 @@
+"""Small pictures, drawn on the server as SVG: no script is needed to see them, and no style stands in the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from markupsafe import Markup, escape
+
+_WIDTH: Final = 1_000.0
+_SERIES_MIN: Final = 30
+"""A line of fewer values begins on the right and grows to the left."""
+
+
+def sparkline(values: Sequence[float], label: str) -> Markup:
+    """A line over time, from 0 to the largest value."""
+    height = 120.0
+    if len(values) < 2:
+        return Markup('<svg class="spark" viewBox="0 0 1000 120" aria-hidden="true"></svg>')
+    top = max(*values, 1.0)
+    step = _WIDTH / (max(len(values), _SERIES_MIN) - 1)
+    first = _WIDTH - step * (len(values) - 1)
+    points = [(first + at * step, height - 4 - (height - 12) * value / top) for at, value in enumerate(values)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    area = f"{points[0][0]:.1f},{height} {line} {_WIDTH},{height}"
+    return Markup(
+        '<svg class="spark" viewBox="0 0 1000 120" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<polygon class="spark-area" points="{}"/><polyline class="spark-line" points="{}"/></svg>'
+    ).format(label, area, line)
+
+
+def offsets_bar(start: int, stable: int, end: int, ticks: Iterable[tuple[str, int]] = ()) -> Markup:
+    """A partition from its first offset to its end: what can be read, and what an open transaction holds up.
+
+    ``ticks`` are named positions in it: where groups are.
+    """
+    length = max(end - start, 1)
+
+    def at(offset: int) -> float:
+        return _WIDTH * min(max(offset - start, 0), length) / length
+
+    held = max(end - stable, 0)
+    # What is held up is seen however little it is beside the rest.
+    held_width = max(_WIDTH - at(stable), 24.0) if held else 0.0
+    readable = _WIDTH - held_width if end > start else 0.0
+    label = f"offsets {start} to {end}; last stable offset {stable}; {held} held up"
+    parts = [
+        Markup('<rect class="bar-none" x="0" y="5" width="1000" height="10"/>'),
+        Markup('<rect class="bar-readable" x="0" y="5" width="{:.1f}" height="10"/>').format(readable),
+    ]
+    if held:
+        parts.append(
+            Markup('<rect class="bar-held" x="{:.1f}" y="5" width="{:.1f}" height="10"/>').format(
+                _WIDTH - held_width, held_width
+            )
+        )
+    for name, offset in ticks:
+        parts.append(
+            Markup('<rect class="bar-tick" x="{:.1f}" y="0" width="6" height="20"><title>{}</title></rect>').format(
+                min(at(offset), _WIDTH - 6), f"{name} is at {offset}"
+            )
+        )
+    return Markup(
+        '<svg class="bar" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(label, Markup("").join(parts))
+
+
+def lane(blocks: Iterable[tuple[int, int, str, str]], begin_ms: int, end_ms: int) -> Markup:
+    """A row of time with a block for each (begin, end, tone, title)."""
+    length = max(end_ms - begin_ms, 1)
+    drawn = [
+        Markup(
+            '<rect class="lane-{}" x="{:.1f}" y="2" width="{:.1f}" height="26" rx="2"><title>{}</title></rect>'
+        ).format(
+            escape(tone),
+            max(_WIDTH * (begun - begin_ms) / length, 0.0),
+            max(_WIDTH * (ended - begun) / length, 3.0),
+            title,
+        )
+        for begun, ended, tone, title in blocks
+    ]
+    return Markup(
+        '<svg class="lane" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" '
+        'aria-label="transactions over time">{}</svg>'
+    ).format(Markup("").join(drawn))

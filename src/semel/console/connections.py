@@ -1,0 +1,121 @@
+"""Who asks the brokers: one admin client for all visitors, or, where the brokers want a login, one for each.
+
+Where the settings say SASL and name no user, visitors log in with the broker's own users. The connection then is that
+user's: what a page shows, and what it may change, is decided by the broker for this user and by nothing here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from semel.blocking import Admin
+from semel.console.answers import Answers
+from semel.console.rates import Rates
+
+LOGINS_MAX: Final = 100
+IDLE_SECONDS_MAX: Final = 30 * 60.0
+_TIMEOUT_MS: Final = 6_000
+_CREDENTIALS: Final = (
+    "sasl_username",
+    "sasl_jaas_config",
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+)
+_MECHANISM: Final = "SCRAM-SHA-512"
+
+
+class Connection:
+    """An admin client, with what it was told a moment ago."""
+
+    def __init__(self, settings: Mapping[str, Any], user: str | None = None) -> None:
+        # A page that waits a minute for a broker that is away is no page.
+        self.settings = {"default_api_timeout_ms": _TIMEOUT_MS, "client_id": "semel-console", **settings}
+        self.user = user
+        self.admin = Admin(**self.settings)
+        self.answers = Answers()
+        self.rates = Rates(time.monotonic)
+        self.used_at = time.monotonic()
+
+    @property
+    def servers(self) -> str:
+        return str(self.settings["bootstrap_servers"])
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+def wants_login(settings: Mapping[str, Any]) -> bool:
+    """Whether the brokers are to be asked with SASL, and no user is named."""
+    protocol = str(settings.get("security_protocol", "PLAINTEXT")).upper()
+    return protocol.startswith("SASL") and not any(settings.get(name) for name in _CREDENTIALS)
+
+
+class Connections:
+    """The one connection of a console without logins, or those of the visitors that have logged in."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self.with_login = wants_login(settings)
+        self._lock = threading.Lock()
+        self._by_session: OrderedDict[str, Connection] = OrderedDict()
+        self._shared = None if self.with_login else Connection(settings)
+
+    @property
+    def servers(self) -> str:
+        return str(self._settings["bootstrap_servers"])
+
+    def of(self, session: str) -> Connection | None:
+        """The connection of a session; ``None`` if it has to log in first."""
+        if self._shared is not None:
+            return self._shared
+        self._end_idle()
+        with self._lock:
+            found = self._by_session.get(session)
+            if found is not None:
+                found.used_at = time.monotonic()
+                self._by_session.move_to_end(session)
+            return found
+
+    def log_in(self, session: str, user: str, password: str) -> None:
+        """Raises KafkaError (SASL_AUTHENTICATION_FAILED) if the brokers do not take them."""
+        settings = {"sasl_mechanism": _MECHANISM, **self._settings, "sasl_username": user, "sasl_password": password}
+        connection = Connection(settings, user)
+        try:
+            connection.admin.cluster.describe()
+        except BaseException:
+            connection.close()
+            raise
+        ended: list[Connection] = []
+        with self._lock:
+            before = self._by_session.pop(session, None)
+            ended += [] if before is None else [before]
+            self._by_session[session] = connection
+            while len(self._by_session) > LOGINS_MAX:
+                ended.append(self._by_session.popitem(last=False)[1])
+        for old in ended:
+            old.close()
+
+    def log_out(self, session: str) -> None:
+        with self._lock:
+            connection = self._by_session.pop(session, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            connections = [*self._by_session.values()]
+            self._by_session.clear()
+        for connection in [*connections, *([] if self._shared is None else [self._shared])]:
+            connection.close()
+
+    def _end_idle(self) -> None:
+        until = time.monotonic() - IDLE_SECONDS_MAX
+        with self._lock:
+            idle = [session for session, connection in self._by_session.items() if connection.used_at < until]
+            ended = [self._by_session.pop(session) for session in idle]
+        for connection in ended:
+            connection.close()

@@ -1,0 +1,92 @@
+"""A page as a value, and how it becomes HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from semel.console import charts, texts
+from semel.console.connections import Connection
+
+FOLDER: Final = Path(__file__).parent
+LIVE_EVERY_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request for a page: who asks, and for what. ``form`` has what was posted, and is empty for a GET."""
+
+    connection: Connection
+    query: Mapping[str, str]
+    may_change: bool
+    now_ms: int
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    def number(self, name: str) -> int | None:
+        """A number of the query; ``None`` if it is absent. Raises Wrong."""
+        text = self.query.get(name, "").strip()
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 20):
+            raise Wrong(f"{name} {text!r}: it is a number from 0 on")
+        return int(text)
+
+    def name(self, parameter: str) -> str:
+        """A name that the query must have. Raises Wrong."""
+        if parameter not in self.query:
+            raise Wrong(f"this address lacks its {parameter}")
+        return self.query[parameter]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``place`` is its entry of the menu; ``live_every_s`` is ``None`` for a page that stays as it is."""
+
+    template: str
+    title: str
+    place: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    live_every_s: float | None = LIVE_EVERY_S
+    status: int = 200
+    go_to: str | None = None
+    """After a change: where to look at it."""
+
+
+View: TypeAlias = Callable[[Visit], Page]
+
+
+class Wrong(Exception):
+    """Something in an address or a form that cannot be, in one sentence."""
+
+
+def link(path: str, /, **parameters: object) -> str:
+    """An address of the console. Names stand in its query, where any text can stand."""
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"/{path}?{urlencode(given)}" if given else f"/{path}"
+
+
+def make_environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(link=link, sparkline=charts.sparkline, offsets_bar=charts.offsets_bar, lane=charts.lane)
+    environment.globals.update(command=texts.command)
+    environment.filters.update(
+        number=texts.number,
+        span=texts.span,
+        size=texts.size,
+        clock=texts.clock,
+        moment=texts.moment,
+        tone=texts.tone,
+        meaning=texts.meaning,
+    )
+    return environment

@@ -1,0 +1,47 @@
+"""Lists that are filtered and cut on the server: a page is as fast with 10,000 topics as with ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from semel.console.pages import Visit, link
+
+T = TypeVar("T")
+
+ROWS_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Generic[T]):
+    """The rows of one page of a list, and where the pages beside it are."""
+
+    rows: Sequence[T]
+    total: int
+    first: int
+    previous: str | None
+    next: str | None
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+
+def sliced(visit: Visit, path: str, rows: Sequence[T], size: int = ROWS_MAX) -> Slice[T]:
+    """``page`` of the query counts from 1. One behind the end is the last."""
+    pages = max(-(-len(rows) // size), 1)
+    page = min(max(visit.number("page") or 1, 1), pages)
+    others = {name: value for name, value in visit.query.items() if name != "page"}
+
+    def at(number: int) -> str | None:
+        return link(path, **others, page=number) if 1 <= number <= pages else None
+
+    begin = (page - 1) * size
+    return Slice(rows[begin : begin + size], len(rows), begin + 1, at(page - 1), at(page + 1))
+
+
+def matches(visit: Visit, *texts: str | None) -> bool:
+    """Whether one of the texts contains what the visitor searches for, in upper or lower case."""
+    wanted = visit.query.get("q", "").strip().lower()
+    return not wanted or any(wanted in text.lower() for text in texts if text is not None)

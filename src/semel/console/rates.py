@@ -1,0 +1,66 @@
+"""Rates, computed from the ends of partitions: no request of the Kafka protocol tells them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from semel.types import TopicPartition
+
+PARTITIONS_MAX: Final = 1_000
+"""With more partitions than these no rates are measured: asking for every end would be a load by itself."""
+
+_EVERY_S: Final = 2.0
+_SAMPLES_MAX: Final = 150
+_WINDOW_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at_s: float
+    ends: Mapping[TopicPartition, int]
+
+
+class Rates:
+    """Samples of the last five minutes, taken while a page that shows rates is open."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
+
+    def sample(self, ask: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Take a sample, unless there is a fresh one."""
+        with self._lock:
+            if not self._samples or self._now_s() - self._samples[-1].at_s >= _EVERY_S:
+                self._samples.append(Sample(self._now_s(), ask()))
+
+    def series(self) -> list[float]:
+        """Offsets per second between each two samples, the oldest first."""
+        samples = list(self._samples)
+        return [_rate(earlier, later, None) for earlier, later in pairwise(samples)]
+
+    def now(self, topic: str | None = None) -> float | None:
+        """Offsets per second in the last seconds, of all topics or of one; ``None`` before there are two samples."""
+        samples = list(self._samples)
+        if len(samples) < 2:
+            return None
+        last = samples[-1]
+        first = next(sample for sample in samples if last.at_s - sample.at_s <= _WINDOW_S)
+        if first is last:
+            first = samples[-2]
+        return _rate(first, last, topic)
+
+
+def _rate(earlier: Sample, later: Sample, topic: str | None) -> float:
+    # A partition that one of them lacks is new, or gone; one that went back was deleted and made again.
+    written = sum(
+        max(end - earlier.ends[partition], 0)
+        for partition, end in later.ends.items()
+        if partition in earlier.ends and (topic is None or partition.topic == topic)
+    )
+    return written / max(later.at_s - earlier.at_s, 0.001)

@@ -1,0 +1,103 @@
+"""Numbers, times and commands as pages show them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from semel.inspection.times import time_text
+
+NOTHING: Final = "\N{EN DASH}"
+
+_TONES: Final = {
+    "Stable": "good",
+    "CompleteCommit": "good",
+    "commit": "good",
+    "up": "good",
+    "Ongoing": "warn",
+    "open": "warn",
+    "waiting": "warn",
+    "PrepareCommit": "warn",
+    "PrepareAbort": "warn",
+    "PreparingRebalance": "warn",
+    "CompletingRebalance": "warn",
+    "Assigning": "warn",
+    "Reconciling": "warn",
+    "CompleteAbort": "bad",
+    "abort": "bad",
+    "aborted": "bad",
+    "PrepareEpochFence": "bad",
+    "Dead": "bad",
+}
+
+
+_MEANINGS: Final = {
+    "data": "Every reader gets it",
+    "open": "In a transaction that is open: read_committed readers do not get it yet",
+    "waiting": "In no open transaction, and behind one: read_committed readers do not get it yet",
+    "aborted": "Its transaction was aborted: read_committed readers never get it",
+}
+
+
+def meaning(kind: str) -> str:
+    """What a kind of record is, in a sentence."""
+    return _MEANINGS[kind]
+
+
+def number(value: float | None) -> str:
+    """``12 345`` with thin spaces; one place after the point below ten."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, float) and value < 10 and value != int(value):
+        return f"{value:.1f}"
+    return f"{round(value):,}".replace(",", "\u202f")
+
+
+def span(milliseconds: float | None) -> str:
+    """``250 ms``, ``3.2 s``, ``4 min 5 s``, ``2 h 3 min``, ``5 d 1 h``."""
+    if milliseconds is None:
+        return NOTHING
+    if milliseconds < 1_000:
+        return f"{max(round(milliseconds), 0)} ms"
+    seconds = milliseconds / 1_000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def size(count: int | None) -> str:
+    if count is None:
+        return NOTHING
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1_000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+        value /= 1_000
+    return f"{value:.1f} TB"
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """A time in full, in UTC."""
+    return time_text(timestamp_ms) or NOTHING
+
+
+def clock(text: str | None) -> str:
+    """The time of day of ``2026-01-31T12:00:00.250Z``."""
+    return NOTHING if text is None else text.partition("T")[2].removesuffix("Z") or text
+
+
+def tone(state: str | None) -> str:
+    """Which colour a state has. Its name is always written beside it."""
+    return _TONES.get(state or "", "calm")
+
+
+def command(*words: object) -> str:
+    """A line for a shell: every word is quoted where it has to be, so that a hostile name stays one word."""
+    return shlex.join(["semel", *map(str, words)])

@@ -1,0 +1,239 @@
+"""Records of a topic: the latest, from an offset or a time on, or with a key. Every record with what it is.
+
+Nothing is read without a limit: a search reads so many bytes and says how far it got. Keys and values are shown as
+text, JSON indented, and bytes that are neither in hexadecimal; a template escapes all of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.client.admin.partitions import ProducerState
+from semel.console import questions
+from semel.console.connections import Connection
+from semel.console.pages import Visit, Wrong
+from semel.errors import KafkaError
+from semel.inspection.marked_records import DATA, OPEN, WAITING, Seen, marked
+from semel.inspection.times import time_text, timestamp_of
+from semel.types import TopicPartition
+
+SHOWN_MAX: Final = 50
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+_FETCH_BYTES: Final = 1024 * 1024
+_LATEST_PARTITIONS_MAX: Final = 24
+_TEXT_MAX: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which records are wanted, as the query says it."""
+
+    partition: int | None
+    offset: int | None
+    time_ms: int | None
+    key: str | None
+    is_following: bool
+
+    @classmethod
+    def of(cls, visit: Visit) -> Search:
+        time_ms = None
+        if visit.query.get("time", "").strip():
+            try:
+                time_ms = timestamp_of(visit.query["time"].strip())
+            except ValueError as error:
+                raise Wrong(str(error)) from None
+        return cls(
+            visit.number("partition"),
+            visit.number("offset"),
+            time_ms,
+            visit.query.get("key") or None,
+            visit.query.get("follow") == "1",
+        )
+
+    @property
+    def is_latest(self) -> bool:
+        return self.offset is None and self.time_ms is None and self.key is None
+
+    @property
+    def time(self) -> str:
+        return time_text(self.time_ms) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """A key or a value. ``kind``: text, json, hex, none; ``whole_bytes`` is how much there is of what was cut."""
+
+    kind: str
+    text: str
+    size_bytes: int
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    partition: int
+    offset: int
+    time: str | None
+    kind: str
+    marker: str | None
+    key: ShownText
+    value: ShownText
+    headers: list[tuple[str, ShownText]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search brought. ``next_offset``: where to go on, in a search of one partition that is not at its end."""
+
+    records: Sequence[ShownRecord]
+    next_offset: int | None = None
+    said: str | None = None
+
+
+def found_records(connection: Connection, partitions: Sequence[TopicPartition], search: Search) -> Found:
+    """Of those partitions that the search names, or of all."""
+    if search.partition is not None:
+        partitions = [one for one in partitions if one.partition == search.partition]
+        if not partitions:
+            return Found((), said=f"There is no partition {search.partition}, or it has no leader.")
+    try:
+        if search.is_latest:
+            return _latest(connection, partitions)
+        return _searched(connection, partitions, search)
+    except KafkaError as error:
+        return Found((), said=str(error))  # The rest of the page does not depend on the right to read.
+
+
+def _latest(connection: Connection, partitions: Sequence[TopicPartition]) -> Found:
+    said = None
+    if len(partitions) > _LATEST_PARTITIONS_MAX:
+        said = f"The first {_LATEST_PARTITIONS_MAX} of {len(partitions)} partitions; choose one to see others."
+        partitions = partitions[:_LATEST_PARTITIONS_MAX]
+    ends = questions.ends(connection, partitions)
+    seen: list[Seen] = []
+    for partition in partitions:
+        if partition not in ends:
+            continue
+        at = ends[partition]
+        first = max(at.start, at.end - SHOWN_MAX)
+        kept = connection.answers.get(
+            ("latest", partition, first, at.end, at.stable),
+            60.0,
+            lambda partition=partition, first=first, at=at: list(_read(connection, partition, first, at)),  # type: ignore[misc]
+        )
+        seen += kept[-SHOWN_MAX:]
+    seen.sort(key=lambda one: (one.record.timestamp, one.record.offset), reverse=True)
+    return Found([shown(one) for one in seen[:SHOWN_MAX]], said=said)
+
+
+def _searched(connection: Connection, partitions: Sequence[TopicPartition], search: Search) -> Found:
+    ends = questions.ends(connection, partitions)
+    starts = {one: ends[one].start for one in partitions if one in ends}
+    if search.time_ms is not None:
+        listed = connection.admin.partitions.list_offsets(dict.fromkeys(starts, search.time_ms)).succeeded
+        starts = {one: found.offset for one, found in listed.items() if found.offset is not None}
+    elif search.offset is not None:
+        starts = {one: max(first, search.offset) for one, first in starts.items() if search.offset < ends[one].end}
+    shown_records: list[ShownRecord] = []
+    budget = READ_BYTES_MAX
+    go_on: int | None = None
+    looked: list[str] = []
+    for partition, first in starts.items():
+        last = first
+        for one in _read(connection, partition, first, ends[partition]):
+            last = one.record.offset + 1
+            budget -= len(one.record.value or b"") + len(one.record.key or b"") + 60
+            if search.key is None or _key_text(one) == search.key:
+                shown_records.append(shown(one))
+            if len(shown_records) >= SHOWN_MAX or budget <= 0:
+                break
+        looked.append(f"{partition.partition}:{first}-{last}")
+        if len(shown_records) >= SHOWN_MAX or budget <= 0:
+            go_on = last if last < ends[partition].end and len(starts) == 1 else None
+            break
+    said = None
+    if search.key is not None:
+        said = f"Looked at the offsets {', '.join(looked) or 'of nothing'} for the key {search.key!r}."
+        if budget <= 0 and len(starts) > 1:
+            said += " Choose one partition to look further."
+    elif not starts:
+        said = "There is no record as late as that."
+    return Found(shown_records, go_on, said)
+
+
+def _read(connection: Connection, partition: TopicPartition, offset: int, ends: questions.Ends) -> Iterator[Seen]:
+    """The records from an offset to the end, each with what it is; for as long as they are wanted."""
+    admin = connection.admin
+    open_since = _open_since(connection, partition) if ends.held_up else {}
+    while offset < ends.end:
+        raw = admin.partitions.read_batches(partition, offset, max_bytes=_FETCH_BYTES)
+        # Which transactions were aborted is only told to those who read no further than the last stable offset.
+        aborted = raw.aborted
+        if offset < raw.last_stable_offset:
+            aborted = admin.partitions.read_batches(partition, offset, stable_only=True, max_bytes=_FETCH_BYTES).aborted
+        next_offset = offset
+        for seen, batch_end in marked(partition, raw.records, aborted, raw.last_stable_offset, open_since):
+            next_offset = batch_end
+            if seen is not None and offset <= seen.record.offset < ends.end:
+                yield seen
+        if next_offset <= offset:
+            return  # Compaction has left nothing up to the end.
+        offset = next_offset
+
+
+def _open_since(connection: Connection, partition: TopicPartition) -> dict[int, int]:
+    def ask() -> tuple[ProducerState, ...]:
+        return connection.admin.partitions.describe_producers([partition]).succeeded.get(partition, ())
+
+    states = connection.answers.get(("producers", partition), questions.FRESH_S, ask)
+    return {
+        state.producer_id: state.transaction_start_offset
+        for state in states
+        if state.transaction_start_offset is not None
+    }
+
+
+def shown(seen: Seen) -> ShownRecord:
+    fields: dict[str, Any] = seen.as_dict()
+    return ShownRecord(
+        seen.partition,
+        seen.record.offset,
+        fields["time"],
+        seen.kind,
+        seen.marker,
+        _shown_text(fields["key"]),
+        _shown_text(fields["value"]),
+        [(name, _shown_text(value)) for name, value in fields["headers"]],
+    )
+
+
+def _key_text(seen: Seen) -> str | None:
+    key = seen.record.key
+    return None if key is None or seen.kind not in (DATA, OPEN, WAITING, "aborted") else key.decode("utf-8", "replace")
+
+
+def _shown_text(value: bytes | dict[str, Any] | None) -> ShownText:
+    if value is None:
+        return ShownText("none", "", 0, False)
+    if isinstance(value, dict):  # A record of an internal topic, decoded.
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=_as_text)
+        return ShownText("json", text[:_TEXT_MAX], len(text), len(text) > _TEXT_MAX)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return ShownText("hex", value[: _TEXT_MAX // 2].hex(" "), len(value), len(value) > _TEXT_MAX // 2)
+    if any(ord(letter) < 32 and letter not in "\t\n\r" for letter in text):
+        return ShownText("hex", value[: _TEXT_MAX // 2].hex(" "), len(value), len(value) > _TEXT_MAX // 2)
+    if text[:1] in ("{", "[") and len(text) <= _TEXT_MAX:
+        try:
+            return ShownText("json", json.dumps(json.loads(text), indent=2, ensure_ascii=False), len(value), False)
+        except (ValueError, RecursionError):
+            pass
+    return ShownText("text", text[:_TEXT_MAX], len(value), len(text) > _TEXT_MAX)
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

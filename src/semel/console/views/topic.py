@@ -1,0 +1,84 @@
+"""One topic: its partitions, who reads it, its settings, and its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.admin import ConfigResource, PartitionDescription
+from semel.console import questions
+from semel.console.pages import Page, Visit
+from semel.console.paging import sliced
+from semel.console.questions import Ends
+from semel.console.views.records import Search, found_records
+from semel.console.views.topics import groups_of, sizes_of
+from semel.errors import KafkaError
+from semel.types import TopicPartition
+
+_TICKS_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    state: PartitionDescription
+    ends: Ends | None
+    size_bytes: int | None
+    ticks: list[tuple[str, int]]
+
+
+def topic(visit: Visit) -> Page:
+    connection = visit.connection
+    name = visit.name("name")
+    description = connection.answers.get(
+        ("topic", name), questions.FRESH_S, lambda: connection.admin.topics.describe(name)
+    )
+    part = sliced(visit, "topic", description.partitions)
+    partitions = [TopicPartition(name, state.partition) for state in part.rows]
+    ends = questions.ends(connection, partitions)
+    committed = questions.committed(connection) or {}
+    sizes = sizes_of(connection, partitions) or {}
+    rows = [
+        PartitionRow(
+            state,
+            ends.get(partition),
+            sizes.get(partition),
+            [(group, offsets[partition]) for group, offsets in committed.items() if partition in offsets][:_TICKS_MAX],
+        )
+        for state, partition in zip(part.rows, partitions, strict=True)
+    ]
+    search = Search.of(visit)
+    readable = [TopicPartition(name, state.partition) for state in description.partitions if state.leader is not None]
+    records = found_records(connection, readable, search)
+    return Page(
+        "topic.html",
+        name,
+        "topics",
+        {
+            "topic": description,
+            "part": part,
+            "rows": rows,
+            "groups": groups_of(connection, partitions, ends, committed),
+            "settings": _settings(visit, name),
+            "search": search,
+            "records": records,
+        },
+        # Following looks at the end again and again; what was searched for stays on the page.
+        live_every_s=1.0 if search.is_following else questions.FRESH_S + 0.5 if search.is_latest else None,
+    )
+
+
+def _settings(visit: Visit, name: str) -> list[tuple[str, str]] | None:
+    """Those that are not at their defaults; ``None`` if this user may not see them."""
+    admin = visit.connection.admin
+
+    def ask() -> list[tuple[str, str]] | None:
+        try:
+            entries = admin.configs.describe(ConfigResource.topic(name))
+        except KafkaError:
+            return None
+        return [
+            (entry.name, "[hidden]" if entry.is_sensitive else str(entry.value))
+            for _, entry in sorted(entries.items())
+            if not entry.is_default
+        ]
+
+    return visit.connection.answers.get(("topic settings", name), 10.0, ask)

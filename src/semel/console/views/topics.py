@@ -1,0 +1,104 @@
+"""The list of topics, with the groups that read each and how far they are behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from semel.admin import TopicListing
+from semel.console import lags, questions
+from semel.console.connections import Connection
+from semel.console.lags import Lag
+from semel.console.pages import Page, Visit
+from semel.console.paging import matches, sliced
+from semel.errors import KafkaError
+from semel.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOfTopic:
+    group_id: str
+    lag: Lag
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    listing: TopicListing
+    offsets: int
+    held_up: int
+    size_bytes: int | None
+    rate: float | None
+    groups: Sequence[GroupOfTopic]
+
+
+def topics(visit: Visit) -> Page:
+    connection = visit.connection
+    with_internal = visit.query.get("internal") == "1"
+    every = questions.topics(connection)
+    listed = [
+        topic
+        for _, topic in sorted(every.items())
+        if (with_internal or not topic.is_internal) and matches(visit, topic.name)
+    ]
+    part = sliced(visit, "topics", listed)
+    partitions = [TopicPartition(topic.name, index) for topic in part.rows for index in range(topic.partitions)]
+    ends = questions.ends(connection, partitions)
+    committed = questions.committed(connection)
+    sizes = sizes_of(connection, partitions)
+    measured = questions.sample_rates(connection)
+    rows = []
+    for topic in part.rows:
+        own = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+        rows.append(
+            TopicRow(
+                topic,
+                sum(ends[one].end - ends[one].start for one in own if one in ends),
+                sum(ends[one].held_up for one in own if one in ends),
+                None if sizes is None else sum(sizes.get(one, 0) for one in own),
+                connection.rates.now(topic.name) if measured and not topic.is_internal else None,
+                groups_of(connection, own, ends, committed or {}),
+            )
+        )
+    values = {
+        "part": part,
+        "rows": rows,
+        "query": visit.query.get("q", ""),
+        "with_internal": with_internal,
+        "topic_count": len(every),
+        "knows_groups": committed is not None,
+    }
+    return Page("topics.html", "Topics", "topics", values)
+
+
+def groups_of(
+    connection: Connection,
+    partitions: Sequence[TopicPartition],
+    ends: Mapping[TopicPartition, questions.Ends],
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+) -> list[GroupOfTopic]:
+    """The groups that have offsets of these partitions, the ones furthest behind first."""
+    found = []
+    for group_id, offsets in committed.items():
+        own = {partition: offsets[partition] for partition in partitions if partition in offsets}
+        if own:
+            found.append(GroupOfTopic(group_id, lags.group_lag(connection, own, ends)))
+    return sorted(found, key=lambda group: (-group.lag.records, group.group_id))
+
+
+def sizes_of(connection: Connection, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
+    """How much disk the largest replica of each takes; ``None`` if this user may not know."""
+    wanted = tuple(partitions)
+
+    def ask() -> dict[TopicPartition, int] | None:
+        try:
+            answers = connection.admin.cluster.log_dirs(partitions=wanted).succeeded
+        except KafkaError:
+            return None
+        found: dict[TopicPartition, int] = {}
+        for log_dirs in answers.values():
+            for log_dir in log_dirs.values():
+                for partition, replica in log_dir.replicas.items():
+                    found[partition] = max(found.get(partition, 0), replica.size_bytes)
+        return found or None
+
+    return connection.answers.get(("sizes", wanted), questions.CALM_S * 2, ask)

@@ -1,0 +1,178 @@
+"""One transactional id: what it is doing, what it holds up, and its life, transaction by transaction.
+
+The life is read from the end of the logs, with a limit: a page is no place to read a whole log. ``semel txn trace``
+reads all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from semel.admin import TransactionDescription
+from semel.console import questions
+from semel.console.pages import Page, Visit, link
+from semel.console.texts import span
+from semel.errors import ErrorCode, KafkaError
+from semel.inspection.termination import terminate_transaction
+from semel.inspection.times import timestamp_of
+from semel.inspection.trace import Event, HeldUp, Trace, Written, trace
+
+OFFSETS_MAX: Final = 5_000
+_TRANSACTIONS_MAX: Final = 20
+_OUTCOMES: Final = {
+    "CompleteCommit": "committed",
+    "PrepareCommit": "committing",
+    "CompleteAbort": "aborted",
+    "PrepareAbort": "aborting",
+}
+_TONES: Final = {"committed": "good", "aborted": "bad", "committing": "warn", "aborting": "warn", "open": "warn"}
+
+
+@dataclass(slots=True)
+class OneTransaction:
+    """From the first state that has partitions to the last marker."""
+
+    epoch: int
+    producer_id: int
+    events: list[Event]
+    written: list[Written] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> str:
+        return _OUTCOMES.get(self.events[-1].state, "open")
+
+    @property
+    def is_whole(self) -> bool:
+        return self.events[-1].state.startswith("Complete")
+
+    @property
+    def begun_ms(self) -> int:
+        return _ms(self.events[0])
+
+    @property
+    def ended_ms(self) -> int | None:
+        return _ms(self.events[-1]) if self.is_whole else None
+
+    @property
+    def partitions(self) -> list[str]:
+        return [partition for event in self.events for partition in event.partitions]
+
+    def steps(self) -> list[tuple[Event, int]]:
+        """Each state with how long after the first it came."""
+        return [(event, _ms(event) - self.begun_ms) for event in self.events]
+
+
+def transaction(visit: Visit) -> Page:
+    connection = visit.connection
+    name = visit.name("id")
+    found = connection.answers.get(
+        ("transaction", name), questions.FRESH_S, lambda: connection.admin.transactions.describe(name)
+    )
+    history, trouble = _history(visit, found)
+    lived = lives(history) if history is not None else []
+    is_open = questions.is_open(found.state)
+    newest = lived[:_TRANSACTIONS_MAX]
+    begin_ms = min((one.begun_ms for one in newest), default=visit.now_ms)
+    values = {
+        "found": found,
+        "is_open": is_open,
+        "age_ms": None if found.start_time_ms is None or not is_open else max(visit.now_ms - found.start_time_ms, 0),
+        "now_ms": visit.now_ms,
+        "history": history,
+        "trouble": trouble,
+        "lived": newest,
+        "lived_count": len(lived),
+        "begin_ms": begin_ms,
+        "end_ms": max((one.ended_ms or visit.now_ms for one in newest), default=visit.now_ms),
+        "blocks": [
+            (
+                one.begun_ms,
+                one.ended_ms or visit.now_ms,
+                _TONES[one.outcome],
+                f"epoch {one.epoch}: {one.outcome}, {span((one.ended_ms or visit.now_ms) - one.begun_ms)}",
+            )
+            for one in newest
+        ],
+        "tones": _TONES,
+        "holds_up": _holds_up(visit, found, history) if is_open else [],
+        "offsets_max": OFFSETS_MAX,
+        "said": None,
+    }
+    return Page("transaction.html", name, "transactions", values)
+
+
+def terminate(visit: Visit) -> Page:
+    """Abort what is open, after its name was typed."""
+    name = visit.name("id")
+    if visit.form.get("typed", "") != name:
+        page = transaction(visit)
+        said = "Nothing was changed: the name that was typed is another one."
+        return Page(page.template, page.title, page.place, {**page.values, "said": said}, None, 409)
+    found = visit.connection.admin.transactions.describe(name)
+    terminate_transaction(visit.connection.settings, name, timeout_ms=found.timeout_ms)
+    visit.connection.answers.forget()
+    return Page("transaction.html", name, "transactions", go_to=link("transaction", id=name))
+
+
+def lives(history: Trace) -> list[OneTransaction]:
+    """Its transactions, the newest first, each with what it wrote."""
+    lived: list[OneTransaction] = []
+    current: OneTransaction | None = None
+    for event in history.events:
+        if event.state == "Empty" or event.state == "Dead":
+            current = None
+            continue
+        if current is None or current.is_whole:
+            current = OneTransaction(event.epoch, event.producer_id, [])
+            lived.append(current)
+        current.events.append(event)
+    # From the end: at the beginning either may lack what compaction or the limit has left out. Up to V1 transactions of
+    # one producer have the same epoch; then the order decides.
+    by_partition: dict[str, list[Written]] = {}
+    for written in history.written:
+        by_partition.setdefault(written.partition, []).append(written)
+    for one in reversed(lived):
+        for partition in one.partitions:
+            left = by_partition.get(partition, [])
+            if left and left[-1].epoch == one.epoch and left[-1].producer_id == one.producer_id:
+                one.written.append(left.pop())
+    return lived[::-1]
+
+
+def _history(visit: Visit, found: TransactionDescription) -> tuple[Trace | None, str | None]:
+    """Read again only when the id has moved on: nothing else changes it."""
+    name = found.transactional_id
+    # The high watermarks are part of it while it is open: what it has written grows.
+    ends = questions.ends(visit.connection, found.partitions) if found.partitions else {}
+    moved = (
+        found.state,
+        found.producer_epoch,
+        found.start_time_ms,
+        tuple(sorted(ends.items(), key=lambda one: one[0])),
+    )
+    try:
+        kept = visit.connection.answers.get(
+            ("trace", name, moved), 30.0, lambda: trace(visit.connection.admin, name, offsets_max=OFFSETS_MAX)
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return None, f"none of the last {OFFSETS_MAX} records of its coordinator is about it"
+        return None, str(error)
+    return kept, None
+
+
+def _holds_up(visit: Visit, found: TransactionDescription, history: Trace | None) -> list[HeldUp]:
+    """From the log if it could be read; else from the offsets alone."""
+    if history is not None and history.state == found.state:
+        return history.holds_up
+    ends = questions.ends(visit.connection, found.partitions)
+    return [
+        HeldUp(f"{one.topic}:{one.partition}", ends[one].stable, ends[one].end)
+        for one in found.partitions
+        if one in ends and ends[one].held_up
+    ]
+
+
+def _ms(event: Event) -> int:
+    return 0 if event.time is None or not event.time.endswith("Z") else timestamp_of(event.time)

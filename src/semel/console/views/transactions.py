@@ -1,0 +1,61 @@
+"""The transactional ids: the open ones first, the oldest of them at the top, with what they hold up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.admin import TransactionDescription, TransactionListing
+from semel.console import questions
+from semel.console.pages import Page, Visit
+from semel.console.paging import matches, sliced
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    listing: TransactionListing
+    found: TransactionDescription | None
+    age_ms: int | None
+    held_up: int | None
+    """Offsets that read_committed readers of its partitions do not get; ``None`` if it holds up nothing."""
+
+
+def transactions(visit: Visit) -> Page:
+    connection = visit.connection
+    every = questions.transactions(connection)
+    opened = questions.open_transactions(connection)
+    state = visit.query.get("state", "")
+    longer_s = visit.number("longer") or 0
+    listed = []
+    for listing in every:
+        found = opened.get(listing.transactional_id)
+        age_ms = None
+        if found is not None and found.start_time_ms is not None:
+            age_ms = max(visit.now_ms - found.start_time_ms, 0)
+        is_wanted = listing.state == state if state not in ("", "open") else True
+        if state == "open":
+            is_wanted = questions.is_open(listing.state)
+        if longer_s and (age_ms is None or age_ms < longer_s * 1_000):
+            is_wanted = False
+        if is_wanted and matches(visit, listing.transactional_id, str(listing.producer_id)):
+            listed.append((listing, found, age_ms))
+    listed.sort(key=lambda row: (row[2] is None, -(row[2] or 0), row[0].transactional_id))
+    part = sliced(visit, "transactions", listed)
+    partitions = {one for _, found, _ in part.rows if found is not None for one in found.partitions}
+    ends = questions.ends(connection, partitions) if partitions else {}
+    rows = []
+    for listing, found, age_ms in part.rows:
+        held = None
+        if found is not None:
+            held = sum(ends[one].held_up for one in found.partitions if one in ends and not one.topic.startswith("__"))
+        rows.append(TransactionRow(listing, found, age_ms, held or None))
+    values = {
+        "part": part,
+        "rows": rows,
+        "query": visit.query.get("q", ""),
+        "state": state,
+        "longer": visit.query.get("longer", ""),
+        "states": sorted({listing.state for listing in every}),
+        "id_count": len(every),
+        "open_count": sum(questions.is_open(listing.state) for listing in every),
+    }
+    return Page("transactions.html", "Transactions", "transactions", values)

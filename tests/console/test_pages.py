@@ -1,0 +1,240 @@
+"""What each page says of a small shop."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+
+from semel import blocking
+from semel.console.app import PAGES
+from semel.testing import Broker
+from tests.console.visitor import Visitor
+from tools.console_scene import HOSTILE_ID, OPEN_ID
+from tools.patience import PATIENCE_S
+
+
+def test_the_overview_counts_and_names_the_oldest_transaction(visitor: Visitor) -> None:
+    page = visitor.get("/")
+    assert page.status == 200
+    assert "Brokers 1 controller" in page.text
+    assert "Topics 4 12 partitions" in page.text
+    assert "Open transactions 1 oldest" in page.text
+    assert f"Oldest open transaction {OPEN_ID} Ongoing" in page.text
+
+
+def test_the_list_of_topics_has_groups_with_their_lag_and_what_is_held_up(visitor: Visitor) -> None:
+    page = visitor.get("/topics")
+    rows = {row.split()[0]: row for row in _rows(page.body)}
+    assert set(rows) == {"audit.events", "clicks", "orders", "payments"}
+    assert "billing 0" in rows["orders"]
+    assert rows["payments"].split()[3] == "7"  # four records of the open transaction, three behind it
+    assert "__transaction_state" not in page.text
+    assert "__transaction_state" in visitor.get("/topics", internal=1).text
+
+
+def test_a_list_is_filtered_and_cut_on_the_server(visitor: Visitor) -> None:
+    assert [row.split()[0] for row in _rows(visitor.get("/topics", q="ORD").body)] == ["orders"]
+    assert "No topic has zzz in its name" in visitor.get("/topics", q="zzz").text
+
+
+def test_a_topic_shows_its_partitions_and_every_record_as_what_it_is(visitor: Visitor) -> None:
+    page = visitor.get("/topic", name="payments", partition=0)
+    assert "last stable offset 10; 7 held up" in page.body
+    kinds = re.findall(r'class="is-(\w+)"', page.body)
+    assert kinds[:7] == ["waiting"] * 3 + ["open"] * 4
+    assert kinds.count("aborted") == 1
+    assert "abort marker" in page.text
+    assert "commit marker" in page.text
+
+
+def test_records_are_found_by_offset_time_and_key(visitor: Visitor) -> None:
+    at_offset = visitor.get("/topic", name="orders", partition=1, offset=5)
+    assert re.findall(r'data-key="r1-(\d+)"', at_offset.body)[0] == "5"
+    by_key = visitor.get("/topic", name="orders", key="c-3")
+    assert by_key.body.count('data-key="r') == 9  # of 60 orders, every seventh
+    assert "c-3" in by_key.text
+    late = visitor.get("/topic", name="orders", time="2199-01-01T00:00:00Z")
+    assert "There is no record as late as that." in late.text
+    early = visitor.get("/topic", name="orders", partition=1, time="2000-01-01T00:00:00Z")
+    assert re.findall(r'data-key="r1-(\d+)"', early.body)[0] == "0"
+
+
+def test_a_search_says_where_to_go_on(visitor: Visitor) -> None:
+    first = visitor.get("/topic", name="clicks", partition=0, offset=0)
+    assert "Go on from 50" in first.text
+    rest = visitor.get("/topic", name="clicks", partition=0, offset=50)
+    assert rest.body.count('data-key="r') == 10
+    assert "Go on from" not in rest.text
+
+
+def test_bytes_are_hexadecimal_and_json_is_indented(visitor: Visitor) -> None:
+    assert "00 01 02 03" in visitor.get("/topic", name="audit.events").text
+    assert '"customer": "c-1"' in visitor.get("/topic", name="orders").text
+
+
+def test_records_of_internal_topics_are_decoded(visitor: Visitor) -> None:
+    home = re.search(r"__consumer_offsets:(\d+)", visitor.get("/transaction", id="payments-1").text)
+    assert home is not None
+    assert '"group": "payments"' in visitor.get("/topic", name="__consumer_offsets", partition=home[1]).text
+
+
+def test_the_groups_have_state_members_and_lag(visitor: Visitor) -> None:
+    rows = {row.split()[0]: row for row in _rows(visitor.get("/groups").body)}
+    assert "Stable classic 1 0 orders" in rows["billing"]
+    assert "Empty" in rows["reports"]
+    assert [row.split()[0] for row in _rows(visitor.get("/groups", state="Stable").body)] == ["billing"]
+
+
+def test_a_group_shows_offsets_members_and_a_form_to_reset(visitor: Visitor) -> None:
+    page = visitor.get("/group", id="billing")
+    assert "Lag 0 records for read_committed" in page.text
+    assert "billing-worker-1" in page.text
+    assert 'action="/group/reset"' in page.body
+
+
+def test_the_open_transaction_stands_at_the_top_with_its_age_and_what_it_holds_up(visitor: Visitor) -> None:
+    rows = _rows(visitor.get("/transactions").body)
+    assert rows[0].startswith(f"{OPEN_ID} Ongoing")
+    assert re.search(r"(ms|s|min) 7 payments:0", rows[0])
+    only = _rows(visitor.get("/transactions", state="open").body)
+    assert [row.split()[0] for row in only] == [OPEN_ID]
+    assert _rows(visitor.get("/transactions", longer=3600).body) == []
+
+
+def test_one_transactional_id_tells_its_life_and_what_waits_for_it(visitor: Visitor) -> None:
+    page = visitor.get("/transaction", id=OPEN_ID)
+    assert "read_committed readers stand at 10, the end is 17: 7 offsets wait" in page.text
+    assert "EndTxn awaited" in page.text
+    assert f"semel txn terminate {OPEN_ID}" in page.text
+    ended = visitor.get("/transaction", id="payments-1")
+    assert "5 transactions, all there ever were" in ended.text
+    assert re.findall(r"(committed|aborted) epoch (\d)", ended.text) == [
+        ("committed", "4"), ("committed", "3"), ("aborted", "2"), ("committed", "1"), ("committed", "0"),
+    ]  # fmt: skip
+    assert "CompleteAbort" in ended.text
+    assert ended.text.count("payments:0") == ended.text.count("payments:1") == 5
+
+
+def test_the_producers_of_a_partition_have_their_open_transaction(visitor: Visitor) -> None:
+    page = visitor.get("/producers", topic="payments", partition=0)
+    row = next(row for row in _rows(page.body) if OPEN_ID in row)
+    assert row.endswith(" 10")
+    assert "No request of the Kafka protocol tells them" in page.text
+
+
+def test_settings_say_where_they_come_from(visitor: Visitor) -> None:
+    changed = [row for row in _rows(visitor.get("/settings").body) if row.startswith("num.partitions")]
+    assert changed == ["num.partitions 2 static broker no"]
+    every = _rows(visitor.get("/settings", topic="orders", all=1).body)
+    assert "retention.ms 604800000 default yes" in every
+
+
+def test_a_cluster_without_users_and_rules_says_so(visitor: Visitor) -> None:
+    page = visitor.get("/access")
+    assert "This cluster has no authorizer" in page.text
+    assert "No users" in page.text
+
+
+def test_the_cluster_has_its_brokers_and_features(visitor: Visitor) -> None:
+    page = visitor.get("/cluster")
+    assert "controller" in page.text
+    assert "transaction.version 2" in page.text
+    assert "every replica is in sync" in page.text
+
+
+def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor) -> None:
+    for path, status, said in (
+        ("/topic?name=nowhere", 404, "It is not there"),
+        ("/group?id=nowhere", 404, "It is not there"),
+        ("/transaction?id=nowhere", 404, "It is not there"),
+        ("/topic", 400, "this address lacks its name"),
+        ("/topic?name=orders&offset=-1", 400, "a number from 0 on"),
+        ("/topic?name=orders&time=yesterday", 400, "is no time"),
+        ("/topic?name=orders&partition=77", 200, "There is no partition 77"),
+        ("/group/reset?id=reports&to=elsewhere", 400, "it is one of"),
+        ("/group/reset?id=reports&to=offset&value=9999", 400, "has the offsets"),
+        ("/nowhere", 404, "There is no page /nowhere"),
+    ):
+        page = visitor.get(path)
+        assert (page.status, said in page.text) == (status, True), (path, page.text)
+
+
+def test_a_page_is_its_own_event_stream_and_sends_what_changes(visitor: Visitor, broker: Broker) -> None:
+    with visitor.events("/topic?name=audit.events&follow=1") as events:
+        assert "live-1" not in next(events)
+        with blocking.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("audit.events", b"live-1").result(PATIENCE_S)
+        assert "live-1" in next(event for event in events if "live-1" in event)
+
+
+@pytest.mark.parametrize("path", sorted(PAGES))
+def test_every_page_is_whole_html_with_headings_and_labels(visitor: Visitor, path: str) -> None:
+    query = {
+        "/topic": {"name": "orders"},
+        "/producers": {"topic": "orders", "partition": 0},
+        "/group": {"id": "billing"},
+        "/group/reset": {"id": "reports"},
+        "/transaction": {"id": OPEN_ID},
+    }
+    page = visitor.get(path, **query.get(path, {}))
+    assert page.status == 200
+    assert page.body.count("<h1") == 1
+    assert "<main" in page.body
+    assert 'lang="en"' in page.body
+    # Every field has a label around it, every column its header, and no style or script stands in the page.
+    for field in re.finditer(r"<(?:input|select)\b[^>]*>", page.body):
+        if 'type="hidden"' not in field[0]:
+            before = page.body[: field.start()]
+            assert before.rfind("<label") > before.rfind("</label>"), field[0]
+    assert page.body.count("<table") == page.body.count("<thead")
+    _Strict().feed(page.body)
+
+
+def test_a_hostile_name_is_text_on_every_page_that_has_it(visitor: Visitor) -> None:
+    for page in (
+        visitor.get("/groups"),
+        visitor.get("/group", id=HOSTILE_ID),
+        visitor.get("/group/reset", id=HOSTILE_ID),
+        visitor.get("/transactions"),
+        visitor.get("/transaction", id=HOSTILE_ID),
+        visitor.get("/topics"),
+        visitor.get("/topic", name="clicks"),
+        visitor.get("/topics", q=HOSTILE_ID),
+        visitor.get("/topic", name=HOSTILE_ID),
+    ):
+        assert "<img src=x" not in page.body
+        assert "&lt;img src=x onerror" in page.body
+    records = visitor.get("/topic", name="audit.events")
+    assert "<script>alert" not in records.body
+    assert "&lt;script&gt;alert" in records.body
+    assert "&lt;b&gt;web&lt;/b&gt;" in records.body
+
+
+def test_a_command_to_copy_keeps_a_hostile_name_one_word(visitor: Visitor) -> None:
+    page = visitor.get("/transaction", id=HOSTILE_ID)
+    found = re.search(r'data-copy="([^"]*)"', page.body)
+    assert found is not None
+    assert shlex.split(unescape(found[1])) == ["semel", "txn", "trace", HOSTILE_ID]
+
+
+class _Strict(HTMLParser):
+    """Refuses what the policy of the pages forbids, and addresses of other sites."""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        named = dict(attributes)
+        assert tag != "style"
+        assert tag != "script" or str(named.get("src")).startswith("/static/")
+        assert not [name for name in named if name == "style" or name.startswith("on")], attributes
+        for name in ("href", "src", "action"):
+            assert str(named.get(name, "/")).startswith(("/", "#")), attributes
+
+
+def _rows(body: str) -> list[str]:
+    """The rows of the first table, as a reader sees them."""
+    table = body.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)
+    return [" ".join(unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in rows]
