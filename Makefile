@@ -9,7 +9,7 @@ CHECKED := src tests tools benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo-environment demo demo-broker check unit test test-kafka kafka-jars bench spark-jars simulate campaign docs clean
+.PHONY: help environment demo-environment demo demo-broker check unit test test-kafka kafka-jars bench spark-jars simulate campaign docs console-pictures clean
 
 help:
 	@echo "make demo           a stateful Spark job, kill -9 of its driver, restart: are the totals right? With a plain sink, then with ours"
@@ -28,6 +28,7 @@ help:
 	@echo "                    campaign-transactions, campaign-zookeeper"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
 	@echo "make docs           write the generated documents and pictures, and build the site into .cache/site"
+	@echo "make console-pictures the pictures of docs/console.md (Chromium)"
 	@echo "make clean          remove caches; .venv and the jars stay"
 
 environment:
@@ -92,6 +93,10 @@ campaign-%: environment
 docs: environment
 	@echo "semel: generated documents, pictures, the site"
 	@$(RUN) -m tools.docs
+
+console-pictures: environment
+	@echo "semel: the console's pictures in docs/pictures (Chromium)"
+	@$(RUN) -m tools.console_pictures
 
 clean:
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,8 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
 ``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "node" | "go" | "kcat" | "jq" |
-"curl" | "postgres" | "pyjwt" | "systemd")`` skips a test on a machine that lacks the tool; "kafka" is the newest of the
-versions of Apache Kafka that are tested with.
+"curl" | "postgres" | "pyjwt" | "systemd" | "chromium")`` skips a test on a machine that lacks the tool; "kafka" is the
+newest of the versions of Apache Kafka that are tested with.
 Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
@@ -24,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.memory import GARBAGE_THRESHOLD
+from tools import chromium
 from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac, streams_jars
 from tools.languages import go, node
 from tools.patience import TEST_S_MAX
@@ -80,6 +81,13 @@ def _postgres() -> None:
         raise Unavailable("there is no initdb: apt-get install postgresql")
 
 
+def _chromium() -> None:
+    if importlib.util.find_spec("playwright") is None:
+        raise Unavailable("there is no Playwright: pip install playwright")
+    if chromium.executable() is None:
+        raise Unavailable("there is no chromium on PATH: apt-get install chromium")
+
+
 def _pyjwt() -> None:
     if importlib.util.find_spec("jwt") is None:
         raise Unavailable("there is no PyJWT: pip install pyjwt cryptography")
@@ -99,6 +107,7 @@ _TOOLS: dict[str, Callable[[], None]] = {
     "go": _go,
     "kafka": partial(_kafka, KAFKA_4),
     "postgres": _postgres,
+    "chromium": _chromium,
     "pyjwt": _pyjwt,
     "systemd": _systemd,
     **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},

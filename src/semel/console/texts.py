@@ -39,6 +39,9 @@ _MEANINGS: Final = {
 }
 
 
+_UNITS: Final = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
+
+
 def meaning(kind: str) -> str:
     """What a kind of record is, in a sentence."""
     return _MEANINGS[kind]
@@ -65,11 +68,11 @@ def span(milliseconds: float | None) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
-    if whole < 3_600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86_400:
-        return f"{whole // 3_600} h {whole % 3_600 // 60} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+    for unit, seconds_of_it, smaller, seconds_of_smaller in _UNITS:
+        if whole >= seconds_of_it:
+            rest = whole % seconds_of_it // seconds_of_smaller
+            return f"{whole // seconds_of_it} {unit}" + (f" {rest} {smaller}" if rest else "")
+    raise AssertionError(f"{whole} s is a minute or more")
 
 
 def size(count: int | None) -> str:

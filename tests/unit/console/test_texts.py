@@ -8,8 +8,8 @@ from semel.console.safety import Tokens, host_of, is_loopback
 
 def test_numbers_and_times_are_short() -> None:
     assert [texts.number(value) for value in (None, 0, 3.25, 12345.6)] == ["\N{EN DASH}", "0", "3.2", "12\u202f346"]
-    spans = [texts.span(value) for value in (-5, 250, 3_200, 59_999, 61_000, 7_380_000, 90_000_000)]
-    assert spans == ["0 ms", "250 ms", "3.2 s", "59 s", "1 min 1 s", "2 h 3 min", "1 d 1 h"]
+    spans = [texts.span(value) for value in (-5, 250, 3_200, 59_999, 61_000, 900_000, 7_380_000, 90_000_000)]
+    assert spans == ["0 ms", "250 ms", "3.2 s", "59 s", "1 min 1 s", "15 min", "2 h 3 min", "1 d 1 h"]
     assert [texts.size(value) for value in (999, 1_500, 25_000_000)] == ["999 B", "1.5 KB", "25 MB"]
 
 

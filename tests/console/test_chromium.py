@@ -1,0 +1,170 @@
+"""The console in a real browser, on Semel and on Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from semel.blocking import Producer
+from semel.console.app import Rules
+from tests.console.visitor import running_console
+from tools.brokers import apache_kafka, semel
+from tools.chromium import browser
+from tools.console_scene import HOSTILE_ID, OPEN_ID, shop
+from tools.patience import PATIENCE_S
+from tools.server import running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.kafka, pytest.mark.needs("chromium"), pytest.mark.xdist_group("chromium")]
+
+PAGES = (
+    "/",
+    "/topics",
+    "/topic?name=payments",
+    "/topic?name=audit.events&follow=1",
+    "/producers?topic=payments&partition=0",
+    "/groups",
+    "/group?id=billing",
+    "/group/reset?id=reports&to=earliest",
+    "/transactions",
+    f"/transaction?id={OPEN_ID}",
+    "/transaction?id=payments-1",
+    "/settings",
+    "/access",
+    "/cluster",
+    "/nowhere",
+)
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture(scope="module", params=["semel", pytest.param("apache-kafka", marks=pytest.mark.needs("kafka"))])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp(request.param)
+    make = semel if request.param == "semel" else apache_kafka
+    server = make(folder, settings={"group.initial.rebalance.delay.ms": "0"})
+    with running(server), shop(bootstrap_servers=server.bootstrap_servers):
+        yield server.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def address(servers: str) -> Iterator[str]:
+    with running_console({"bootstrap_servers": servers}, Rules(allow_changes=True)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str) -> Iterator[Page]:
+    """A window that fails its test if a page complains, asks another site, or opens a dialog."""
+    context = chromium.new_context(base_url=address, viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(PATIENCE_S * 1000)
+    opened = context.new_page()
+    complaints: list[str] = []
+
+    def note(kind: str, text: str) -> None:
+        # A page that is not there is asked for on purpose, and Chromium says so.
+        if "404" not in text:
+            complaints.append(f"{kind}: {text}")
+
+    opened.on("console", lambda message: note(message.type, message.text))
+    opened.on("pageerror", lambda error: note("error", str(error)))
+    opened.on("dialog", lambda dialog: (note("dialog", dialog.message), dialog.dismiss()))
+    opened.on("request", lambda asked: None if asked.url.startswith(address) else note("foreign", asked.url))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def test_every_page_is_shown_without_complaint_or_barrier(page: Page) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found: dict[str, list[str]] = {}
+    for path in PAGES:
+        page.goto(path)
+        page.wait_for_selector("h1")
+        assert page.evaluate("document.querySelectorAll('img[src=x], b').length") == 0, path
+        violations = Axe().run(page).response["violations"]
+        bad = [f"{one['id']}: {one['nodes'][0]['html']}" for one in violations if one["impact"] in SERIOUS]
+        if bad:
+            found[path] = bad
+    assert found == {}
+
+
+def test_a_page_changes_in_place_and_leaves_what_is_typed(page: Page, servers: str) -> None:
+    page.goto("/topic?name=audit.events&follow=1")
+    page.wait_for_selector("#live.on")
+    page.fill("input[name=key]", "half typed")
+    page.evaluate("document.querySelector('.records tbody tr').dataset.mine = 'yes'")
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("audit.events", b"seen at once").result(PATIENCE_S)
+    page.wait_for_selector("text=seen at once")
+    assert page.input_value("input[name=key]") == "half typed"
+    # The row that was there is the same element, one place further down.
+    assert page.locator(".records tbody tr").count() >= 3
+    assert page.evaluate("document.activeElement.name") == "key"
+
+
+def test_keys_lead_from_page_to_page_and_into_lists(page: Page) -> None:
+    page.goto("/")
+    for keys, path in (("gt", "/topics"), ("gg", "/groups"), ("gx", "/transactions"), ("gc", "/cluster")):
+        page.keyboard.type(keys)
+        page.wait_for_url(f"**{path}")
+    page.keyboard.type("gt")
+    page.wait_for_url("**/topics")
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    page.wait_for_url("**/topics?q=ord")
+    page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topic?name=orders")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+
+
+def test_hostile_names_and_records_are_text(page: Page) -> None:
+    page.goto("/transactions")
+    page.click(f"text={HOSTILE_ID}")
+    assert page.inner_text("h1") == HOSTILE_ID
+    page.goto("/groups")
+    page.click(f"text={HOSTILE_ID}")
+    assert page.inner_text("h1") == HOSTILE_ID
+    page.goto("/topic?name=audit.events&partition=0&offset=0")
+    assert "<script>alert('records are text')</script>" in page.inner_text(".records")
+
+
+def test_everything_fits_a_phone(chromium: Browser, address: str) -> None:
+    context = chromium.new_context(base_url=address, viewport={"width": 375, "height": 720}, has_touch=True)
+    page = context.new_page()
+    for path in PAGES:
+        page.goto(path)
+        page.wait_for_selector("h1")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than a phone"
+    context.close()
+
+
+def test_a_transaction_is_aborted_by_hand(page: Page, servers: str) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id="by hand") as producer:
+        producer.begin()
+        producer.send("audit.events", b"never").result(PATIENCE_S)
+        page.goto("/transactions?state=open")
+        page.click("text=by hand")
+        button = page.locator("button.danger")
+        assert button.is_disabled()
+        page.fill("input[name=typed]", "by han")
+        assert button.is_disabled()
+        page.fill("input[name=typed]", "by hand")
+        button.click()
+        page.wait_for_selector("text=nothing is open")
+        assert "CompleteAbort" in page.inner_text(".lives")
+        producer.close(timeout_ms=0)

@@ -1,0 +1,115 @@
+"""``make console-pictures``: the pictures of docs/console.md, taken in Chromium of a console on a small shop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semel.blocking import Producer
+from semel.testing import Broker
+from tools.chromium import browser, executable
+from tools.console_scene import OPEN_ID, shop
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+SIZE_BYTES_MAX = 100_000
+
+# Name, page, width, height, what to wait for; light, unless the name says dark.
+PICTURES = (
+    ("console-overview", "/", 1200, 720, "#live.on"),
+    ("console-topics", "/topics", 1200, 430, "#live.on"),
+    ("console-topic", "/topic?name=payments", 1200, 860, "#live.on"),
+    ("console-group", "/group?id=billing", 1200, 820, "#live.on"),
+    ("console-reset", "/group/reset?id=reports&to=earliest", 1200, 560, "h1"),
+    ("console-transactions", "/transactions", 1200, 460, "#live.on"),
+    ("console-transaction", f"/transaction?id={OPEN_ID}", 1200, 980, "#live.on"),
+    ("console-transaction-dark", "/transaction?id=payments-1", 1200, 820, "#live.on"),
+    ("console-phone", f"/transaction?id={OPEN_ID}", 390, 780, "#live.on"),
+)
+RATE_SECONDS = 60.0
+
+
+def main() -> int:
+    if executable() is None:
+        print("semel: there is no chromium on PATH: apt-get install chromium", file=sys.stderr)
+        return 1
+    with (
+        Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as broker,
+        shop(bootstrap_servers=broker.bootstrap_servers),
+        clicks(broker.bootstrap_servers),
+        console(broker.bootstrap_servers) as address,
+        browser() as chromium,
+    ):
+        watch_rates(chromium, address)
+        for name, path, width, height, awaited in PICTURES:
+            context = chromium.new_context(
+                base_url=address,
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if name.endswith("dark") else "light",
+            )
+            page = context.new_page()
+            page.goto(path)
+            page.wait_for_selector(awaited)
+            target = FOLDER / f"{name}.png"
+            page.screenshot(path=target)
+            context.close()
+            size = target.stat().st_size
+            print(f"  docs/pictures/{target.name}: {size} bytes")
+            if size > SIZE_BYTES_MAX:
+                print(f"semel: {target.name} is larger than {SIZE_BYTES_MAX} bytes: show less", file=sys.stderr)
+                return 1
+    return 0
+
+
+def watch_rates(chromium: Browser, address: str) -> None:
+    """Rates are measured while a page shows them."""
+    page = chromium.new_page()
+    page.goto(address)
+    page.wait_for_timeout(RATE_SECONDS * 1000)
+    page.close()
+
+
+@contextmanager
+def clicks(servers: str) -> Iterator[None]:
+    """Some records in every tenth of a second, more and fewer."""
+    ends = threading.Event()
+
+    def produce() -> None:
+        turn = 0
+        with Producer(bootstrap_servers=servers) as producer:
+            while not ends.wait(0.1):
+                turn += 1
+                for number in range(4 + (turn * turn // 7) % 23):
+                    producer.send("clicks", b"page", partition=number % 6)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+@contextmanager
+def console(servers: str) -> Iterator[str]:
+    """The address of a console as its users start it."""
+    command: list[Any] = [sys.executable, "-m", "semel", "console", "--listen", "127.0.0.1:0", "--allow-changes"]
+    process = subprocess.Popen([*command, "--bootstrap-server", servers], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[3].rstrip("/,")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
