@@ -37,7 +37,7 @@ _OPENING: Final = {
 `semel lab` shows how exactly-once works, on real brokers with real faults. Each scene shows the state of the clients, the requests on the
 wire and the log side by side, and ends with a verdict that is computed from what was read back. Repeated without its protection, the
 duplicate, the loss or the zombie is seen to happen. Brokers run inside the command, with their data in memory: nothing else is needed, and
-nothing is left behind. All scenes together take some fifteen seconds.
+nothing is left behind. All scenes together take some twenty seconds.
 
 ```console
 $ semel lab --list
@@ -60,7 +60,7 @@ request, `←` an answer, `✗` one that is lost, `‖` one that the network hol
 
 `semel lab` 在真实的 broker 上用真实的故障展示 exactly-once 如何工作。每个场景并排显示客户端的状态、网络上的请求和日志，最后给出根据读回的数据
 计算出来的结论。关闭保护再演一遍，就能看到重复、丢失或僵尸真的发生。broker 在命令内部运行，数据在内存中：不需要别的东西，也不会留下任何东西。
-所有场景加起来大约十五秒。
+所有场景加起来大约二十秒。
 
 <!-- not run: the English page has the same -->
 ```console

@@ -143,6 +143,11 @@ class Stage:
     # What a scene looks at
 
     @property
+    def servers(self) -> str:
+        """Where clients in other processes connect."""
+        return self._servers
+
+    @property
     def admin(self) -> Admin:
         if self._admin is None:
             self._admin = Admin(bootstrap_servers=self._servers, client_id=LAB, retry_backoff_ms=5)

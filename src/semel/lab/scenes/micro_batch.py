@@ -1,31 +1,21 @@
-"""Scene 11: a Spark micro-batch is killed at each of its steps, and run again.
+"""Scene 11: the driver of a Spark micro-batch is killed at each of its steps, and started again.
 
-There is no Spark in it: a start takes longer than all other scenes together. The steps, the note beside the committed
-offset and the decision whether a batch has to run again are those of ``semel.spark``; ``semel prove`` and ``make demo``
-kill real Spark drivers.
+The driver is a process that is really killed. There is no Spark in it: a start takes longer than all other scenes
+together. The steps, the note beside the committed offset and the decision whether a batch has to run again are those of
+``semel.spark``; ``make demo`` and ``make campaign-spark`` kill real Spark drivers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+import signal
+import subprocess
+import sys
 from typing import Final
 
-from semel.blocking import Producer
 from semel.client.values import OffsetAndMetadata
+from semel.lab.driver_process import DONE, GROUP, INPUT, NO_BATCH, OUTPUT, RUNS, SKIPS, STEPS, value_of
 from semel.lab.scene import DUPLICATES, LOST, SEEN, Fact, Scene, Verdict, missing, repeated
-from semel.lab.stage import PATIENCE_S, Stage
-from semel.spark.decision import Batch, Note, Place, Run, decide
-from semel.types import TopicPartition
-
-_ORDERS: Final = TopicPartition("orders", 0)
-_PLACE: Final = Place("totals", _ORDERS)
-_QUERY: Final = "query-1"
-_ID: Final = "totals-pipeline"
-_SENT: Final = "written, and its offsets are sent"
-_STEPS: Final = ("planned", "written", _SENT, "committed")
-"""After each of them the driver is killed once."""
-
+from semel.lab.stage import SceneFailed, Stage
 
 _RUN_AGAIN: Final = (
     "The driver is killed when batch {number} is {step}. The next driver asks where the group is: the batch is not "
@@ -37,87 +27,80 @@ _SKIPPED: Final = (
 )
 
 
-class _Killed(Exception):
-    """The driver is dead."""
-
-
 def _play(stage: Stage) -> Verdict:
     stage.broker()
-    stage.topic("orders", shown=False)
-    stage.topic("totals")
-    driver = _Driver(stage)
-    driver.begin_group()
-    wanted: list[str] = []
-    decisions: list[str] = []
-    for number, step in enumerate(_STEPS):
-        value = f"batch-{number}"
-        wanted.append(value)
-        with suppress(_Killed):
-            driver.run(number, value, killed_after=step)
-        decisions.append(driver.run(number, value, killed_after=None))
-        text = _SKIPPED if decisions[-1] == "skips" else _RUN_AGAIN
-        stage.step(text, number=number, step=step)
-    found = stage.read("totals")
+    stage.topic(INPUT.topic, shown=False)
+    stage.topic(OUTPUT)
+    stage.admin.groups.alter_offsets(GROUP, {INPUT: OffsetAndMetadata(0, NO_BATCH)}).all()
+    drivers = _Drivers(stage)
+    stage.watch("drivers", drivers.told)
+    for number, step in enumerate(STEPS):
+        drivers.live(number, killed_after=step)
+    drivers.live(len(STEPS), killed_after=None)
+    wanted, found = list(map(value_of, range(len(STEPS)))), stage.read(OUTPUT)
     return Verdict(
         (
-            Fact("kills", len(_STEPS)),
+            Fact("kills", drivers.kills, len(STEPS)),
             Fact(SEEN, len(found), len(wanted)),
             Fact(DUPLICATES, repeated(found), 0),
             Fact(LOST, missing(wanted, found), 0),
-            Fact("batches run again", decisions.count("runs")),
-            Fact("batches skipped, because they were committed", decisions.count("skips")),
+            Fact("batches run again", drivers.decisions.count(RUNS)),
+            Fact("batches skipped, because they were committed", drivers.decisions.count(SKIPS)),
         )
     )
 
 
-class _Driver:
-    """A driver of Spark, as far as the pipeline is concerned; each call of ``run`` is a life of its own."""
+class _Drivers:
+    """Processes of the driver, one after the other. Each begins with the batch in which the one before was killed."""
 
     def __init__(self, stage: Stage) -> None:
+        self.kills = 0
+        self.decisions: list[str] = []
+        """About the batch in which the driver before was killed."""
         self._stage = stage
-        self._lives = 0
+        self._ends: list[str] = []
 
-    def begin_group(self) -> None:
-        self._stage.admin.groups.alter_offsets(
-            _PLACE.group_id, {_ORDERS: OffsetAndMetadata(0, str(Note("", -1, begin=0)))}
-        ).all()
+    def told(self) -> list[str]:
+        return self._ends[-3:]
 
-    def run(self, number: int, value: str, *, killed_after: str | None) -> str:
-        """Take over, decide, write, send offsets, commit. Returns what was decided."""
-        self._lives += 1
-        settings = {"transactional_id": _ID} if self._stage.protected else {}
-        producer = self._stage.producer("driver", **settings)
-        batch = Batch(_QUERY, number, {_PLACE: number}, {_PLACE: number + 1})
-        if not isinstance(decide(batch, self._committed()), Run):
-            return "skips"
-        for step in self._steps(producer, batch, value):
-            if step == killed_after:
-                raise _Killed  # The producer is left as it is: its transaction is open, or it is not.
-        return "runs"
+    def live(self, number: int, *, killed_after: str | None) -> None:
+        """Run a driver until it ends, or until it has come to the step of batch ``number`` after which it is killed."""
+        kind = "transaction" if self._stage.protected else "plain"
+        last = number if killed_after is not None else number - 1
+        arguments = [self._stage.servers, str(max(0, number - 1)), str(last), kind]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "semel.lab.driver_process", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self._watch(process, number, killed_after)
+        finally:
+            process.kill()
+            _, errors = process.communicate()
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise SceneFailed(f"the driver of batch {number} ended with {process.returncode}: {errors.strip()[-500:]}")
+        if killed_after is not None:
+            self.kills += process.returncode == -signal.SIGKILL
+            self._ends.append(f"{process.pid} kill -9")
 
-    def _steps(self, producer: Producer, batch: Batch, value: str) -> Iterator[str]:
-        end = {_ORDERS: OffsetAndMetadata(batch.end[_PLACE], str(Note(_QUERY, batch.batch_id)))}
-        if not self._stage.protected:
-            yield "planned"
-            producer.send("totals", value.encode()).result(PATIENCE_S)
-            yield "written"
-            self._stage.admin.groups.alter_offsets(_PLACE.group_id, end).all()
-            yield _SENT
-            yield "committed"
-            return
-        producer.begin()
-        yield "planned"
-        producer.send("totals", value.encode()).result(PATIENCE_S)
-        yield "written"
-        producer.send_offsets(end, _PLACE.group_id)
-        yield _SENT
-        producer.commit()
-        yield "committed"
-
-    def _committed(self) -> dict[Place, OffsetAndMetadata]:
-        """Where the group is, once no transaction is about to change that."""
-        listed = self._stage.admin.groups.list_offsets(_PLACE.group_id, require_stable=True)
-        return {Place(_PLACE.group_id, partition): at for partition, at in listed.items()}
+    def _watch(self, process: subprocess.Popen[str], number: int, killed_after: str | None) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in process.stdout:
+            batch, _, what = line.strip().partition(" ")
+            if int(batch) == number and what == killed_after:
+                return
+            if int(batch) == number - 1 and what in (RUNS, SKIPS):
+                self.decisions.append(what)
+            if int(batch) == number - 1 and what == DONE:
+                text = _SKIPPED if self.decisions[-1] == SKIPS else _RUN_AGAIN
+                self._stage.step(text, number=number - 1, step=STEPS[number - 1])
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.wait()
 
 
 MICRO_BATCH: Final = Scene(

@@ -1,0 +1,92 @@
+"""The driver of the scene with the micro-batches, as a process of its own, so that it can be killed.
+
+    python -m semel.lab.driver_process SERVERS FIRST LAST transaction|plain
+
+It is what a driver of Spark does for the batches of a pipeline: take over the transactional id, ask where the group is,
+and for each batch decide, write, send offsets, commit; ``plain`` writes without a transaction. It prints the number of
+the batch with what it has decided (``runs`` or ``skips``), with each step that it has come to, and with ``done``, and
+waits for a line after each.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from semel.blocking import Admin, Producer
+from semel.client.values import OffsetAndMetadata
+from semel.spark.decision import Batch, Note, Place, Run, decide
+from semel.types import TopicPartition
+
+GROUP: Final = "totals"
+INPUT: Final = TopicPartition("orders", 0)
+OUTPUT: Final = "totals"
+NO_BATCH: Final = str(Note("", -1, begin=0))
+"""The note beside the offset of a group whose pipeline has not run."""
+STEPS: Final = ("planned", "written", "written, and its offsets are sent", "committed")
+RUNS, SKIPS, DONE = "runs", "skips", "done"
+
+_PLACE: Final = Place(GROUP, INPUT)
+_QUERY: Final = "query-1"
+_ID: Final = "totals-pipeline"
+
+
+def main(servers: str, first: str, last: str, kind: str) -> int:
+    is_transactional = kind == "transaction"
+    settings: dict[str, Any] = {"transactional_id": _ID} if is_transactional else {}
+    with (
+        Admin(bootstrap_servers=servers, client_id="driver") as admin,
+        Producer(bootstrap_servers=servers, client_id="driver", **settings) as producer,
+    ):
+        for number in range(int(first), int(last) + 1):
+            batch = Batch(_QUERY, number, {_PLACE: number}, {_PLACE: number + 1})
+            listed = admin.groups.list_offsets(GROUP, require_stable=True)
+            decision = decide(batch, {Place(GROUP, partition): at for partition, at in listed.items()})
+            is_run = isinstance(decision, Run)
+            _say(number, RUNS if is_run else SKIPS)
+            run = _transaction(producer, number) if is_transactional else _plain(admin, producer, number)
+            for step in run if is_run else ():
+                _say(number, step)
+            _say(number, DONE)
+    return 0
+
+
+def value_of(number: int) -> str:
+    """The output of a batch."""
+    return f"batch-{number}"
+
+
+def _say(number: int, what: str) -> None:
+    print(number, what, flush=True)
+    sys.stdin.readline()
+
+
+def _transaction(producer: Producer, number: int) -> Iterator[str]:
+    planned, written, offsets_sent, committed = STEPS
+    producer.begin()
+    yield planned
+    producer.send(OUTPUT, value_of(number).encode()).result()
+    yield written
+    producer.send_offsets(_end_of(number), GROUP)
+    yield offsets_sent
+    producer.commit()
+    yield committed
+
+
+def _plain(admin: Admin, producer: Producer, number: int) -> Iterator[str]:
+    planned, written, offsets_sent, committed = STEPS
+    yield planned
+    producer.send(OUTPUT, value_of(number).encode()).result()
+    yield written
+    admin.groups.alter_offsets(GROUP, _end_of(number)).all()
+    yield offsets_sent
+    yield committed
+
+
+def _end_of(number: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {INPUT: OffsetAndMetadata(number + 1, str(Note(_QUERY, number)))}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
