@@ -290,6 +290,13 @@ def test_bench_measures_writing_and_reading_and_leaves_no_topic(run: Run) -> Non
     assert "semel-bench" not in run("topic", "list")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_says_where_it_belongs(shell: str) -> None:
+    first = script(shell, make_parser(["topic"])).partition("\n")[0]
+    assert first.startswith("# Put this ")
+    assert f"semel completion {shell}" in first
+
+
 def _completions(line: str) -> list[str]:
     """What bash would offer at the end of the line."""
     words = line.split(" ")

@@ -9,7 +9,12 @@ from typing import Final
 from semel.cli.exits import Exit
 from semel.cli.parsing import Subcommands, add_command
 
-SHELLS: Final = ("bash", "zsh", "fish")
+_PLACES: Final = {
+    "bash": "Put this line into ~/.bashrc: source <(semel completion bash)",
+    "zsh": "Put this line into ~/.zshrc, after compinit: source <(semel completion zsh)",
+    "fish": "Put this into a file: semel completion fish > ~/.config/fish/completions/semel.fish",
+}
+SHELLS: Final = tuple(_PLACES)
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -33,8 +38,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """The script, and in its first line where it belongs."""
     words = dict(_words(parser))
-    return _fish(words) if shell == "fish" else _bash(words, zsh=shell == "zsh")
+    return f"# {_PLACES[shell]}\n{_fish(words) if shell == 'fish' else _bash(words, zsh=shell == 'zsh')}"
 
 
 def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
