@@ -14,8 +14,8 @@ process at once, while a heap in which many such buffers grow and go keeps sever
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Final
 
@@ -176,7 +176,7 @@ class ReceiveBuffer:
     def _grow(self, size: int) -> None:
         have = self._large
         if have is None or len(have) < size:
-            self._large = memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
+            self._large = memoryview(_mapped(size))
             if have is not None:
                 self._large[: self._end] = have[: self._end]
         assert self._large is not None
@@ -185,3 +185,9 @@ class ReceiveBuffer:
             self._large[: self._end] = self._rest
             self._rest = bytearray()
         self._view, self._start = self._large, 0
+
+
+def _mapped(size: int) -> mmap.mmap:
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size)  # Windows, where it is this process' own anyway.
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

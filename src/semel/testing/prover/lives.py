@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
+from semel.errors import StateError
+
 Function: TypeAlias = Callable[[str], None]
 """One life of an application. It takes the bootstrap servers, and returns when its input is used up."""
 
@@ -56,6 +58,10 @@ class Application(Protocol):
 
 
 def application_of(application: Function | Sequence[str]) -> Application:
+    if not hasattr(os, "killpg"):
+        raise StateError(
+            "prove: it needs the signals of POSIX, to kill, stop and continue a process; there are none here"
+        )
     if not callable(application):
         return Program(application)
     try:
