@@ -4,7 +4,8 @@ appended to them, and checkpoints them.
 Three workers serve the directory. One does group commits only, because clients wait for them. One does checkpoints: it
 syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only then may the journal file
 that holds the same records be used again. The third makes and renames the folders of partitions
-(``partition_folders.py``), and writes log starts for DeleteRecords.
+(``partition_folders.py``), and writes log starts for DeleteRecords. What happens at a start is in
+``recovery/startup.py``.
 """
 
 from __future__ import annotations
@@ -18,31 +19,24 @@ from functools import partial
 from typing import Final
 
 from semel.clock import Clock
-from semel.errors import DecodeError, StorageError
+from semel.errors import StorageError
 from semel.log.disk import NO_ROOM, Disk, Lock
-from semel.log.durability import checkpoints
 from semel.log.durability.checkpointer import CHECKPOINT_INTERVAL_MS, Checkpointer
 from semel.log.durability.checkpointing import persist_log_start
-from semel.log.durability.checkpoints import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    META_PROPERTIES_FILE,
-    RECOVERY_POINT_FILE,
-    MetaProperties,
-)
+from semel.log.durability.checkpoints import MetaProperties
 from semel.log.durability.commit import DIRECT_BYTES_MIN, CommitStatistics, Committer
-from semel.log.durability.journal import FILE_SIZE_BYTES, Entry, Journal, Kind, read_entries, write_kept
-from semel.log.durability.journal_replay import JournalContent
+from semel.log.durability.journal import FILE_SIZE_BYTES, Journal
 from semel.log.durability.write_refusals import WriteRefusals
 from semel.log.partition_folders import FolderChanges, FolderOutcome, PartitionFolders
 from semel.log.partition_log import PartitionLog
 from semel.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from semel.log.recovery import identity
 from semel.log.recovery.last_run import LastRun
-from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Opening, Unavailable
+from semel.log.recovery.opening import DELETED_FOLDER_SUFFIX, Unavailable
+from semel.log.recovery.startup import Startup
 from semel.log.topic_logs import TopicLogs
 from semel.log.truncations import Failures, Truncations
-from semel.log.worker import Worker, done_by
+from semel.log.worker import Worker, done_by, told
 from semel.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -131,26 +125,7 @@ class LogDirectory:
         self._make_own_folder()
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         self._read_last_run()
-        identity.refuse_kafka(self._disk, self.path)
-        meta_path = f"{self.path}/{META_PROPERTIES_FILE}"
-        trouble: str | None = None
-        try:
-            properties = checkpoints.read_meta_properties(self._disk, meta_path)
-        except DecodeError as error:
-            properties, trouble = None, str(error)
-        if properties is not None:
-            return properties
-        properties = in_metadata()
-        if properties is None:
-            if trouble is None and (trace := identity.trace_of_logs(self._disk, self.path)) is not None:
-                trouble = f"{meta_path} is missing and so is the metadata, but there are logs ({trace})"
-            if trouble is not None:
-                raise StorageError(f"{trouble}. Restore the directory from a backup, or give this broker an empty one")
-            properties = default
-        else:
-            logger.warning("%s: made again from the metadata, %s", trouble or f"{meta_path} is missing", properties)
-        checkpoints.write_meta_properties(self._disk, meta_path, properties)
-        return properties
+        return identity.establish(self._disk, self.path, default, in_metadata)
 
     @property
     def machine_died(self) -> bool:
@@ -205,112 +180,25 @@ class LogDirectory:
 
         A partition that cannot be opened is ``unavailable`` then, and the others are served.
         """
-        if self._read_last_run().is_first:
-            # In the place of a disk that is lost: what was on it must be missed also after the logs were made.
-            self._read_last_run().found_lost(
-                (topic.topic_id, partition)
-                for topic in topics.values()
-                for partition in topic.replicated.intersection(topic.partitions)
-            )
-        recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-        high_watermarks = checkpoints.read_high_watermarks(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}")
-        log_starts = checkpoints.read_log_starts(self._disk, f"{self.path}/{LOG_START_FILE}")
-        generation, entries = read_entries(self._disk, self.path)
-        opening = Opening(
+        startup = Startup(
+            self.path,
             disk=self._disk,
-            path=self.path,
-            topics=topics,
             now_ms=self._clock.now_ms(),
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            recovery_points=recovery_points,
-            log_starts=log_starts,
-            high_watermarks=high_watermarks,
-            journal=JournalContent(entries),
+            topics=topics,
             logs=self.logs,
             unavailable=self.unavailable,
-            suspected=self._read_last_run().lost,
-            found_lost=lambda topic_id, partition: self._read_last_run().found_lost([(topic_id, partition)]),
+            checkpointer=self._checkpointer,
+            last_run=self._read_last_run(),
         )
-        opening.run()
-        opening.replay_journal()
-        lost = self._find_losses(recovery_points)
-        self._checkpointer.kept = {
-            name: {partition: offsets[partition] for partition in self.unavailable if partition in offsets}
-            for name, offsets in (
-                (RECOVERY_POINT_FILE, recovery_points),
-                (LOG_START_FILE, log_starts.offsets),
-                (HIGH_WATERMARK_FILE, high_watermarks),
-            )
-        }
-        named = {*recovery_points, *log_starts.offsets, *high_watermarks}
-        here = {*self.logs, *self.unavailable}
-        lowered = any(log.recovery_point < recovery_points.get(name, 0) for name, log in self.logs.items())
-        lowered = lowered or bool(opening.lost)
-        if named - here or lowered:
-            # Something below a recovery point was not sound: before it is made again, nothing may vouch for it. Or a
-            # topic was deleted: what is said of it must not be taken for another of its name.
-            try:
-                self._checkpointer.write_recovery_points()
-            except OSError as error:
-                if error.errno not in NO_ROOM or lowered:
-                    raise
-        self._folders.has_unsettled_names = bool(named - here)  # Among the log starts, or there was no room.
-        self._keep_journal_of_unavailable(entries)
-        self._make_recovered_durable(topics)
-        if lost:
-            # Other records may come to the offsets of what is gone, and are not confirmed by its high watermark.
-            self._checkpointer.write_high_watermarks()
-        self._read_last_run().started()
-        self._start_committing(generation + 1)
+        started = startup.run()
+        self._folders.has_unsettled_names = started.has_unsettled_names
+        self._start_committing(started.journal_generation + 1)
         # What the journal still has of them would not follow what they fetch.
-        self._require_committer().void([(self.logs[name], 0) for name in opening.lost if name in self.logs])
+        self._require_committer().void([(self.logs[name], 0) for name in started.cut if name in self.logs])
         for topic_partition, log in self.logs.items():
             self._attach(log, topics[topic_partition.topic].synced)
         self._checkpointer.begin(self._require_journal())
-
-    def _keep_journal_of_unavailable(self, entries: Sequence[Entry]) -> None:
-        """Save the journal entries of partitions that could not be opened: the journal is about to be overwritten."""
-        wanted = {(found.topic_id, name.partition) for name, found in self.unavailable.items()}
-        kept = [entry for entry in entries if (entry.topic_id, entry.partition) in wanted]
-        if all(entry.kind is Kind.DATA for entry in kept):
-            # The same entry may have been found in both places. Behind a VOID it may be meant twice.
-            kept = list({(*entry[:4], bytes(entry.payload)): entry for entry in kept}.values())
-        write_kept(self._disk, self.path, kept)
-
-    def _make_recovered_durable(self, topics: Mapping[str, TopicLogs]) -> None:
-        """Sync recovered records before readers see them, for logs that are synced before they are acknowledged.
-
-        On a full disk the records are synced and the recovery points stay, until there is room for a checkpoint. Raises
-        ``StorageError`` if records could not be synced: the journal, which may be the only copy, will be overwritten.
-        """
-        synced = [log for name, log in self.logs.items() if topics[name.topic].synced]
-        outcome = self._checkpointer.carry_out_at_once(synced)
-        for job, error in outcome.skipped:
-            if error.errno in NO_ROOM:
-                continue
-            raise StorageError(
-                f"{job.log.topic_partition} could not be brought to rest after the last run: {error}. Nothing is lost; "
-                "make room and start again"
-            )
-        for log in self.logs.values():
-            log.recovered()
-
-    def _find_losses(self, recovery_points: Mapping[TopicPartition, int]) -> bool:
-        """Remember, before the evidence is written over, which logs are shorter than what they may have told others.
-
-        Returns whether one was found now.
-        """
-        last_run = self._read_last_run()
-        shorter = [
-            (log.topic_id, log.partition)
-            for name, log in self.logs.items()
-            if log.stored_high_watermark is not None
-            and log.log_end_offset < max(log.stored_high_watermark, recovery_points.get(name, 0))
-        ]
-        last_run.found_lost(shorter)
-        for log in self.logs.values():
-            log.is_shorter_than_promised = (log.topic_id, log.partition) in last_run.lost
-        return bool(shorter)
 
     def _start_committing(self, generation: int) -> None:
         self._journal = Journal(self._disk, self.path, generation=generation, size_max=self._journal_size_bytes)
@@ -497,8 +385,8 @@ class LogDirectory:
         calls ``kill``.
         """
         if self._committer is not None:
-            await _told(self._loop, self._committer.when_idle)
-            await _told(self._loop, self._checkpointer.close)
+            await told(self._loop, self._committer.when_idle)
+            await told(self._loop, self._checkpointer.close)
         clean = not self._checkpointer.failing
         if self._journal is not None:
             forget = all(log.recovery_point == log.log_end_offset for log in self.logs.values())
@@ -534,13 +422,6 @@ class LogDirectory:
 
     # Small things
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
-        except DecodeError as error:
-            logger.warning("%s; the partitions' own checkpoints are used", error)
-            return {}
-
     def _require_journal(self) -> Journal:
         assert self._journal is not None
         return self._journal
@@ -554,18 +435,6 @@ class LogDirectory:
 def _log_failure(outcome: object) -> None:
     if isinstance(outcome, BaseException):
         logger.error("a deleted partition's files could not be removed: %s", outcome)
-
-
-async def _told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], None]], None]) -> None:
-    """Wait until the callback that is passed to ``ask`` is called."""
-    told: asyncio.Future[None] = loop.create_future()
-
-    def tell() -> None:
-        if not told.done():
-            told.set_result(None)
-
-    ask(tell)
-    await told
 
 
 def _nothing() -> None:

@@ -66,6 +66,18 @@ async def done_by(worker: Worker, loop: asyncio.AbstractEventLoop, work: Callabl
     return await result
 
 
+async def told(loop: asyncio.AbstractEventLoop, ask: Callable[[Callable[[], None]], None]) -> None:
+    """Wait until the callback that is passed to ``ask`` is called."""
+    told: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    ask(tell)
+    await told
+
+
 class ThreadWorker:
     """One thread per worker: work is executed in the order submitted."""
 

@@ -14,6 +14,7 @@ from semel.log.durability.commit import Committer
 from semel.log.leader_epochs import LeaderEpochs
 from semel.log.partition_log import PartitionLog
 from semel.log.recovery import loading, truncation
+from semel.log.recovery.startup import Startup
 from semel.log.segments.segment import Segment
 from semel.log.segments.transaction_index import TransactionIndex
 from semel.log.truncations import Truncations
@@ -37,7 +38,7 @@ def believes_every_stored_high_watermark(patch: Patch) -> None:
 
 
 def keeps_the_high_watermark_of_lost_records(patch: Patch) -> None:
-    patch.setattr(LogDirectory, "_find_losses", lambda self, recovery_points: False)
+    patch.setattr(Startup, "_find_losses", lambda self, recovery_points: False)
 
 
 def forgets_transactions_that_a_snapshot_has_ended(patch: Patch) -> None:

@@ -6,9 +6,11 @@ so is one that Kafka wrote: its topics are in a metadata log that Semel does not
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Final
 
-from semel.errors import StorageError
+from semel.errors import DecodeError, StorageError
 from semel.log.disk import Disk, read_file
 from semel.log.durability.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -16,14 +18,48 @@ from semel.log.durability.checkpoints import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
 )
 from semel.log.durability.journal import FILE_NAMES as JOURNAL_FILES
+
+logger = logging.getLogger(__name__)
 
 METADATA_FILES: Final = ("metadata", "metadata.copy")
 
 _CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
 _KAFKA_NAMES: Final = ("__cluster_metadata-0", "bootstrap.checkpoint")
 _KAFKA_PROPERTIES: Final = ("directory.id", "broker.id")
+
+
+def establish(
+    disk: Disk, folder: str, default: MetaProperties, in_metadata: Callable[[], MetaProperties | None]
+) -> MetaProperties:
+    """The properties of the directory: ``default`` if it is new, those of the metadata if its own file is lost.
+
+    Raises ``StorageError``, see ``LogDirectory.acquire``.
+    """
+    refuse_kafka(disk, folder)
+    meta_path = f"{folder}/{META_PROPERTIES_FILE}"
+    trouble: str | None = None
+    try:
+        properties = read_meta_properties(disk, meta_path)
+    except DecodeError as error:
+        properties, trouble = None, str(error)
+    if properties is not None:
+        return properties
+    properties = in_metadata()
+    if properties is None:
+        if trouble is None and (trace := trace_of_logs(disk, folder)) is not None:
+            trouble = f"{meta_path} is missing and so is the metadata, but there are logs ({trace})"
+        if trouble is not None:
+            raise StorageError(f"{trouble}. Restore the directory from a backup, or give this broker an empty one")
+        properties = default
+    else:
+        logger.warning("%s: made again from the metadata, %s", trouble or f"{meta_path} is missing", properties)
+    write_meta_properties(disk, meta_path, properties)
+    return properties
 
 
 def refuse_kafka(disk: Disk, folder: str) -> None:
