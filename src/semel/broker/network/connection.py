@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from semel.broker.metrics.metrics import Counter
-from semel.broker.network.kernel_queue import unacknowledged_bytes
+from semel.broker.network.accepting_server import AcceptingServer, DelayedResponse
+from semel.broker.network.mute import Mute
+from semel.broker.network.reading_progress import ReadingProgress
 from semel.broker.network.receive_buffer import ReceiveBuffer
-from semel.broker.network.response_memory import COUNTED_BYTES_MIN, SMALL_ANSWERS, ResponseMemory
-from semel.broker.waiting.delayed_operation import HasClient
-from semel.clock import Clock
+from semel.broker.network.response_memory import COUNTED_BYTES_MIN, has_large_answer
 from semel.errors import DecodeError
 from semel.metadata.image import PLAINTEXT
 from semel.types import Buffer
@@ -49,35 +48,6 @@ _TURN_IS_OVER: Final = 128
 _MUTED: Final = 256
 
 
-class DelayedResponse(HasClient, Protocol):
-    """A request that is answered later, as far as its connection is concerned: a place in the line."""
-
-    parts: list[Buffer] | None
-    """The answer, once there is one. An empty list is the answer to a request that wants none."""
-
-
-class AcceptingServer(Protocol):
-    """What a connection needs from the server that accepted it."""
-
-    clock: Clock
-    received_bytes: Counter
-    sent_bytes: Counter
-    responses: ResponseMemory
-    soon: Callable[[Callable[[], None]], object]
-    """Calls back in one of the next turns of the loop, when all others that wait for one had theirs."""
-
-    def opened(self, connection: Connection) -> bool:
-        """Whether this connection may stay."""
-
-    def closed(self, connection: Connection) -> None: ...
-
-    def request(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request. The frame is good only during this call. Raises nothing but DecodeError."""
-
-    def refused(self, connection: Connection, reason: object) -> None:
-        """What this client sent cannot be served; its connection is being closed."""
-
-
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answer_bytes",
@@ -88,17 +58,15 @@ class Connection(asyncio.BufferedProtocol):
         "_inbox",
         "_line",
         "_loop",
-        "_mute_timer",
-        "_muted_until_s",
+        "_mute",
         "_out",
         "_out_bytes",
+        "_progress",
         "_reading_paused",
         "_resuming",
         "_server",
         "_stops",
         "_transport",
-        "_unread_bytes",
-        "_unread_since_ms",
         "active_at_ms",
         "has_read",
         "host",
@@ -131,12 +99,10 @@ class Connection(asyncio.BufferedProtocol):
         self._counted_bytes = 0  # Of the answers in ``_out`` and in the transport, as ``responses`` counts them.
         self._flush_scheduled = False
         self._busy = False  # While the requests of one read are looked at: their answers leave together.
-        self._mute_timer: asyncio.TimerHandle | None = None
-        self._muted_until_s = 0.0
+        self._mute: Mute | None = None
         self._reading_paused = False
         self._resuming = False
-        self._unread_bytes = 0  # When it was looked at last (``unread_ms``).
-        self._unread_since_ms = 0.0
+        self._progress = ReadingProgress()
         self.responses = server.responses
         self.now_ms = server.clock.monotonic_ms
         self.active_at_ms = 0.0
@@ -204,19 +170,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self, throttle_ms: int) -> None:
         """Look at no further request for this long. What was begun is answered."""
-        until_s = self._loop.time() + throttle_ms / 1000
-        if not self._stops & _MUTED:
-            self._stops |= _MUTED
-            self._muted_until_s = until_s
-            self._mute_timer = self._loop.call_at(until_s, self._unmute)
-        elif until_s > self._muted_until_s:
-            self._muted_until_s = until_s  # ``_unmute`` comes too early, and waits for the rest.
+        if self._stops & _CLOSED:
+            return  # It looks at none anyway, and a timer would keep it.
+        self._stops |= _MUTED
+        if self._mute is None:
+            self._mute = Mute(self._loop, self._unmuted)
+        self._mute.extend(throttle_ms)
 
-    def _unmute(self) -> None:
-        if self._loop.time() < self._muted_until_s:
-            self._mute_timer = self._loop.call_at(self._muted_until_s, self._unmute)
-            return
-        self._mute_timer = None
+    def _unmuted(self) -> None:
+        self._mute = None
         self._stops &= ~_MUTED
         self._resume_soon()
 
@@ -284,15 +246,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Progress is seen from one call to the next, so this is called from time to time.
         """
-        transport = self._transport
-        unread_bytes = 0 if transport is None else transport.get_write_buffer_size()
-        if unread_bytes and transport is not None:
-            # What the client has acknowledged, not what the operating system has buffered: that moves in large steps.
-            unread_bytes += unacknowledged_bytes(transport)
-        if not 0 < self._unread_bytes <= unread_bytes:
-            self._unread_since_ms = now_ms
-        self._unread_bytes = unread_bytes
-        return now_ms - self._unread_since_ms
+        return self._progress.unread_ms(self._transport, now_ms)
 
     @property
     def tls(self) -> ssl.SSLObject | None:
@@ -322,9 +276,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._stops |= _CLOSED
-        if self._mute_timer is not None:
-            self._mute_timer.cancel()  # A quota may mute for days, and the timer would keep the connection as long.
-            self._mute_timer = None
+        if self._mute is not None:
+            self._mute.cancel()  # A quota may mute for days, and the timer would keep the connection as long.
+            self._mute = None
         line, self._line = self._line, deque()
         self._out.clear()
         self.responses.forget(self._room_made)
@@ -374,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = inbox.next_frame()
                 if frame is None:
                     break
-                if responses.is_full and _has_large_answer(frame):
+                if responses.is_full and has_large_answer(frame):
                     inbox.put_back(frame)
                     must_wait = True
                     break
@@ -493,11 +447,6 @@ class Connection(asyncio.BufferedProtocol):
         self.has_read = True
         size_bytes, self._counted_bytes = self._counted_bytes, 0
         self.responses.remove(size_bytes)
-
-
-def _has_large_answer(frame: memoryview) -> bool:
-    """Whether a request may have a large answer, by its API key, the first 16 bits. One with less is refused anyway."""
-    return len(frame) > 1 and (frame[0] != 0 or frame[1] not in SMALL_ANSWERS)
 
 
 class _Ready:

@@ -32,7 +32,7 @@ FULL_ROOM_BYTES: Final = 32 * 1024
 COUNTED_BYTES_MIN: Final = 4096
 
 # Requests with answers no larger than themselves, and Fetch, which looks for itself: these never wait for room.
-SMALL_ANSWERS: Final = frozenset(
+_SMALL_ANSWERS: Final = frozenset(
     {
         ApiKey.PRODUCE,
         ApiKey.FETCH,
@@ -54,6 +54,11 @@ SMALL_ANSWERS: Final = frozenset(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
+
+
+def has_large_answer(frame: memoryview) -> bool:
+    """Whether a request may have a large answer, by its API key, the first 16 bits. One with less is refused anyway."""
+    return len(frame) > 1 and (frame[0] != 0 or frame[1] not in _SMALL_ANSWERS)
 
 
 Resume: TypeAlias = Callable[[], None]

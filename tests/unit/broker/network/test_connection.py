@@ -262,13 +262,14 @@ def test_a_client_that_is_muted_twice_waits_for_the_longer_time(bench: Bench) ->
 
 def test_a_muted_client_that_leaves_is_forgotten(bench: Bench) -> None:
     bench.connection.mute(86_400_000)
-    timer = bench.connection._mute_timer
+    mute = bench.connection._mute
+    assert mute is not None
     bench.send(b"after")
     bench.transport.close()
     bench.wait(2)
     assert not bench.server.delayed
-    assert timer is not None
-    assert timer.cancelled(), "it would keep the connection for a day"
+    assert mute.timer is not None
+    assert mute.timer.cancelled(), "it would keep the connection for a day"
 
 
 def test_requests_that_take_their_time_are_looked_at_a_share_at_a_time(bench: Bench) -> None:
