@@ -10,42 +10,19 @@ from semel.errors import ErrorCode
 from semel.testing.simulation import Simulation, run
 from semel.testing.virtual.clock import START_MS
 from semel.wire.apis import ApiKey
-from semel.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.records import Record, build_batch
 from tests.simulation.served_broker import create_topic
 from tests.simulation.served_cluster import CLIENTS, PORT, SESSION_TIMEOUT_S, ServedCluster
+from tests.simulation.single_replica_faults import GROUP, commit, committed
 from tests.simulation.test_replicas import PARTITIONS, TOPIC, leader, started
 from tests.simulation.wire_client import WireClient, find_group_coordinator
 
-GROUP = "group"
 PRODUCER_ID = 4_000
 
 
 def patient(simulation: Simulation, node_id: int) -> WireClient:
     return WireClient(simulation.host(CLIENTS).network, f"broker-{node_id}", PORT, timeout_s=60)
-
-
-async def commit(client: WireClient, offset: int) -> int:
-    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[OffsetCommitRequestPartition(0, offset, None, None)])
-    answer = await client.call(
-        ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest(group_id=GROUP, member_id="", topics=[topic])
-    )
-    code: int = answer.topics[0].partitions[0].error_code
-    return code
-
-
-async def committed(client: WireClient) -> int | None:
-    """None if the broker does not say."""
-    asked = [OffsetFetchRequestTopic(TOPIC, [0])]
-    answer = await client.call(ApiKey.OFFSET_FETCH, 7, OffsetFetchRequest(GROUP, asked))
-    offset: int = answer.topics[0].partitions[0].committed_offset
-    return None if answer.error_code else offset
 
 
 async def coordinator_of(simulation: Simulation, cluster: ServedCluster) -> int:

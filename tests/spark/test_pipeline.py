@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
 from semel.blocking import Producer
 from semel.spark import Refused, pipeline
@@ -209,18 +210,24 @@ def test_a_window_that_closes_without_new_data_is_written_once(
     assert values(broker, "out") == [3]
 
 
+def copies_ten(spark: SparkSession, broker: Broker, checkpoint: Path, *, transactional_id: str) -> StreamingQuery:
+    """A query that has copied the first ten records, and goes on."""
+    fill(broker, "in", range(10))
+    query = pipeline(
+        copied(source(spark, broker)),
+        topic="out",
+        transactional_id=transactional_id,
+        servers=broker.bootstrap_servers,
+        checkpoint=str(checkpoint),
+    ).start()
+    query.processAllAvailable()
+    return query
+
+
 def test_of_two_drivers_the_newer_one_goes_on_and_the_other_says_so(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    fill(broker, "in", range(10))
-    older = pipeline(
-        copied(source(spark, broker)),
-        topic="out",
-        transactional_id="jobs",
-        servers=broker.bootstrap_servers,
-        checkpoint=str(tmp_path / "older"),
-    ).start()
-    older.processAllAvailable()
+    older = copies_ten(spark, broker, tmp_path / "older", transactional_id="jobs")
     run(copied(source(spark, broker)), broker, tmp_path / "newer")
     fill(broker, "in", range(10, 20))
     with pytest.raises(StreamingQueryException, match=r"another driver has taken over the transactional id 'jobs'"):
@@ -232,15 +239,7 @@ def test_of_two_drivers_the_newer_one_goes_on_and_the_other_says_so(
 def test_of_two_pipelines_with_one_group_the_newer_one_goes_on_whatever_its_transactional_id(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    fill(broker, "in", range(10))
-    older = pipeline(
-        copied(source(spark, broker)),
-        topic="out",
-        transactional_id="older",
-        servers=broker.bootstrap_servers,
-        checkpoint=str(tmp_path / "older"),
-    ).start()
-    older.processAllAvailable()
+    older = copies_ten(spark, broker, tmp_path / "older", transactional_id="older")
     run(copied(source(spark, broker)), broker, tmp_path / "newer", transactional_id="newer")
     fill(broker, "in", range(10, 20))
     with pytest.raises(StreamingQueryException, match=r"id 'newer' has taken over group 'jobs'"):

@@ -8,19 +8,17 @@ everything else waiting; the leader meanwhile hears nothing of its sessions.
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections import deque
 from random import Random
-from struct import Struct
 from typing import Any, Final, cast
 
 from semel.metadata.zookeeper.session import Refused, Write
 from semel.net.network import Listener
 from semel.testing.virtual.network import VirtualNetwork
 from semel.testing.zookeeper.ensemble import Ensemble, Transaction, Tree
+from semel.testing.zookeeper.framing import ReceivedMessages, framed
 
 PORT: Final = 2181
-SIZE: Final = Struct(">i")
 
 
 class ModelServer:
@@ -94,7 +92,7 @@ class _ServedConnection(asyncio.Protocol):
     def __init__(self, server: ModelServer, ensemble: Ensemble) -> None:
         self._server = server
         self._ensemble = ensemble
-        self._received = b""
+        self._received = ReceivedMessages()
         self._requests: asyncio.Queue[tuple[int, str, tuple[Any, ...]]] = asyncio.Queue()
         self._transport: asyncio.Transport | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -117,14 +115,8 @@ class _ServedConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        while len(self._received) >= SIZE.size:
-            (size,) = SIZE.unpack_from(self._received)
-            if len(self._received) < SIZE.size + size:
-                return
-            frame = self._received[SIZE.size : SIZE.size + size]
-            self._received = self._received[SIZE.size + size :]
-            self._requests.put_nowait(pickle.loads(frame))
+        for message in self._received.feed(data):
+            self._requests.put_nowait(message)
 
     def changed(self, transaction: Transaction, existed: dict[str, bool]) -> None:
         """Send the watches that a transaction sets off, before anything that is read after it."""
@@ -198,5 +190,4 @@ class _ServedConnection(asyncio.Protocol):
 
     def _send(self, message: object) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            data = pickle.dumps(message)
-            self._transport.write(SIZE.pack(len(data)) + data)
+            self._transport.write(framed(message))

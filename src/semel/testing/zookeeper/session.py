@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from semel.metadata.zookeeper.session import ConnectionLost, Create, Node, Refused, SessionState, Write
 from semel.net.network import Network
-from semel.testing.zookeeper.server import PORT, SIZE
+from semel.testing.zookeeper.framing import ReceivedMessages, framed
+from semel.testing.zookeeper.server import PORT
 
 
 class ModelSession:
@@ -176,7 +176,7 @@ class ModelSession:
 class _ClientConnection(asyncio.Protocol):
     def __init__(self, session: ModelSession) -> None:
         self._session = session
-        self._received = b""
+        self._received = ReceivedMessages()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -186,19 +186,12 @@ class _ClientConnection(asyncio.Protocol):
         self._session.lost(self)
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        while len(self._received) >= SIZE.size:
-            (size,) = SIZE.unpack_from(self._received)
-            if len(self._received) < SIZE.size + size:
-                return
-            frame = self._received[SIZE.size : SIZE.size + size]
-            self._received = self._received[SIZE.size + size :]
-            self._session.received(pickle.loads(frame))
+        for message in self._received.feed(data):
+            self._session.received(message)
 
     def send(self, message: object) -> None:
         if self._transport is not None:
-            data = pickle.dumps(message)
-            self._transport.write(SIZE.pack(len(data)) + data)
+            self._transport.write(framed(message))
 
     def abort(self) -> None:
         if self._transport is not None:
