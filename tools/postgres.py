@@ -1,4 +1,4 @@
-"""A Postgres server of its own for tests and campaigns: a folder and a Unix socket, no port."""
+"""A Postgres server of its own for tests and campaigns: a folder and a Unix socket; a port only for JDBC."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def binaries() -> Path | None:
 
 
 class PostgresServer:
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, port: int | None = None) -> None:
         self._folder = folder
         self._programs = programs
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         # Postgres refuses to run as root.
         self._as_user: dict[str, Any] = {"user": _USER, "group": _USER} if os.getuid() == 0 else {}
@@ -44,11 +45,22 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        return f"host={self._folder} user={_USER} dbname=postgres"
+        port = "" if self._port is None else f" port={self._port}"
+        return f"host={self._folder}{port} user={_USER} dbname=postgres"
 
     def start(self) -> None:
         folder = str(self._folder)
-        settings = ["-c", "listen_addresses=", "-c", "shared_buffers=16MB", "-c", "max_wal_senders=0"]
+        listens = [] if self._port is None else ["-c", f"port={self._port}"]
+        addresses = "" if self._port is None else "127.0.0.1"
+        settings = [
+            *listens,
+            "-c",
+            f"listen_addresses={addresses}",
+            "-c",
+            "shared_buffers=16MB",
+            "-c",
+            "max_wal_senders=0",
+        ]
         command = [str(self._programs / "postgres"), "-D", f"{folder}/data", "-k", folder, *settings]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._as_user)
@@ -77,12 +89,12 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(*, port: int | None = None) -> Iterator[PostgresServer]:
     """Running. Its folder is not below the caller's: the user that it runs as could not get there."""
     programs = binaries()
     assert programs is not None, "the test needs postgres"
     with tempfile.TemporaryDirectory(prefix="semel-postgres-", ignore_cleanup_errors=True) as folder:
-        server = PostgresServer(Path(folder), programs)
+        server = PostgresServer(Path(folder), programs, port)
         server.start()
         try:
             yield server
