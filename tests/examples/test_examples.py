@@ -26,7 +26,7 @@ PRINTED = {
     "payments": ["sum 0"],
     "sample_orders": ["72 orders written"],
 }
-USE_SPARK = {"spark_totals.py", "totals.toml"}
+USE_SPARK = {"spark_sinks.py", "spark_totals.py", "totals.toml"}
 
 
 @pytest.fixture

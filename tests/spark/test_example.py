@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from semel.blocking import Producer
@@ -93,6 +95,27 @@ def test_the_file_shows_the_same_totals(spark: SparkSession, spark_totals: Modul
         job.check()
         job.start().awaitTermination()
         check_totals(spark_totals.written(servers))
+
+
+def test_orders_are_in_a_table_or_refused_and_in_a_lake_and_after_a_rewind_once_more(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_sinks = load_example("spark_sinks")
+    with Broker() as broker:
+        for rewind in (False, False, True):  # The second time there is nothing new.
+            spark_sinks.run(broker.bootstrap_servers, tmp_path / "out", rewind)
+        refused = [json.loads(record.value or b"") for record in committed(broker, "orders-refused")]
+    said = capsys.readouterr().out
+    in_lake = DeltaTable(str(tmp_path / "out" / "lake" / "orders")).to_pyarrow_table().to_pylist()
+    with sqlite3.connect(tmp_path / "out" / "orders.db") as database:
+        in_table = database.execute('SELECT partition, "offset", customer, amount FROM orders').fetchall()
+    orders = Counter(tuple(row.values()) for row in in_lake)
+    assert (len(orders), set(orders.values())) == (72, {2})
+    large = {order for order in orders if order[3] > 1500}
+    assert Counter(tuple(row.values()) for row in refused) == Counter([*large, *large])
+    assert sorted(in_table) == sorted(set(orders) - large)
+    assert "what 72 offsets gave is written again to sqlite:orders, delta:orders" in said
+    assert said.count("delta:orders: 72 rows, 0 refused") == 2
 
 
 def check_totals(lines: list[str]) -> None:
