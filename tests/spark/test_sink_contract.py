@@ -378,6 +378,78 @@ def test_a_row_without_its_key_is_left_out_of_an_upsert_and_too_many_rows_stop_t
     assert (target.numbers(), sink.last_batch()) == ([1, 2], batch(0))
 
 
+# Lakes alone
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        ([("number", pa.int64()), ("day", pa.string())], {"partition_by": ["day"]}, "partitioned by day; none may be"),
+        ([("other", pa.int64())], {}, "the table has no column 'number'; it has other"),
+        ([("number", pa.string())], {}, r"column 'number' is .*long.*, and in the table .*string.*: cast it"),
+        ([pa.field("number", pa.int64(), nullable=False)], {}, "column 'number' of the table is NOT NULL"),
+        (
+            [("number", pa.int64())],
+            {"configuration": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
+            "by which readers would forget the ledger: unset it",
+        ),
+    ],
+)
+def test_a_delta_table_that_would_not_be_kept_whole_is_refused(
+    tmp_path: Path, schema: Any, options: dict[str, Any], message: str
+) -> None:
+    from deltalake import DeltaTable
+
+    target = DeltaFolder(tmp_path)
+    DeltaTable.create(str(target.path), pa.schema(schema), **options)
+    with pytest.raises(Refused, match=message):
+        target.sink().check(rows(1))
+
+
+def test_a_delta_table_with_a_constraint_is_refused(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    target = DeltaFolder(tmp_path)
+    prepared(target, FIRST)
+    DeltaTable(str(target.path)).alter.add_constraint({"small": "number < 10"})
+    with pytest.raises(Refused, match=r"delta\.constraints\.small, which this sink does not check"):
+        target.sink().check(rows(1))
+
+
+def test_a_folder_with_files_and_a_url_are_no_delta_table(tmp_path: Path) -> None:
+    from semel.spark.sinks import Delta
+
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(Refused, match="has files and is no Delta table"):
+        Delta(tmp_path).check(rows(1))
+    with pytest.raises(Refused, match="not a URL"):
+        Delta("s3://bucket/rows").check(rows(1))
+
+
+def test_a_line_that_a_delta_table_names_and_that_is_gone_is_said(tmp_path: Path) -> None:
+    target = DeltaFolder(tmp_path)
+    sink = prepared(target, FIRST)
+    for file in target.path.glob("_semel/*/*.json"):
+        file.unlink()
+    with pytest.raises(SinkError, match=r"\.json is gone, the line of the ledger that the table names"):
+        sink.last_batch()
+
+
+def test_an_iceberg_table_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    from semel.spark.sinks import Iceberg
+
+    target = IcebergTable(tmp_path)
+    with pytest.raises(Refused, match=r"no table db\.nowhere .* with the columns number"):
+        Iceberg("db.nowhere", catalog=target.catalog).check(rows(1))
+    target.loaded().create_table("db.other", pa.schema([("other", pa.int64())]))
+    with pytest.raises(Refused, match="has no column 'number'; it has other"):
+        Iceberg("db.other", catalog=target.catalog).check(rows(1))
+    with target.loaded().load_table("db.rows").update_spec() as spec:
+        spec.add_identity("number")
+    with pytest.raises(Refused, match="the table is partitioned"):
+        target.sink().check(rows(1))
+
+
 # Postgres alone
 
 

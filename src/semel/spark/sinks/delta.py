@@ -46,6 +46,7 @@ _REMOTE: Final = re.compile(r"\w+://")
 _PART_SCHEMA: Final = "file STRING, row_count BIGINT"
 _TXN_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _CONSTRAINT: Final = "delta.constraints."
+_COMMITS_MAX: Final = 20
 
 
 class Delta:
@@ -87,17 +88,19 @@ class Delta:
         assert self._schema is not None, "check comes first"
         DeltaTable.create(str(self._path), _stored(self._schema), mode="ignore")
         self._folder(owner).mkdir(parents=True, exist_ok=True)
-        while True:
+        for _ in range(_COMMITS_MAX):
             table = self._opened()
             line = self._line(table, owner)
             owner.check_not_older_than(line.owner, self.name)
             try:
                 self._commit(table, [], Line(owner, line.batch))
-                break
-            except CommitFailedError:
-                continue  # Another driver, this one's predecessor or successor, has moved the line: look again.
-        self._owner = owner
-        self._remove_old_lines(owner)
+            except CommitFailedError as error:
+                failure = error  # Another driver, this one's predecessor or successor, has moved the line: look again.
+                continue
+            self._owner = owner
+            self._remove_old_lines(owner)
+            return
+        raise SinkError(f"{self.name}: the line could not be taken over, {_COMMITS_MAX} times in a row: {failure}")
 
     def last_batch(self) -> SinkBatch | None:
         return self._line(self._opened(), self._prepared()).batch

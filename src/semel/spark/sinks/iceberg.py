@@ -76,7 +76,9 @@ class Iceberg:
         try:
             table = self._loaded()
         except NoSuchTableError:
-            raise Refused(f"the catalog has no table {self._table} for {self.name}: make it, with {names}") from None
+            raise Refused(
+                f"the catalog has no table {self._table} for {self.name}: make it, with the columns {', '.join(names)}"
+            ) from None
         if not table.spec().is_unpartitioned():
             raise Refused(f"{self.name}: the table is partitioned; only one that is not can be written")
         there = {field.name: field for field in table.schema().fields}
