@@ -9,7 +9,7 @@ CHECKED := src tests tools benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo-environment demo demo-broker check unit test test-kafka kafka-jars bench spark-jars simulate campaign docs console-pictures clean
+.PHONY: help environment demo-environment demo demo-broker check unit test test-kafka test-frameworks kafka-jars bench spark-jars simulate campaign docs console-pictures clean
 
 help:
 	@echo "make demo           a stateful Spark job, kill -9 of its driver, restart: are the totals right? With a plain sink, then with ours"
@@ -18,6 +18,7 @@ help:
 	@echo "make test           check, then every test that needs nothing but Python (and kcat, where it is)"
 	@echo "make check          ruff, mypy --strict, import layers"
 	@echo "make test-kafka     the same clients on Apache Kafka, and Kafka's tools on our files (Java, Maven)"
+	@echo "make test-frameworks FastStream, Quix Streams, Faust and Confluent's serializers, killed in the middle"
 	@echo "make bench          Semel and Apache Kafka side by side; make bench ARGS=--quick to try it"
 	@echo "make spark-jars     fetch Spark's own Kafka connector (Java, Maven, 460 MB), for make bench ARGS=--spark"
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
@@ -71,6 +72,10 @@ test-kafka: environment
 	@echo "semel: tests beside Apache Kafka's own jars"
 	@$(RUN) -m tools.kafka_jars || echo "semel: without the jars their tests are skipped, and listed at the end"
 	@$(RUN) -m pytest -m kafka -n 2 --dist loadgroup $(ARGS)
+
+test-frameworks: environment
+	@echo "semel: FastStream, Quix Streams, Faust and Confluent's serializers, each in an environment of its own"
+	@$(RUN) -m tools.frameworks $(ARGS)
 
 bench: environment
 	@echo "semel: benchmarks, Semel and Apache Kafka in turn"

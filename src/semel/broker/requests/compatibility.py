@@ -100,6 +100,18 @@ changelog, two instances; `kill -9` of one of them and of the broker, after whic
 group protocol is the classic one. `group.protocol=streams` (KIP-1071) is not supported: the application is told that
 the broker does not have it (UnsupportedVersionException) and stops. Share groups (KIP-932) are not supported either.
 
+Python frameworks, each in an environment of its own (`make test-frameworks`, last results in
+`benchmarks/results/frameworks.json`). Each copies or counts 2,000 records and is killed (`kill -9`) in the middle:
+
+| framework | version | what was run |
+|---|---|---|
+| FastStream (aiokafka) | 0.7.8 | a subscriber that publishes, then commits: nothing lost; values may come again |
+| Quix Streams | 3.28.1 | exactly-once with a state store and its changelog: every count once |
+| Faust (faust-streaming) | 0.15.3 | an agent that sends on: nothing lost; values may come again. Tables: not tried |
+| Confluent's serializers | 2.16 | Avro, JSON Schema and Protobuf with Semel's client, by a registry in memory |
+
+Not tried: Karapace, which is not on PyPI, and other schema registries on Semel.
+
 Kafka's own tools, on Semel and on Apache Kafka with the same expectations (`tests/clients/test_config_tools.py`):
 `kafka-configs` for topics, brokers, broker-loggers, client-metrics and groups, `kafka-client-metrics`,
 `kafka-features`, `kafka-reassign-partitions`.
