@@ -1,4 +1,4 @@
 """The subcommands of ``semel``, one file for each family: ``semel topic`` is ``topic.py``.
 
-``main.py`` imports only the one that was asked for. ``log_dump.py`` and ``log_repair.py`` belong to ``log.py``.
+``main.py`` imports only the one that was asked for.
 """

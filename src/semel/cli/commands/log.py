@@ -96,7 +96,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from semel.cli.commands.log_repair import carry_out, plan, remedy_for
+    from semel.cli.log_files.repair import carry_out, plan, remedy_for
     from semel.log.disk import SystemDisk
 
     folder = _directory(options.directory)
@@ -135,7 +135,7 @@ def _confirmed() -> bool:
 
 
 def _dump(options: argparse.Namespace) -> int:
-    from semel.cli.commands.log_dump import UNSOUND, dump, offset_range
+    from semel.cli.log_files.dump import UNSOUND, dump, offset_range
 
     path = options.path.rstrip("/")
     if not os.path.exists(path):
