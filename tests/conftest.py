@@ -1,8 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "node" | "go" | "kcat" | "jq" |
-"curl" | "postgres" | "pyjwt" | "systemd" | "chromium")`` skips a test on a machine that lacks the tool; "kafka" is the
-newest of the versions of Apache Kafka that are tested with.
+``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "connect-mirror" | "node" | "go" |
+"kcat" | "jq" | "curl" | "postgres" | "pyjwt" | "systemd" | "chromium")`` skips a test on a machine that lacks the tool;
+"kafka" is the newest of the versions of Apache Kafka that are tested with.
 Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
 
@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.memory import GARBAGE_THRESHOLD
 from tools import chromium
-from tools.kafka_jars import KAFKA_4, VERSIONS, Unavailable, jars_of, java, javac, streams_jars
+from tools.kafka_jars import APPLICATIONS, KAFKA_4, VERSIONS, Unavailable, application_jars, jars_of, java, javac
 from tools.languages import go, node
 from tools.patience import TEST_S_MAX
 from tools.spark_home import use_installed_pyspark
@@ -55,8 +55,8 @@ def _kafka(version: str) -> None:
     jars_of(version)
 
 
-def _kafka_streams() -> None:
-    streams_jars()
+def _application(name: str) -> None:
+    application_jars(name)
 
 
 def _node() -> None:
@@ -102,7 +102,6 @@ def _systemd() -> None:
 _TOOLS: dict[str, Callable[[], None]] = {
     "java": _java,
     "javac": _javac,
-    "kafka-streams": _kafka_streams,
     "node": _node,
     "go": _go,
     "kafka": partial(_kafka, KAFKA_4),
@@ -111,6 +110,7 @@ _TOOLS: dict[str, Callable[[], None]] = {
     "pyjwt": _pyjwt,
     "systemd": _systemd,
     **{f"kafka-{version}": partial(_kafka, version) for version in VERSIONS},
+    **{name: partial(_application, name) for name in APPLICATIONS},
     **{command: partial(_on_path, command) for command in ("kcat", "jq", "curl", "openssl")},
 }
 

@@ -25,9 +25,15 @@ _COORDINATES = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
-# What Kafka Streams needs besides: its own jar, and RocksDB for its stores.
-_STREAMS = (f"org.apache.kafka:kafka-streams:{KAFKA_4}",)
-_WITH_THE_BROKER = "<exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId></exclusion>"
+STREAMS = "kafka-streams"
+MIRROR_MAKER = "connect-mirror"
+APPLICATIONS = (STREAMS, MIRROR_MAKER)
+"""What is built on Kafka 4 and is not among the broker's jars."""
+
+_WITH_THE_BROKER = "".join(
+    f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId></exclusion>"
+    for artifact in ("kafka-clients", "kafka-tools", "connect-api", "connect-json", "connect-runtime")
+)
 
 # Kafka 3 brings a binding of its own, which without a configuration file swallows every line.
 _OTHER_BINDING = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
@@ -45,11 +51,12 @@ def jars_of(version: str) -> Path:
     return folder
 
 
-def streams_jars() -> Path:
-    """The folder with the jars of Kafka Streams 4; raises Unavailable when they were not fetched."""
-    if not _streams_folder().is_dir():
-        raise Unavailable(f"the jars of Kafka Streams are not in {_streams_folder()}: run `make kafka-jars`")
-    return _streams_folder()
+def application_jars(name: str) -> Path:
+    """The folder with what one of the APPLICATIONS needs besides; raises Unavailable when that was not fetched."""
+    folder = _application_folder(name)
+    if not folder.is_dir():
+        raise Unavailable(f"the jars of {name} {KAFKA_4} are not in {folder}: run `make kafka-jars`")
+    return folder
 
 
 def java() -> str:
@@ -82,12 +89,12 @@ def fetch(version: str) -> Path:
     return folder
 
 
-def fetch_streams() -> Path:
-    """The folder with the jars of Kafka Streams 4, asking Maven for them when they are not there yet."""
-    folder = _streams_folder()
+def fetch_application(name: str) -> Path:
+    """The folder with what an application needs besides, asking Maven for it when it is not there yet."""
+    folder = _application_folder(name)
     if not folder.is_dir():
         java()
-        fetch_jars(f"Kafka Streams {KAFKA_4} (about 75 MB, once)", _STREAMS, folder, without=_WITH_THE_BROKER)
+        fetch_jars(f"{name} {KAFKA_4} (once)", [f"org.apache.kafka:{name}:{KAFKA_4}"], folder, without=_WITH_THE_BROKER)
     return folder
 
 
@@ -117,8 +124,8 @@ def _folder(version: str) -> Path:
     return cache() / f"kafka-{version}"
 
 
-def _streams_folder() -> Path:
-    return cache() / f"kafka-streams-{KAFKA_4}"
+def _application_folder(name: str) -> Path:
+    return cache() / f"{name}-{KAFKA_4}"
 
 
 def _pom(coordinates: Sequence[str], without: str) -> str:
@@ -149,7 +156,7 @@ def exit_code(fetch_all: Callable[[], object]) -> int:
 def main() -> int:
     if sys.argv[1:]:
         return exit_code(lambda: [fetch(version) for version in sys.argv[1:]])
-    return exit_code(lambda: [*map(fetch, VERSIONS), fetch_streams()])
+    return exit_code(lambda: [*map(fetch, VERSIONS), *map(fetch_application, APPLICATIONS)])
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ import pytest
 
 from semel import blocking
 from tools.brokers import semel
-from tools.kafka_jars import KAFKA_4, jars_of, java, streams_jars
+from tools.kafka_jars import KAFKA_4, STREAMS, application_jars, jars_of, java
 from tools.load import create_topic
 from tools.patience import PATIENCE_S, wait_until
 from tools.server import Server, running
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.needs("kafka", "kafka-streams", "javac"),
+    pytest.mark.needs("kafka", STREAMS, "javac"),
     pytest.mark.xdist_group("streams"),
 ]
 
@@ -37,7 +37,7 @@ class Application:
     """One instance, and what it has printed."""
 
     def __init__(self, folder: Path, servers: str, protocol: str = "") -> None:
-        libraries = f"{jars_of(KAFKA_4)}/*:{streams_jars()}/*"
+        libraries = f"{jars_of(KAFKA_4)}/*:{application_jars(STREAMS)}/*"
         options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", libraries]
         self._process = subprocess.Popen(
             [java(), *options, str(PROGRAM), servers, str(folder), protocol],

@@ -100,6 +100,10 @@ changelog, two instances; `kill -9` of one of them and of the broker, after whic
 group protocol is the classic one. `group.protocol=streams` (KIP-1071) is not supported: the application is told that
 the broker does not have it (UnsupportedVersionException) and stops. Share groups (KIP-932) are not supported either.
 
+MirrorMaker 2 of Kafka 4.3, which is Kafka Connect with exactly-once sources, runs unmodified from Semel to Semel, from
+Apache Kafka to Semel and from Semel to Apache Kafka (`make test-kafka`): it is killed in the middle, and every record
+is in the mirror once, in order. Not tried: Debezium and other connectors.
+
 Python frameworks, each in an environment of its own (`make test-frameworks`, last results in
 `benchmarks/results/frameworks.json`). Each copies or counts 2,000 records and is killed (`kill -9`) in the middle:
 
