@@ -135,6 +135,12 @@ kcat, by our own client, and by the Java client 4.3 (`make test-kafka`), beside 
 | 4.2.0 | 17 | by hand, without the crash campaign; `make bench ARGS=--spark` runs on it, too |
 | 4.3.0, Spark Connect | 17 | one pipeline only, in `make campaign-spark`, where `pyspark[connect]` is installed |
 
+**Lake tables.** The sinks `Delta` and `Iceberg` use no jar: `deltalake` 1.6 and `pyiceberg` 0.12 write the tables'
+logs, and the tests read them back with the same libraries. In Maven, in November 2026, Delta is there for Spark 4.2
+(`delta-spark_4.2_2.13` 4.4.0) and none for 4.3; Iceberg's runtime for Spark 4.1 (1.12.0) and none for 4.2 or 4.3. So
+these tables are not read by Spark itself in the tests. Not written: partitioned tables, tables on object stores
+(`Delta`; `Iceberg` writes where its catalog's file system does, tested on a local one), upserts.
+
 ## Limits that Kafka does not have
 
 All clients share one event loop, so no request may keep it ([the design](design/loop.md)). Far above what clients send:
