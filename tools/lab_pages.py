@@ -8,13 +8,13 @@ what was found, comes from the verdicts; a picture is drawn from the requests th
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from semel.lab.playing import Played, play
+from semel.lab.quiet_log import quiet_log
 from semel.lab.scene import Fact
 from semel.lab.scenes import SCENES
 from semel.lab.sequence import diagram
@@ -85,8 +85,8 @@ _WORDS: Final = {
 
 
 def main() -> int:
-    logging.getLogger("semel").setLevel(logging.CRITICAL)
-    played = {scene.name: (play(scene), play(scene, protected=False)) for scene in SCENES}
+    with quiet_log():
+        played = {scene.name: (play(scene), play(scene, protected=False)) for scene in SCENES}
     for runs in played.values():
         for run in runs:
             if not run.is_as_claimed:

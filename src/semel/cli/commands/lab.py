@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from semel.lab.quiet_log import quiet_log
     from semel.lab.scenes import SCENES
 
     by_number = {scene.number: scene for scene in SCENES}
@@ -55,9 +55,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.list:
         _list(chosen, options.lang)
         return Exit.OK
-    # Clients and brokers have something to say about faults; here they are what the scene is about.
-    logging.getLogger("semel").setLevel(logging.CRITICAL)
-    is_as_claimed = [_play(scene, options) for scene in chosen]
+    with quiet_log():
+        is_as_claimed = [_play(scene, options) for scene in chosen]
     return Exit.OK if all(is_as_claimed) else Exit.FOUND
 
 

@@ -1,0 +1,19 @@
+"""The log while scenes are played. Clients and brokers would tell of faults there, and these are what a scene shows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_log() -> Iterator[None]:
+    """Nothing of Semel is logged meanwhile; afterwards everything is as before."""
+    logger = logging.getLogger("semel")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
