@@ -13,12 +13,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.config.broker_config import BrokerConfig
 from semel.broker.config.features import Features
 from semel.broker.config.ignored_settings import note_ignored
+from semel.broker.config.logger_levels import restore
 from semel.broker.endpoints import Address, Endpoints, server_of
 from semel.broker.fetch.fetch_sessions import FetchSessions
 from semel.broker.log_lines import guard_log_lines
@@ -206,6 +208,7 @@ class Broker:
         await node.settled()
         clean = await node.logs.close() and clean
         node.partitions.close()
+        restore(node.logger_levels_before)
         return clean
 
     async def _close_metadata(self, running: _Running) -> None:
@@ -265,6 +268,7 @@ class Broker:
             record_checks=RecordChecks(self._make_worker),
         )
         self._closers += [node.partitions.close, node.deadlines.close, node.record_checks.kill]
+        self._closers.append(partial(restore, node.logger_levels_before))
         if config.audit_log_path is not None:
             node.audit = self._open_audit(config.audit_log_path, config)
         if config.authorizer_class_name:

@@ -105,6 +105,8 @@ class Node:
     """Where refused logins and requests, and changes, are written down; None where they are not."""
     quotas: ClientQuotas | None = None
     """What clients have used of their quotas; None as long as there are no quotas."""
+    logger_levels_before: dict[str, int] = field(default_factory=dict)
+    """The levels of the loggers that clients have altered, as they were before."""
     make_coordinators: Callable[[], Coordinators] = field(default=_without_coordinators)
     active_coordinators: Coordinators | None = None
     """Those of transactions and groups, once a request has needed them."""

@@ -1,8 +1,8 @@
 """The loggers of this process and their levels (resource type 8), under Kafka's names for levels.
 
-A level belongs to a process: it is neither kept in the metadata nor told to other brokers, and a restart begins with
-those of the command line. ``root`` is the logger above all others. A broker inside another program, as in
-``semel.testing``, shares its loggers with that program.
+A level lasts as long as the broker: it is neither kept in the metadata nor told to other brokers, and a restart begins
+with those of the command line. ``root`` is the logger above all others. A broker inside another program, as in
+``semel.testing``, shares its loggers with that program, which has its own levels again when the broker has ended.
 """
 
 from __future__ import annotations
@@ -42,10 +42,20 @@ def decide(alterations: Sequence[Alteration]) -> dict[str, int]:
     return {alteration.name: _level(alteration, known) for alteration in alterations}
 
 
-def apply(decided: Mapping[str, int]) -> None:
-    """Let loggers have levels from now on; without a level of its own, the one above counts."""
+def apply(decided: Mapping[str, int], before: dict[str, int]) -> None:
+    """Let loggers have levels from now on; without a level of its own, the one above counts. What they had before the
+    first change is put into ``before``, for ``restore``."""
     loggers = _loggers()
     for name, level in decided.items():
+        before.setdefault(name, loggers[name].level)
+        loggers[name].setLevel(level)
+
+
+def restore(before: dict[str, int]) -> None:
+    """Let loggers have the levels that they had before they were altered."""
+    loggers = _loggers()
+    while before:
+        name, level = before.popitem()
         loggers[name].setLevel(level)
 
 
@@ -56,7 +66,7 @@ def _loggers() -> dict[str, logging.Logger]:
         for name, logger in list(found.items())
         if isinstance(logger, logging.Logger) and (name == _OURS or name.startswith(f"{_OURS}."))
     }
-    return {ROOT: logging.getLogger(), **ours}
+    return {ROOT: logging.root, **ours}
 
 
 def _level(alteration: Alteration, known: Mapping[str, logging.Logger]) -> int:

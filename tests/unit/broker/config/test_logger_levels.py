@@ -30,6 +30,16 @@ def test_the_level_that_counts_is_told() -> None:
     assert all(name == "root" or name.split(".")[0] == "semel" for name in told)
 
 
+def test_levels_that_were_altered_are_as_before_when_the_broker_has_ended() -> None:
+    before: dict[str, int] = {}
+    logger_levels.apply(logger_levels.decide([Alteration(PARENT, AlterKind.SET, "DEBUG")]), before)
+    logger_levels.apply(logger_levels.decide([Alteration(PARENT, AlterKind.SET, "FATAL")]), before)
+    logger_levels.apply(logger_levels.decide([Alteration(CHILD, AlterKind.SET, "ERROR")]), before)
+    logger_levels.restore(before)
+    assert (logging.getLogger(PARENT).level, logging.getLogger(CHILD).level) == (logging.WARNING, logging.NOTSET)
+    assert before == {}
+
+
 def test_a_level_of_no_name_is_told_as_the_next_that_tells_more() -> None:
     logging.getLogger(PARENT).setLevel(logging.WARNING + 5)
     assert logger_levels.levels()[PARENT] == "WARN"
@@ -39,14 +49,14 @@ def test_a_level_of_no_name_is_told_as_the_next_that_tells_more() -> None:
     ("name", "level"), [("TRACE", 5), ("DEBUG", 10), ("INFO", 20), ("WARN", 30), ("ERROR", 40), ("FATAL", 50)]
 )
 def test_a_level_that_is_set_takes_effect_on_the_loggers_below(name: str, level: int) -> None:
-    logger_levels.apply(logger_levels.decide([Alteration(PARENT, AlterKind.SET, name)]))
+    logger_levels.apply(logger_levels.decide([Alteration(PARENT, AlterKind.SET, name)]), {})
     assert logging.getLogger(CHILD).getEffectiveLevel() == level
     assert logger_levels.levels()[CHILD] == name
 
 
 def test_a_logger_whose_level_is_removed_has_that_of_the_one_above() -> None:
-    logger_levels.apply(logger_levels.decide([Alteration(CHILD, AlterKind.SET, "DEBUG")]))
-    logger_levels.apply(logger_levels.decide([Alteration(CHILD, AlterKind.DELETE)]))
+    logger_levels.apply(logger_levels.decide([Alteration(CHILD, AlterKind.SET, "DEBUG")]), {})
+    logger_levels.apply(logger_levels.decide([Alteration(CHILD, AlterKind.DELETE)]), {})
     assert logger_levels.levels()[CHILD] == "WARN"
 
 

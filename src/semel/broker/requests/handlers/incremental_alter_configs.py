@@ -65,5 +65,5 @@ def _altered_loggers(
     except KafkaError as error:
         return AlterConfigsResourceResponse(error.code, error.message, resource.type, resource.name)
     if not validate_only:
-        logger_levels.apply(decided)
+        logger_levels.apply(decided, node.logger_levels_before)
     return AlterConfigsResourceResponse(ErrorCode.NONE, None, resource.type, resource.name)
