@@ -130,7 +130,6 @@ def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEvent
     from semel.log.disk import SystemDisk
     from semel.log.worker import ThreadWorker
     from semel.net.network import SystemNetwork
-    from semel.security.security_protocol import SecurityProtocol
 
     overrides = dict(key_and_value("--set", text) for text in options.set)
     if options.data_dir is not None:
@@ -155,7 +154,7 @@ def _maker(options: argparse.Namespace) -> tuple[Callable[[asyncio.AbstractEvent
         )
     console = None if options.console is None else parse_address("--console", options.console)
     first = None if listeners is None else listeners.clients[0]
-    if console is not None and first is not None and first.protocol is not SecurityProtocol.PLAINTEXT:
+    if console is not None and first is not None and first.protocol.name != "PLAINTEXT":
         raise UsageError(f"--console has no settings for {first}: start semel console --command-config FILE by itself")
     of_settings = () if listeners is None else (*listeners.clients, listeners.brokers)
     addresses = [address for address in (listen, inter_broker, metrics, console) if address is not None]
