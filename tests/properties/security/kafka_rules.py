@@ -21,6 +21,7 @@ from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from semel.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from semel.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from semel.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -52,8 +53,10 @@ from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest
 from semel.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from semel.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
@@ -86,6 +89,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from semel.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from semel.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.broker.raw_client import batch
 from tests.properties.security.access_world import DOOMED, GROUPS, IDS, MISSING, NAMED, TOPICS, Place, World
@@ -712,6 +716,14 @@ _of_cluster(
     lambda: AlterUserScramCredentialsRequest([ScramCredentialDeletion("unknown", 1)], []),
     "unknown",
 )
+_of_cluster(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "ALTER", AlterPartitionReassignmentsRequest)
+_of_cluster(ApiKey.LIST_PARTITION_REASSIGNMENTS, "DESCRIBE", lambda: ListPartitionReassignmentsRequest(topics=[]))
+_of_cluster(
+    ApiKey.UPDATE_FEATURES,
+    "ALTER",
+    lambda: UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("unknown", 1, False, 1)], validate_only=True),
+)
+_of_cluster(ApiKey.LIST_CONFIG_RESOURCES, "DESCRIBE_CONFIGS", ListConfigResourcesRequest)
 
 
 @rule(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DESCRIBE CLUSTER")
