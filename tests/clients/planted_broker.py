@@ -16,13 +16,13 @@ from semel.broker.requests import dispatch
 from semel.broker.security.authentication import _Login
 from semel.cli.main import main
 from semel.errors import DecodeError
-from semel.log import admission, partition_log
+from semel.log import admission, partition_log, replica_copies
 from semel.types import INT32_MAX, Buffer
 
 
 def believes_every_header() -> None:
     """A batch may say that it holds no records, or fewer than none."""
-    for module in (admission, partition_log):
+    for module in (admission, partition_log, replica_copies):
         for rule, answer in (("producer_fault", None), ("is_walkable", True)):
             if hasattr(module, rule):
                 setattr(module, rule, partial(_always, answer))

@@ -119,7 +119,9 @@ def _is_logged_in(aim: Aim, client: Stranger) -> bool:
                 case 0:
                     frame = mutated(frame, random)
                 case 1 if isinstance(body, SaslAuthenticateRequest):
-                    token = mutated_bytes(body.auth_bytes, b"n,,n=x,r=y", random)
+                    # Of a few changed bytes most are still text.
+                    is_text = random.random() < 0.5
+                    token = mutated_bytes(body.auth_bytes, b"n,,n=x,r=y", random) if is_text else random.randbytes(40)
                     frame = bytes(encode_request(number, APIS[key], version, SaslAuthenticateRequest(token)))
                 case 2:
                     # What is not for strangers, right behind it.
