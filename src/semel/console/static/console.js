@@ -65,7 +65,10 @@ function changeChildren(from, to) {
 
 function show(html) {
   const parsed = new DOMParser().parseFromString(`<main>${html}</main>`, "text/html");
+  const focused = document.activeElement;
   changeChildren(main, parsed.querySelector("main"));
+  // An element that was moved has lost it, and the next letters would be lost with it.
+  if (focused !== document.activeElement && main.contains(focused)) focused.focus({ preventScroll: true });
   prepare();
 }
 
