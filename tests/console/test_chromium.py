@@ -135,7 +135,7 @@ def test_keys_lead_from_page_to_page_and_into_lists(page: Page) -> None:
     for keys, path in (("gg", "/groups"), ("gx", "/transactions"), ("gc", "/cluster"), ("gt", "/topics")):
         go(page, keys, path)
     go(page, "/ord", "/topics?q=ord")
-    page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+    wait_until(lambda: page.locator("tbody tr").count() == 1, page.url)
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
