@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from semel.spark.sink.sink import Reached, nothing_reached
 from semel.spark.sinks.files import WriteParts, sync
 from semel.spark.sinks.protocol import Line, Owner, SinkBatch, SinkError
 from semel.spark.sinks.selection import selected
+from semel.spark.sinks.shared_folder import SharedFolder
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction
@@ -42,7 +42,6 @@ except ImportError as missing:
     raise ImportError("Delta needs deltalake: pip install 'semel[delta]'") from missing
 
 _HIDDEN: Final = "_semel"
-_REMOTE: Final = re.compile(r"\w+://")
 _PART_SCHEMA: Final = "file STRING, row_count BIGINT"
 _TXN_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _CONSTRAINT: Final = "delta.constraints."
@@ -64,8 +63,8 @@ class Delta:
         name: str | None = None,
         reached: Reached = nothing_reached,
     ) -> None:
-        self._path = Path(path).absolute()
-        self._is_remote = bool(_REMOTE.match(str(path)))
+        self._shared = SharedFolder.at(path)
+        self._path = self._shared.path
         self.name = name or f"delta:{self._path.name}"
         self._columns = columns
         self._reached = reached
@@ -76,8 +75,7 @@ class Delta:
         return f"Delta({str(self._path)!r}, name={self.name!r})"
 
     def check(self, rows: DataFrame) -> None:
-        if self._is_remote:
-            raise Refused(f"{self.name}: the path is that of a folder which driver and executors share, not a URL")
+        self._shared.check(self.name)
         self._schema = to_arrow_schema(selected(rows, self._columns).schema)
         if DeltaTable.is_deltatable(str(self._path)):
             _check_table(self._opened(), self._schema, self.name)

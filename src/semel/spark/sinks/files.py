@@ -30,13 +30,13 @@ from semel.spark.refusals import Refused
 from semel.spark.sink.sink import Reached, nothing_reached
 from semel.spark.sinks.protocol import Owner, SinkBatch, SinkError, SinkFenced
 from semel.spark.sinks.selection import selected
+from semel.spark.sinks.shared_folder import SharedFolder
 
 _HIDDEN: Final = "_semel"
 _LINE: Final = "_batch.json"
 _GROUPS: Final = "groups"
 _BATCH: Final = re.compile(r"batch=(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)-(\d+)")
-_REMOTE: Final = re.compile(r"\w+://")
 _PART_SCHEMA: Final = "file STRING, row_count BIGINT"
 
 
@@ -54,8 +54,8 @@ class Files:
         name: str | None = None,
         reached: Reached = nothing_reached,
     ) -> None:
-        self._path = Path(path).absolute()
-        self._is_remote = bool(_REMOTE.match(str(path)))
+        self._shared = SharedFolder.at(path)
+        self._path = self._shared.path
         self.name = name or f"files:{self._path.name}"
         self._columns = columns
         self._reached = reached
@@ -65,8 +65,7 @@ class Files:
         return f"Files({str(self._path)!r}, name={self.name!r})"
 
     def check(self, rows: DataFrame) -> None:
-        if self._is_remote:
-            raise Refused(f"{self.name}: the path is that of a folder which driver and executors share, not a URL")
+        self._shared.check(self.name)
         selected(rows, self._columns)
         names = sorted(entry.name for entry in self._path.iterdir()) if self._path.is_dir() else []
         foreign = [name for name in names if name != _HIDDEN and not _BATCH.fullmatch(name)]
