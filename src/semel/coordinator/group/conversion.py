@@ -2,7 +2,8 @@
 
 Up: a member that speaks KIP-848 joins a classic group of consumers. The others stay, as classic members of a consumer
 group, each with what it was assigned; its generation becomes the epoch, so no member is fenced by the change itself.
-Members that wait are told to join again.
+Members that wait are told to join again. What a cooperative member was told to give up is its own until it joins
+without it, as before.
 
 Down: no member speaks KIP-848 any more. The epoch becomes the generation, every member keeps what it owns, and a
 rebalance follows, in which they choose their leader.
@@ -12,7 +13,7 @@ The law: both are a tombstone of everything old and records of everything new, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from semel.coordinator.decision import Answer
@@ -36,6 +37,7 @@ from semel.coordinator.group.consumer.classic_protocol import (
 from semel.coordinator.group.consumer.draft import Draft
 from semel.coordinator.group.consumer.group import ConsumerGroup
 from semel.coordinator.group.consumer.records import (
+    NO_PARTITIONS,
     AssignedPartition,
     ConsumerMember,
     CurrentAssignment,
@@ -68,16 +70,21 @@ class Upgrade:
         # Also of an empty group: a member that still knows a generation must find it gone, and not come again.
         self.draft.write(GroupEpoch(group.group_id, group.generation))
         owned = _owned(group, topics)
+        revoking = _revoking(group, topics, owned)
         for member_id, classic in group.members.items():
             member = _upgraded(group, classic)
             assert member is not None, "checked by can_upgrade"
             self.draft.write(member)
             self.draft.write(Target(group.group_id, member_id, owned[member_id]))
+            given_up = revoking.get(member_id, NO_PARTITIONS)
+            state = MemberState.UNREVOKED_PARTITIONS if given_up else MemberState.STABLE
             current = CurrentAssignment(
-                group.group_id, member_id, group.generation, group.generation, MemberState.STABLE, owned[member_id]
+                group.group_id, member_id, group.generation, group.generation, state, owned[member_id], given_up
             )
             self.draft.write(current)
             self.changes += (deadlines.session(member, settings, moment),)
+            if given_up:
+                self.changes += (deadlines.rebalance(member, moment),)
         if group.members:
             self.draft.write(TargetEpoch(group.group_id, group.generation, moment.wall_ms))
 
@@ -155,16 +162,31 @@ def _owned(group: ClassicGroup, topics: TopicsView) -> dict[str, Partitions]:
     """
     owned = {member_id: assignment_of(member.assignment, topics) for member_id, member in group.members.items()}
     if group.state is not ClassicState.STABLE:
-        without = [member for member in group.members.values() if not member.assignment]
-        said = {member.member_id: subscription_of(member.protocols) for member in without}
-        claims = [(member_id, claim) for member_id, claim in said.items() if claim is not None]
-        for member_id, claim in sorted(claims, key=_latest_generation_first):
-            owned[member_id] = claimed_by(claim, topics) - frozenset().union(*owned.values())
+        for member_id, claimed in _claims(group, topics):
+            if not group.members[member_id].assignment:
+                owned[member_id] = claimed - frozenset().union(*owned.values())
     taken: set[AssignedPartition] = set()
     for member_id, partitions in owned.items():
         owned[member_id] = partitions - taken
         taken |= partitions
     return owned
+
+
+def _revoking(group: ClassicGroup, topics: TopicsView, owned: Mapping[str, Partitions]) -> dict[str, Partitions]:
+    """What members read when they joined and were not assigned again: they may read it until they join without it."""
+    taken = set[AssignedPartition]().union(*owned.values())
+    revoking: dict[str, Partitions] = {}
+    for member_id, claimed in _claims(group, topics):
+        revoking[member_id] = claimed - taken
+        taken |= claimed
+    return revoking
+
+
+def _claims(group: ClassicGroup, topics: TopicsView) -> list[tuple[str, Partitions]]:
+    """What members said they own when they joined, the latest generation first."""
+    said = {member_id: subscription_of(member.protocols) for member_id, member in group.members.items()}
+    claims = [(member_id, claim) for member_id, claim in said.items() if claim is not None]
+    return [(member_id, claimed_by(claim, topics)) for member_id, claim in sorted(claims, key=_latest_generation_first)]
 
 
 def _latest_generation_first(claim: tuple[str, ConsumerProtocolSubscription]) -> tuple[bool, int]:

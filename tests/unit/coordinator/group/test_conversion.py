@@ -12,6 +12,7 @@ from semel.coordinator.group.kinds import GroupKind
 from semel.coordinator.group.membership import Committer
 from semel.coordinator.group.settings import ConsumerSettings, MigrationPolicy
 from semel.errors import ErrorCode
+from semel.wire.messages.consumer_protocol import ConsumerProtocolAssignment, encode_assignment, grouped
 from tests.unit.coordinator.group.consumer.classic_consumer import (
     CLASSIC_SESSION_TIMEOUT_MS,
     ClassicConsumer,
@@ -163,6 +164,33 @@ def test_what_cooperative_members_read_on_is_theirs_though_a_rebalance_took_thei
         check_disjoint([member], classic)
     settle_all([member], classic)
     assert sorted([len(member.owned), *(len(consumer.owned) for consumer in classic)]) == [1, 1, 2, 2]
+
+
+def test_what_a_cooperative_member_was_told_to_give_up_is_its_own_until_it_joins_without_it(
+    coordinator: Coordinator,
+) -> None:
+    """The leader has assigned, and the group is stable; a member has yet to hear, and reads everything."""
+    first, second = classic = [ClassicConsumer(coordinator, name, cooperative=True) for name in "ab"]
+    form_classic_group(first)
+    second.join()
+    assert first.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    first.join()
+    for consumer in (first, second):
+        consumer.generation = consumer.answers.pop().generation
+    everything = first.owned
+    kept = encode_assignment(ConsumerProtocolAssignment(grouped(sorted(everything)[:3])))
+    assert first.sync({first.member_id: kept}.items()).error is ErrorCode.NONE
+    assert len(first.owned) == 3
+    first.owned = everything
+
+    member = Member(coordinator, "new")
+    assert member.beat().assigned == frozenset()
+    assert second.follow() is ErrorCode.NONE
+    check_disjoint([member], classic)
+    assert state_of(coordinator.reload()) == state_of(coordinator.shard)
+
+    settle_all([member], classic)
+    assert [len(member.owned), *(len(consumer.owned) for consumer in classic)] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
