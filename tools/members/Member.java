@@ -31,6 +31,7 @@ public final class Member implements ConsumerRebalanceListener {
     private final String target;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final KafkaProducer<byte[], byte[]> producer;
+    private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
 
     /** The arguments are those of the other members; see role.py. */
     public static void main(String[] arguments) throws InterruptedException {
@@ -90,21 +91,10 @@ public final class Member implements ConsumerRebalanceListener {
         consumer.subscribe(List.of(topic), this);
         while (!leaving) {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
-            if (records.isEmpty()) {
-                continue;
-            }
-            Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-            StringBuilder read = new StringBuilder();
-            for (ConsumerRecord<byte[], byte[]> record : records) {
-                read.append(' ').append(record.partition()).append(':').append(record.offset());
-                offsets.put(
-                        new TopicPartition(topic, record.partition()), new OffsetAndMetadata(record.offset() + 1));
-            }
             if (producer == null) {
-                say("read", read.toString().strip());
-                commit(offsets);
-            } else {
-                copy(records, offsets);
+                read(records);
+            } else if (!records.isEmpty()) {
+                copy(records, reached(records));
             }
         }
         consumer.close();
@@ -113,12 +103,37 @@ public final class Member implements ConsumerRebalanceListener {
         }
     }
 
-    private void commit(Map<TopicPartition, OffsetAndMetadata> offsets) {
+    private static Map<TopicPartition, OffsetAndMetadata> reached(ConsumerRecords<byte[], byte[]> records) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            offsets.put(
+                    new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
+        }
+        return offsets;
+    }
+
+    private void read(ConsumerRecords<byte[], byte[]> records) {
+        if (!records.isEmpty()) {
+            StringBuilder read = new StringBuilder();
+            for (ConsumerRecord<byte[], byte[]> record : records) {
+                read.append(' ').append(record.partition()).append(':').append(record.offset());
+            }
+            say("read", read.toString().strip());
+            uncommitted.putAll(reached(records));
+        }
+        if (!uncommitted.isEmpty()) {
+            commit();
+        }
+    }
+
+    private void commit() {
         try {
-            consumer.commitSync(offsets);
-            sayCommitted(offsets);
+            consumer.commitSync(uncommitted);
+            sayCommitted(uncommitted);
+            uncommitted.clear();
         } catch (KafkaException error) {
-            // Whoever has these partitions now reads on from what was committed before.
+            // The next owner of a partition reads on from what was committed before. A partition that this member
+            // keeps, as cooperative members do, is not read again: its offset is committed after the next poll.
             say("error", error.toString().replaceAll("\\s+", " "));
         }
     }
@@ -155,6 +170,7 @@ public final class Member implements ConsumerRebalanceListener {
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
         say("revoked", numbers(partitions));
+        uncommitted.keySet().removeAll(partitions);
     }
 
     private static String numbers(Collection<TopicPartition> partitions) {

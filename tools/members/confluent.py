@@ -15,20 +15,27 @@ def main() -> None:
     role, leave = Role.from_arguments(), asked_to_leave()
     producer = _producer(role) if role.is_transactional else None
     consumer = Consumer(settings_of(role.consumer_settings()))
+    uncommitted: dict[int, int] = {}
+
+    def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+        report.revoked(one.partition for one in partitions)
+        for one in partitions:
+            uncommitted.pop(one.partition, None)
+
     consumer.subscribe(
         [role.topic],
         on_assign=lambda _, partitions: report.assigned(one.partition for one in partitions),
-        on_revoke=lambda _, partitions: report.revoked(one.partition for one in partitions),
+        on_revoke=revoked,
     )
     while not leave.is_set():
         messages = [message for message in consumer.consume(RECORDS_PER_POLL, 0.1) if _is_record(message)]
-        if not messages:
-            continue
-        reached = _reached(messages)
         if producer is None:
-            report.read(_place(message) for message in messages)
-            _commit(consumer, role, reached)
-        elif not _copied(producer, consumer, role, messages, reached):
+            if messages:
+                report.read(_place(message) for message in messages)
+                uncommitted |= _reached(messages)
+            if uncommitted:
+                _commit(consumer, role, uncommitted)
+        elif messages and not _copied(producer, consumer, role, messages, _reached(messages)):
             _rewind(consumer)
     consumer.close()
 
@@ -39,14 +46,20 @@ def _producer(role: Role) -> Producer:
     return producer
 
 
-def _commit(consumer: Consumer, role: Role, reached: dict[int, int]) -> None:
-    offsets = [TopicPartition(role.topic, partition, offset) for partition, offset in reached.items()]
+def _commit(consumer: Consumer, role: Role, uncommitted: dict[int, int]) -> None:
+    """What was committed is taken from it."""
+    offsets = [TopicPartition(role.topic, partition, offset) for partition, offset in uncommitted.items()]
     try:
         done = consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        report.error(error)  # The member that has these partitions now reads on from what was committed before.
+        # The next owner of a partition reads on from what was committed before. A partition that this member keeps, as
+        # cooperative members do, is not read again: its offset is committed after the next poll.
+        report.error(error)
         return
-    report.committed((one.partition, one.offset) for one in done or () if one.error is None)
+    committed = [(one.partition, one.offset) for one in done or () if one.error is None]
+    report.committed(committed)
+    for partition, _ in committed:
+        del uncommitted[partition]
 
 
 def _copied(

@@ -13,11 +13,16 @@ from tools.members.role import RECORDS_PER_POLL, Role
 
 
 class _Told:
+    def __init__(self) -> None:
+        self.uncommitted: dict[int, int] = {}
+
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         report.assigned(one.partition for one in partitions)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         report.revoked(one.partition for one in partitions)
+        for one in partitions:
+            self.uncommitted.pop(one.partition, None)
 
 
 async def main(role: Role) -> None:
@@ -33,18 +38,24 @@ async def main(role: Role) -> None:
 
 
 async def _read(consumer: Consumer, role: Role, leave: asyncio.Event) -> None:
-    consumer.subscribe([role.topic], listener=_Told())
+    told = _Told()
+    consumer.subscribe([role.topic], listener=told)
     while not leave.is_set():
         records = await consumer.poll(100, max_records=RECORDS_PER_POLL)
-        if not records:
+        if records:
+            report.read((record.partition, record.offset) for record in records)
+            told.uncommitted |= _reached(records)
+        if not told.uncommitted:
             continue
-        report.read((record.partition, record.offset) for record in records)
         try:
             await consumer.commit()
         except SemelError as error:
-            report.error(error)  # The member that has these partitions now reads on from what was committed before.
+            # The next owner of a partition reads on from what was committed before. A partition that this member keeps,
+            # as cooperative members do, is not read again: its offset is committed after the next poll.
+            report.error(error)
         else:
-            report.committed(_reached(records).items())
+            report.committed(told.uncommitted.items())
+            told.uncommitted.clear()
 
 
 async def _copy(consumer: Consumer, producer: Producer, role: Role, leave: asyncio.Event) -> None:

@@ -26,6 +26,7 @@ from tools.server import Server, running
 
 PARTITIONS = 6
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
+MODERN_SETTINGS = {"group.consumer.heartbeat.interval.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "500"}
 # What a rebalance waits for is short; what a busy machine may be late for is long.
 QUICK = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1_000}
 
@@ -46,14 +47,10 @@ _names = itertools.count()
 )
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("broker")
+    settings = SETTINGS if request.param == KAFKA_3 else SETTINGS | MODERN_SETTINGS
     if request.param == "semel":
-        launched = semel(folder, settings=SETTINGS)
+        launched = semel(folder, settings=settings)
     else:
-        settings = SETTINGS
-        if request.param == KAFKA_4:
-            settings = {**SETTINGS, "group.consumer.heartbeat.interval.ms": "1000"} | {
-                "group.consumer.min.heartbeat.interval.ms": "500"
-            }
         launched = apache_kafka(folder, version=request.param, settings=settings, heap="512m")
     with running(launched):
         yield launched

@@ -78,6 +78,9 @@ class ClassicMembership(Membership):
         if changed and self.state is not ClassicMemberState.OUT:
             self._join_again("the subscription was changed")
 
+    def awaits_generation(self) -> bool:
+        return self.state is ClassicMemberState.JOINING
+
     @property
     def tenure(self) -> object:
         """The generation: a coordinator of a KIP-848 group may take a member that it has removed, and that joins late,

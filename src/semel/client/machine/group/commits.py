@@ -62,7 +62,9 @@ class _Fetch:
 
 
 class GroupOffsets:
-    """``renewed`` says what has become of a member, ``react`` is told what an answer means for the membership."""
+    """``renewed`` says what has become of a member, ``awaits_generation`` whether it is about to become something else,
+    ``react`` is told what an answer means for the membership.
+    """
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class GroupOffsets:
         *,
         commit_timeout_ms: int,
         renewed: Callable[[GroupMetadata], GroupMetadata | None],
+        awaits_generation: Callable[[], bool],
         react: Callable[[Reaction, KafkaError, float], None],
     ) -> None:
         self._coordinator = coordinator
@@ -79,6 +82,7 @@ class GroupOffsets:
         """Of the commit that is the next."""
         self._commit_timeout_ms = commit_timeout_ms
         self._renewed = renewed
+        self._awaits_generation = awaits_generation
         self._react = react
         self._commits: deque[_Commit] = deque()
         self._asking = False
@@ -213,6 +217,10 @@ class GroupOffsets:
             self._coordinator.forget()
         if reaction in _OUTDATED and self._renewed(member) not in (member, None):
             self._retry = self._retry.failed(now_ms)  # A rebalance was quicker, and these partitions are still ours.
+            return
+        if reaction is Reaction.LOSE_GENERATION and self._awaits_generation():
+            # JoinGroup has a connection of its own: its answer says what this member is now, and may come after this.
+            self._retry = self._retry.failed(now_ms)
             return
         if _is_repeated(code):
             self._react(reaction, client_error(code, text), now_ms)

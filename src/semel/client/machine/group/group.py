@@ -71,6 +71,7 @@ class Group:
             random,
             commit_timeout_ms=config.default_api_timeout_ms,
             renewed=self._membership.renewed,
+            awaits_generation=self._membership.awaits_generation,
             react=self._membership.react,
         )
         self._auto_commit_ms = NEVER

@@ -62,6 +62,10 @@ class Membership(ABC):
     def is_member(self) -> bool:
         return self._generation_id is not None
 
+    def awaits_generation(self) -> bool:
+        """Whether the group may be a generation further already, with this member in it: the answer is on its way."""
+        return False
+
     @property
     @abstractmethod
     def tenure(self) -> object:

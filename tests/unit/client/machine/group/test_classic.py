@@ -585,6 +585,29 @@ def test_a_commit_that_a_rebalance_overtook_is_repeated_for_what_the_member_has_
     assert member.machine.assignment == ORDERS, "and nothing was lost"
 
 
+def test_a_commit_that_is_refused_before_the_join_is_answered_waits_for_the_new_generation() -> None:
+    """Both go over connections of their own: the coordinator has completed the join, and its answer comes last."""
+    member = cooperative(enable_auto_commit=False)
+    member.held = {JOIN}
+    rebalance(member)
+    member.poll(100)
+    (join,) = member.bench.waiting(JOIN)
+    member.group.generation += 1
+    promise = member.commit({ORDERS[0]: 3})
+    member.poll(500)
+    assert member.bench.requests(COMMIT), "it was sent, and refused"
+    assert not promise.settled
+
+    member.held = set()
+    member.group.generation -= 1
+    member.bench.answer(join)
+    member.poll(2_000)
+    assert promise.settled
+    assert promise.error is None
+    assert member.group.offsets == {ORDERS[0]: 3}
+    assert member.events == [("assigned", [0, 1, 2, 3]), ("assigned", [])], "nothing was given up"
+
+
 def test_work_is_lost_when_partitions_go_after_records_were_read_and_before_they_are_committed() -> None:
     """Scenario 54: a transaction with such records in it must not be committed."""
     member = Member(enable_auto_commit=False)
