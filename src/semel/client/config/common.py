@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from semel.client.machine.connection.outages import Outages
 from semel.client.security.config import SECURITY_SETTINGS, SecurityConfig
 from semel.settings import AtLeast, SettingError, Settings, SettingType, declare, declared_in
 
@@ -124,6 +125,8 @@ class ClientConfig:
     )
 
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    outages: Outages = field(default_factory=Outages, repr=False, compare=False)
+    """Its own, unless clients share one."""
 
     def require_bootstrap_servers(self) -> None:
         if not self.bootstrap_servers:
@@ -133,7 +136,9 @@ class ClientConfig:
 CLIENT_SETTINGS: Final = (*declared_in(ClientConfig), *SECURITY_SETTINGS)
 
 # Settings that are no text.
-OBJECTS: Final = ("sasl_oauthbearer_token_provider",)
+_OF_SECURITY: Final = ("sasl_oauthbearer_token_provider",)
+_OF_CLIENT: Final = ("outages",)
+OBJECTS: Final = (*_OF_SECURITY, *_OF_CLIENT)
 
 
 def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[str, Any]:
@@ -151,8 +156,8 @@ def read_keywords(settings: Settings, keywords: Mapping[str, object]) -> dict[st
 
 def split(attributes: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """The settings that all clients share, as a value, and what is left."""
-    secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *OBJECTS}
-    shared = {setting.attribute for setting in CLIENT_SETTINGS} - secure
+    secure = {*(setting.attribute for setting in SECURITY_SETTINGS), *_OF_SECURITY}
+    shared = {*(setting.attribute for setting in CLIENT_SETTINGS), *_OF_CLIENT} - secure
     client = ClientConfig(
         security=SecurityConfig(**{name: value for name, value in attributes.items() if name in secure}),
         **{name: value for name, value in attributes.items() if name in shared},

@@ -50,6 +50,8 @@ class Connection:
         self.state = ConnectionState.CONNECTING
         self.in_flight: deque[InFlight] = deque()
         self.active_ms = 0.0
+        self.made_after = 0
+        """How many outages of the broker were over when this was made."""
         self.throttled_until_ms = 0.0
         self.setup_deadline_ms = NEVER
         self.session_deadline_ms = NEVER

@@ -69,6 +69,7 @@ class Connections:
         self._traffic = Traffic()
         self._refusal: AuthorizationFailed | None = None
         self._token_provider = token_provider(config.security)
+        self._outages = config.outages
         self.on_failed: Callable[[], None] = _ignored
         """Told when a broker could not be reached or its connection was lost: what it led may be led by others."""
         self.features: Mapping[str, int] = {}
@@ -269,6 +270,7 @@ class Connections:
         number, self._next_number = self._next_number, self._next_number + 1
         connection = Connection(number, self._addresses[route.node_id], self._config.client_id, self._software_version)
         connection.active_ms = now_ms
+        connection.made_after = self._outages.ended(str(connection.address))
         self._by_route[route] = connection
         self._routes[number] = route
         if self._token_provider is not None:
@@ -320,7 +322,7 @@ class Connections:
             parts = connection.authenticate(now_ms, now_ms + self._config.request_timeout_ms)
             self._actions.append(Send(connection.number, parts))
         else:
-            self._became_ready(connection)
+            self._became_ready(connection, now_ms)
 
     def _step(self, connection: Connection, response: object, now_ms: float) -> None:
         try:
@@ -330,14 +332,13 @@ class Connections:
             self._end(connection, f"{connection.address} did not authenticate this client", now_ms, failed=True)
             return
         if parts is None:
-            self._became_ready(connection)
+            self._became_ready(connection, now_ms)
         else:
             self._actions.append(Send(connection.number, parts))
 
-    def _became_ready(self, connection: Connection) -> None:
-        route = self._routes[connection.number]
-        if self._retries.pop(route, None) is not None:
-            log.info("broker %s answers again", connection.address)
+    def _became_ready(self, connection: Connection, now_ms: float) -> None:
+        self._retries.pop(self._routes[connection.number], None)
+        self._outages.answered(str(connection.address), now_ms)
 
     def _end(
         self, connection: Connection, reason: str, now_ms: float, *, failed: bool = False, tell: bool = True
@@ -348,10 +349,11 @@ class Connections:
         if tell:
             self._actions.append(Disconnect(connection.number))
         if failed:
-            retry = self._retries[route] = self._retry(route).failed(now_ms)
-            log.log(
-                logging.WARNING if retry.failures == 1 else logging.DEBUG, "lost the connection to broker %s", reason
-            )
+            # An address of bootstrap.servers that is tried because all brokers are away is no other outage.
+            is_known = route.node_id < 0 and any(other.node_id >= 0 for other in self._retries)
+            self._retries[route] = self._retry(route).failed(now_ms)
+            broker = str(connection.address)
+            self._outages.lost(broker, reason, now_ms, made_after=connection.made_after, is_known=is_known)
             self.on_failed()
         for waiting in tuple(connection.in_flight):
             waiting.call.lost(reason, now_ms)

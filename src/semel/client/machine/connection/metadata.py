@@ -128,7 +128,7 @@ class Metadata:
         if self._unanswered_since_ms is None:
             self._unanswered_since_ms = now_ms
         if now_ms >= self._unanswered_since_ms + self._config.metadata_recovery_rebootstrap_trigger_ms:
-            log.warning("no known broker has answered for long: asking bootstrap.servers again")
+            log.info("no known broker has answered for long: asking bootstrap.servers again")
             self._bootstrap(now_ms)
             self._unanswered_since_ms = now_ms
         route = self._connections.least_loaded(now_ms, self._lane)

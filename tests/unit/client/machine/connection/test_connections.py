@@ -10,7 +10,7 @@ import pytest
 from semel.client.config.common import Address, ClientConfig
 from semel.client.machine.connection.actions import Connect, Disconnect, FetchToken, Send
 from semel.client.machine.connection.calls import Call
-from semel.client.machine.connection.connections import COORDINATION, Connections, Route
+from semel.client.machine.connection.connections import COORDINATION, DATA, Connections, Route
 from semel.client.security.config import SecurityConfig
 from semel.errors import AuthorizationFailed, ErrorCode, UnsupportedVersion
 from semel.security.security_protocol import SecurityProtocol
@@ -38,14 +38,14 @@ class Net:
     def actions(self) -> list[Any]:
         return self.connections.take_actions()
 
-    def ready(self, node_id: int) -> None:
+    def ready(self, node_id: int, lane: int = DATA) -> None:
         """Connect to a node and let it say what it can do."""
-        assert not self.connections.ready(Route(node_id), self.now_ms)
+        assert not self.connections.ready(Route(node_id, lane), self.now_ms)
         (connect,) = self.actions()
         assert isinstance(connect, Connect)
         self.connections.connected(connect.connection, self.now_ms)
         self.negotiated(connect.connection)
-        assert self.connections.ready(Route(node_id), self.now_ms)
+        assert self.connections.ready(Route(node_id, lane), self.now_ms)
 
     def negotiated(self, connection: int, response: ApiVersionsResponse | None = None, version: int = 4) -> None:
         (send,) = self.actions()
@@ -231,10 +231,45 @@ def test_an_outage_is_one_warning_however_often_it_is_tried_and_one_line_when_it
         (connect,) = net.actions()
         net.connections.disconnected(connect.connection, "refused", net.now_ms)
         net.now_ms = net.connections.next_deadline_ms(net.now_ms)
+    lasted_s = net.now_ms / 1000
     net.ready(1)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "lost the connection to broker" in caplog.messages[0]
-    assert "answers again" in caplog.messages[1]
+    assert caplog.messages == [
+        "lost the connection to broker node-1:9092: refused",
+        f"broker node-1:9092 answers again after {lasted_s:.1f} s",
+    ]
+
+
+def test_all_connections_to_a_broker_are_lost_in_one_outage(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net()
+    net.ready(1)
+    net.ready(1, COORDINATION)
+    for number in (1, 2):
+        net.connections.disconnected(number, "gone", net.now_ms)
+    assert caplog.messages == ["lost the connection to broker node-1:9092: gone"]
+    net.now_ms += 1_000
+    net.ready(1)
+    net.ready(1, COORDINATION)
+    assert len(caplog.messages) == 2
+
+
+def test_bootstrap_servers_that_are_tried_while_all_brokers_are_away_are_no_other_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Net()
+    net.ready(1)
+    net.connections.disconnected(1, "gone", net.now_ms)
+    net.connections.set_addresses({-1: Address("localhost", 9092)}, net.now_ms)
+    assert not net.connections.ready(Route(-1), net.now_ms)
+    (connect,) = net.actions()
+    net.connections.disconnected(connect.connection, "refused", net.now_ms)
+    assert caplog.messages == ["lost the connection to broker node-1:9092: gone"]
+    # One that could not be reached in the first place is told.
+    first = Net()
+    first.connections.set_addresses({-1: Address("localhost", 9092)}, 0.0)
+    assert not first.connections.ready(Route(-1), 0.0)
+    (connect,) = first.actions()
+    first.connections.disconnected(connect.connection, "refused", 0.0)
+    assert caplog.messages[1:] == ["lost the connection to broker localhost:9092: refused"]
 
 
 def test_connecting_that_takes_too_long_is_given_up() -> None:
