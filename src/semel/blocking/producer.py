@@ -205,6 +205,8 @@ class Producer:
     @contextmanager
     def transaction(self, *, consumer: AnyConsumer | None = None, dead_letter: str | None = None) -> Iterator[Producer]:
         self._thread.check()
+        if dead_letter is not None and not self._session.knows_dead_letter_topic(dead_letter):
+            self._thread.run(self._session.find_dead_letter_topic(dead_letter))
         consumed = self._session.begin_consuming(consumer, dead_letter)
         try:
             yield self
@@ -215,6 +217,9 @@ class Producer:
 
     def processing(self, record: ConsumerRecord, *, on: Raised = Exception) -> Processing:
         return self._session.processing(record, self._take, on)
+
+    def attempts(self, record: ConsumerRecord, count: int, *, on: Raised = Exception) -> Iterator[Processing]:
+        return self._session.attempts(record, count, self._take, on)
 
     def _take(self, record: ProducerRecord) -> None:
         self._thread.check()

@@ -3,13 +3,16 @@
 The law: the transaction has all outputs of a record, or its dead letter and none of its outputs. So outputs are checked
 when they are given, where their mistakes can still be laid to the record, and taken when its processing has ended.
 
+A record may be tried several times before it is a dead letter, in the same transaction: each attempt begins without the
+outputs of the one before.
+
 A client's own errors are not the record's: a transaction that failed, a producer that was fenced. They are raised on,
 and the transaction is aborted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from semel.client.arguments import HeadersLike
 from semel.client.send_queue import SendQueue
 from semel.client.values import ConsumerRecord, ProducerRecord
-from semel.errors import ErrorCode, KafkaError, SemelError
+from semel.errors import ErrorCode, KafkaError, SemelError, StateError
 from semel.wire.records import Headers
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ REASON_HEADER: Final = "semel-error"
 OFFSET_HEADER: Final = "semel-offset"
 TOPIC_HEADER: Final = "semel-topic"
 PARTITION_HEADER: Final = "semel-partition"
+ATTEMPTS_HEADER: Final = "semel-attempts"
 
 _REASON_LENGTH_MAX: Final = 1_000
 
@@ -35,9 +39,13 @@ Raised: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 class Output:
-    """What the processing of one record sends. Nothing of it is sent before the processing has ended well."""
+    """What the processing of one record sends. Nothing of it is sent before the processing has ended well.
 
-    def __init__(self, send_queue: SendQueue) -> None:
+    ``attempt`` counts the attempts at this record, from 1.
+    """
+
+    def __init__(self, send_queue: SendQueue, attempt: int) -> None:
+        self.attempt = attempt
         self._send_queue = send_queue
         self._records: list[ProducerRecord] = []
 
@@ -63,9 +71,10 @@ class Output:
 
 
 class Processing(AbstractContextManager[Output]):
-    """The processing of one record: ``with producer.processing(record) as output``.
+    """The processing of one record: ``with producer.processing(record) as output``. Or one attempt at it, of several.
 
-    ``send`` takes a record that the queue has prepared. ``on`` says which exceptions make the record a dead letter.
+    ``send`` takes a record that the queue has prepared. ``on`` says which exceptions make the record a dead letter, if
+    this is the last attempt.
     """
 
     def __init__(
@@ -77,14 +86,21 @@ class Processing(AbstractContextManager[Output]):
         send: Callable[[ProducerRecord], object],
         on: Raised,
         spans: Spans | None = None,
+        attempt: int = 1,
+        attempts: int = 1,
     ) -> None:
         self._record = record
         self._topic = dead_letter_topic
         self._send_queue = send_queue
         self._send = send
         self._on = on
-        self._output = Output(send_queue)
+        self._attempt = attempt
+        self._is_last = attempt == attempts
+        self._output = Output(send_queue, attempt)
         self._span: AbstractContextManager[None] = nullcontext() if spans is None else spans.processing(record)
+        self.has_ended = False
+        self.is_settled = False
+        """Whether the record has been processed, or is a dead letter: no further attempt."""
 
     def __enter__(self) -> Output:
         self._span.__enter__()
@@ -102,18 +118,22 @@ class Processing(AbstractContextManager[Output]):
     def _ended(self, error: BaseException | None) -> bool:
         """Send what is to be sent. Returns whether the error goes no further."""
         outputs = self._output.taken()
+        self.has_ended = True
         if error is None:
             for output in outputs:
                 self._send(output)
+            self.is_settled = True
             return False
         if not isinstance(error, self._on) or _is_the_clients(error):
             return False
-        self._send(self._letter(error))
+        if self._is_last:
+            self._send(self._letter(error))
+            self.is_settled = True
         return True
 
     def _letter(self, error: Exception) -> ProducerRecord:
         """The record as it was read, with the reason; without what makes it too large to be sent."""
-        record, told = self._record, _told(self._record, error)
+        record, told = self._record, _told(self._record, error, self._attempt)
         whole = ProducerRecord(
             self._topic,
             record.value,
@@ -130,13 +150,24 @@ class Processing(AbstractContextManager[Output]):
         return self._send_queue.checked(whole._replace(value=None, key=None, headers=told))
 
 
+def attempts_at(attempt_number: Callable[[int], Processing], count: int) -> Iterator[Processing]:
+    """Attempts at one record, up to ``count``, until one of them has settled it."""
+    for number in range(1, count + 1):
+        attempt = attempt_number(number)
+        yield attempt
+        if not attempt.has_ended:
+            raise StateError("attempts: an attempt was passed over. Each is a block: with attempt as output")
+        if attempt.is_settled:
+            return
+
+
 def _is_the_clients(error: Exception) -> bool:
     """An output that is too large is the record's: nothing of it was taken."""
     is_too_large = isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
     return isinstance(error, SemelError) and not is_too_large
 
 
-def _told(record: ConsumerRecord, error: Exception) -> Headers:
+def _told(record: ConsumerRecord, error: Exception, attempts: int) -> Headers:
     text = str(error)
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return (
@@ -144,4 +175,5 @@ def _told(record: ConsumerRecord, error: Exception) -> Headers:
         (TOPIC_HEADER, record.topic.encode()),
         (PARTITION_HEADER, str(record.partition).encode()),
         (OFFSET_HEADER, str(record.offset).encode()),
+        (ATTEMPTS_HEADER, str(attempts).encode()),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -295,8 +295,11 @@ class Producer:
 
         With a ``consumer``, how far it has read is committed with the transaction, and after an abort it reads again
         what it had read. A commit whose outcome is unknown is never followed by an abort: it raises ``TimedOut``, and
-        goes on. ``dead_letter`` is a topic for records that cannot be processed: see ``processing``.
+        goes on. ``dead_letter`` is a topic for records that cannot be processed: see ``processing``. Raises, before
+        anything begins, if there is no such topic.
         """
+        if dead_letter is not None and not self._session.knows_dead_letter_topic(dead_letter):
+            await self._session.find_dead_letter_topic(dead_letter)
         consumed = self._session.begin_consuming(consumer, dead_letter)
         try:
             yield self
@@ -318,6 +321,19 @@ class Producer:
         behind the block. ``on`` says for which exceptions; others, and a client's own errors, are raised.
         """
         return self._session.processing(record, self._take, on)
+
+    def attempts(self, record: ConsumerRecord, count: int, *, on: Raised = Exception) -> Iterator[Processing]:
+        """Attempts at the processing of one record: as ``processing``, up to ``count`` times in the same transaction.
+
+            for attempt in producer.attempts(record, 3, on=ValueError):
+                with attempt as output:
+                    output.send("invoices", invoice_for(record))
+
+        The next attempt follows if a block has raised one of ``on``; what its ``output`` was given is forgotten. After
+        the last one the record is a dead letter, and a header says how many there were. ``output.attempt`` is the
+        number of this one, from 1.
+        """
+        return self._session.attempts(record, count, self._take, on)
 
     def _take(self, record: ProducerRecord) -> None:
         if self._send_queue.put_prepared(self._runtime.running().create_future(), record):

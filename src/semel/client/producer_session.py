@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from semel import __version__
 from semel.client.arguments import as_topic
 from semel.client.config.producer import ProducerConfig
-from semel.client.dead_letters import Processing, Raised
+from semel.client.dead_letters import Processing, Raised, attempts_at
 from semel.client.deliveries import fail, give_up, settle
 from semel.client.drivers.driver import Driver
 from semel.client.drivers.runtime import ClientRuntime
@@ -37,7 +37,7 @@ from semel.client.transaction_offsets import AnyConsumer, TransactionOffsets, se
 from semel.client.unseen_failures import UnseenFailures, overlook
 from semel.client.values import ConsumerRecord, ProducerIdentity, ProducerRecord, ProducerSnapshot
 from semel.clock import Clock, SystemClock
-from semel.errors import ClientFailed, ErrorCode, SemelError, StateError, TimedOut
+from semel.errors import AbortableError, ClientFailed, ErrorCode, SemelError, StateError, TimedOut
 from semel.net.network import Network
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ T = TypeVar("T")
 
 # A task that awaits a future which has just failed looks at it some turns of the loop later: as many as wait_for takes.
 _TURNS_TO_LOOK: Final = 3
+# So long a topic that brokers do not have is waited for: one that they make when it is asked for may take a moment.
+_TOPIC_WAIT_MS: Final = 5_000
 _OPEN_STATES: Final = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 
 
@@ -87,6 +89,7 @@ class ProducerSession:
         self._failures = UnseenFailures()
         self._dead_letter_topic: str | None = None
         """Of the transaction that is open."""
+        self._known_dead_letter_topics: set[str] = set()
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self._config.client.bootstrap_servers))
@@ -205,6 +208,31 @@ class ProducerSession:
             promise = transaction.abort()
         await self._within_max_block(promise, "abort")
 
+    def knows_dead_letter_topic(self, topic: str) -> bool:
+        """Whether ``find_dead_letter_topic`` has found it before."""
+        return as_topic(topic) in self._known_dead_letter_topics
+
+    async def find_dead_letter_topic(self, topic: str) -> None:
+        """Raises if there is no such topic: else that would be found when the first record has failed, long after.
+
+        As with any topic that is written to, a broker that makes topics when they are asked for makes it.
+        """
+        self._transaction("transaction")
+        with self._guard:
+            promise = self.machine.know_topic(topic, self.runtime.clock.monotonic_ms())
+        driver = self.runtime.driver or self.runtime.running()
+        with contextlib.suppress(TimeoutError):
+            await driver.wait(promise, timeout_ms=min(_TOPIC_WAIT_MS, self._config.max_block_ms))
+        with self._guard:
+            is_missing = not promise.settled and self.machine.is_missing(topic)
+        if is_missing:
+            raise AbortableError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"dead_letter={topic!r}: there is no such topic to keep failed records in. Create it first",
+            )
+        await self._within_max_block(promise, f"transaction(dead_letter={topic!r})")
+        self._known_dead_letter_topics.add(topic)
+
     def begin_consuming(
         self, consumer: AnyConsumer | None, dead_letter: str | None = None
     ) -> TransactionOffsets | None:
@@ -217,7 +245,15 @@ class ProducerSession:
         self._dead_letter_topic = topic
         return consumed
 
-    def processing(self, record: ConsumerRecord, send: Callable[[ProducerRecord], object], on: Raised) -> Processing:
+    def processing(
+        self,
+        record: ConsumerRecord,
+        send: Callable[[ProducerRecord], object],
+        on: Raised,
+        *,
+        attempt: int = 1,
+        attempts: int = 1,
+    ) -> Processing:
         """``send`` takes a record that was prepared."""
         topic = self._dead_letter_topic
         is_open = self._transaction("processing").state in _OPEN_STATES
@@ -227,8 +263,22 @@ class ProducerSession:
                 "transaction(consumer=..., dead_letter=TOPIC)"
             )
         return Processing(
-            record, dead_letter_topic=topic, send_queue=self.send_queue, send=send, on=on, spans=self._spans
+            record,
+            dead_letter_topic=topic,
+            send_queue=self.send_queue,
+            send=send,
+            on=on,
+            spans=self._spans,
+            attempt=attempt,
+            attempts=attempts,
         )
+
+    def attempts(
+        self, record: ConsumerRecord, count: int, send: Callable[[ProducerRecord], object], on: Raised
+    ) -> Iterator[Processing]:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"attempts: count is {count!r}; it is a whole number, at least 1")
+        return attempts_at(lambda number: self.processing(record, send, on, attempt=number, attempts=count), count)
 
     async def commit_or_abandon(self, consumed: TransactionOffsets | None = None) -> None:
         """``commit``; if something had failed, ``abort`` and raise what it was."""

@@ -11,7 +11,14 @@ import pytest
 from semel import Consumer as AsyncConsumer
 from semel import ConsumerRecord, blocking
 from semel import Producer as AsyncProducer
-from semel.client.dead_letters import OFFSET_HEADER, PARTITION_HEADER, REASON_HEADER, TOPIC_HEADER, Output
+from semel.client.dead_letters import (
+    ATTEMPTS_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    REASON_HEADER,
+    TOPIC_HEADER,
+    Output,
+)
 from semel.errors import AbortableError, ErrorCode, StateError
 from semel.testing import Broker, exactly_once
 from semel.testing.exactly_once import Phase, killed
@@ -112,6 +119,7 @@ def test_a_record_that_raises_is_a_dead_letter_and_sends_nothing_else(broker: Br
         TOPIC_HEADER: b"orders",
         PARTITION_HEADER: b"0",
         OFFSET_HEADER: b"1",
+        ATTEMPTS_HEADER: b"1",
     }
     with consumer_of(broker) as consumer:
         committed = consumer.committed([ORDERS])[ORDERS]
@@ -231,6 +239,134 @@ def test_what_does_not_fit_is_refused_before_the_transaction_begins(broker: Brok
             pass
         with producer.transaction(), pytest.raises(StateError, match="no transaction with a dead-letter topic"):
             producer.processing(record)
+
+
+class Flaky:
+    """Doubles numbers at the third attempt, and what is no number never."""
+
+    def __init__(self) -> None:
+        self.attempts: list[tuple[bytes | None, int]] = []
+
+    def __call__(self, record: ConsumerRecord, output: Output) -> None:
+        self.attempts.append((record.value, output.attempt))
+        double(record, output)
+        if output.attempt < 3:
+            raise ConnectionError(f"attempt {output.attempt}")
+
+
+def try_blocking(broker: Broker, process: Callable[[ConsumerRecord, Output], None], count: int, tries: int) -> None:
+    with producer_of(broker) as producer, consumer_of(broker) as consumer:
+        records = polled(consumer, count)
+        with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
+            for record in records:
+                for attempt in producer.attempts(record, tries, on=(ValueError, ConnectionError)):
+                    with attempt as output:
+                        process(record, output)
+
+
+async def try_asyncio(
+    broker: Broker, process: Callable[[ConsumerRecord, Output], None], count: int, tries: int
+) -> None:
+    servers = broker.bootstrap_servers
+    async with (
+        AsyncProducer(bootstrap_servers=servers, transactional_id="copy") as producer,
+        AsyncConsumer(bootstrap_servers=servers, group_id="copy", **READ) as consumer,
+    ):
+        consumer.assign([ORDERS])
+        records: list[ConsumerRecord] = []
+        while len(records) < count:
+            records += await consumer.poll(PATIENCE_MS)
+        async with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
+            for record in records:
+                for attempt in producer.attempts(record, tries, on=(ValueError, ConnectionError)):
+                    with attempt as output:
+                        process(record, output)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+@pytest.mark.parametrize("tries", [2, 3])
+def test_a_record_is_tried_again_before_it_is_a_dead_letter_and_only_the_last_attempt_sends(
+    broker: Broker, kind: str, tries: int
+) -> None:
+    give(broker, b"1", b"two")
+    flaky = Flaky()
+    if kind == "blocking":
+        try_blocking(broker, flaky, 2, tries)
+    else:
+        asyncio.run(try_asyncio(broker, flaky, 2, tries))
+    assert flaky.attempts == [(value, number) for value in (b"1", b"two") for number in range(1, tries + 1)]
+    letters = [(letter.value, dict(letter.headers)) for letter in broker.committed("orders.dlq")]
+    assert {headers[ATTEMPTS_HEADER] for _, headers in letters} == {b"%d" % tries}
+    if tries == 3:
+        assert values_in(broker, "doubled") == [b"2"]
+        assert values_in(broker, "audit") == [b"seen 1"]
+        assert [value for value, _ in letters] == [b"two"]
+    else:
+        assert values_in(broker, "doubled") == values_in(broker, "audit") == []
+        assert [(value, (headers[REASON_HEADER] or b"")[:15]) for value, headers in letters] == [
+            (b"1", b"ConnectionError"),
+            (b"two", b"ValueError: inv"),
+        ]
+
+
+def test_an_error_that_is_not_the_records_ends_the_attempts_and_aborts(broker: Broker) -> None:
+    give(broker, b"1")
+    numbers = []
+
+    def process(record: ConsumerRecord, output: Output) -> None:
+        numbers.append(output.attempt)
+        output.send("doubled", b"2")
+        raise ConnectionError("x") if output.attempt == 1 else KeyError("disk")
+
+    with pytest.raises(KeyError, match="disk"):
+        try_blocking(broker, process, 1, 3)
+    assert numbers == [1, 2]
+    assert values_in(broker, "doubled") == values_in(broker, "orders.dlq") == []
+
+
+def test_attempts_that_mean_nothing_are_refused(broker: Broker) -> None:
+    give(broker, b"1")
+    with producer_of(broker) as producer, consumer_of(broker) as consumer:
+        (record,) = polled(consumer, 1)
+        with producer.transaction(consumer=consumer, dead_letter="orders.dlq"):
+            for count in (0, -1, 2.5, True):
+                with pytest.raises(ValueError, match="at least 1"):
+                    producer.attempts(record, count)  # type: ignore[arg-type]
+            attempts = producer.attempts(record, 3)
+            next(attempts)
+            with pytest.raises(StateError, match="an attempt was passed over"):
+                next(attempts)
+        with pytest.raises(StateError, match="no transaction with a dead-letter topic"):
+            next(producer.attempts(record, 3))
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_dead_letter_topic_that_is_not_there_is_said_before_the_first_record(kind: str) -> None:
+    def use_blocking(servers: str) -> None:
+        with (
+            blocking.Producer(bootstrap_servers=servers, transactional_id="copy") as producer,
+            producer.transaction(dead_letter="orders.dlq"),
+        ):
+            producer.send("orders.dlq", b"1")
+
+    async def use_asyncio(servers: str) -> None:
+        async with (
+            AsyncProducer(bootstrap_servers=servers, transactional_id="copy") as producer,
+            producer.transaction(dead_letter="orders.dlq"),
+        ):
+            producer.send("orders.dlq", b"1")
+
+    def use(servers: str) -> None:
+        use_blocking(servers) if kind == "blocking" else asyncio.run(use_asyncio(servers))
+
+    with Broker(auto_create_topics_enable=False) as broker:
+        with pytest.raises(AbortableError, match=r"dead_letter='orders\.dlq': there is no such topic") as told:
+            use(broker.bootstrap_servers)
+        assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.topics.create("orders.dlq")
+        use(broker.bootstrap_servers)
+        assert values_in(broker, "orders.dlq") == [b"1"]
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,11 @@ class Admission:
                 self._asked_topics[topic] = promise
         return promise
 
+    def is_missing(self, topic: str) -> bool:
+        """Whether brokers have last answered that there is no such topic."""
+        view = self._metadata.view.topics.get(topic)
+        return view is not None and view.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def fail_topics(self, error: Exception) -> None:
         """No topic will become known any more."""
         for promise in self._asked_topics.values():

@@ -141,6 +141,10 @@ class ProducerMachine(ConnectedMachine):
         """The topic, once it is known."""
         return self.admission.know_topic(topic, now_ms)
 
+    def is_missing(self, topic: str) -> bool:
+        """Whether brokers have last answered that there is no such topic."""
+        return self.admission.is_missing(topic)
+
     def take_settled(self) -> list[Settlement]:
         settled, self._sender.settled = self._sender.settled, []
         return settled
