@@ -227,6 +227,9 @@ class Groups:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         return self._run(self._groups.list_offsets(group_id, partitions, require_stable=require_stable))
 
+    def list_offsets_many(self, group_ids: Iterable[str]) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        return self._run(self._groups.list_offsets_many(group_ids))
+
     def alter_offsets(self, group_id: str, offsets: OffsetsLike) -> Results[TopicPartition, None]:
         return self._run(self._groups.alter_offsets(group_id, offsets))
 

@@ -459,6 +459,25 @@ def test_offsets_of_a_group_without_members_are_set_listed_and_deleted(cluster: 
     run(cluster, scenario)
 
 
+def test_offsets_of_many_groups_are_listed_at_once_each_for_itself(cluster: Cluster, name: str) -> None:
+    async def scenario(admin: Admin) -> None:
+        await admin.topics.create(name, partitions=2)
+        for number in range(3):
+            (await admin.groups.alter_offsets(f"{name}-{number}", {(name, 0): number, (name, 1): 5})).all()
+        found = await admin.groups.list_offsets_many([f"{name}-{number}" for number in range(3)])
+        assert found.all() == {
+            f"{name}-{number}": {
+                TopicPartition(name, 0): OffsetAndMetadata(number),
+                TopicPartition(name, 1): OffsetAndMetadata(5),
+            }
+            for number in range(3)
+        }
+        assert (await admin.groups.list_offsets_many([])).all() == {}
+
+    cluster.needs(ApiKey.OFFSET_FETCH)
+    run(cluster, scenario)
+
+
 def test_offsets_that_an_open_transaction_may_change_are_waited_for(cluster: Cluster, name: str) -> None:
     """Scenario 52."""
 

@@ -44,9 +44,9 @@ def named_group(group_id: str) -> str:
 
 
 def fetch_offsets(
-    partitions: Sequence[TopicPartition] | None, require_stable: bool
+    partitions: Sequence[TopicPartition] | None, require_stable: bool, *, many_groups: bool = False
 ) -> Ask[str, dict[TopicPartition, OffsetAndMetadata]]:
-    """``None``: of all partitions that have one."""
+    """``None``: of all partitions that have one. ``many_groups``: one request for all groups of a coordinator."""
 
     def build(group_ids: Sequence[str], version: int) -> OffsetFetchRequest:
         topics = None if partitions is None else list(by_topic(partitions).items())
@@ -63,8 +63,8 @@ def fetch_offsets(
         build=build,
         read=_fetched,
         name=named_group,
-        is_single=True,
-        version_min=_STABLE_SINCE if require_stable else _ALL_TOPICS_SINCE,
+        is_single=not many_groups,
+        version_min=_MANY_GROUPS_SINCE if many_groups else _STABLE_SINCE if require_stable else _ALL_TOPICS_SINCE,
         version_max=_NAMES_UNTIL,
     )
 

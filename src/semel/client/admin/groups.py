@@ -101,6 +101,15 @@ class Groups:
         wanted = None if partitions is None else [as_partition(partition) for partition in partitions]
         return await self._asker.one(fetch_offsets(wanted, require_stable), group_id)
 
+    async def list_offsets_many(
+        self, group_ids: Iterable[str]
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """The same for many groups, in one request to each coordinator (Kafka 3.0; UNSUPPORTED_VERSION before).
+
+        results = await admin.groups.list_offsets_many(["billing", "reports"])
+        """
+        return await self._asker.many(fetch_offsets(None, False, many_groups=True), group_ids)
+
     async def alter_offsets(self, group_id: str, offsets: OffsetsLike) -> Results[TopicPartition, None]:
         """Set how far a group has read; refused (UNKNOWN_MEMBER_ID) while the group has members.
 

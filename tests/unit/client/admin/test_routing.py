@@ -92,6 +92,13 @@ def test_groups_are_asked_of_their_coordinators_and_a_coordinator_that_moved_is_
     assert admin.asked(ApiKey.OFFSET_FETCH) == [2, 3, 2, 1]
 
 
+def test_offsets_of_many_groups_are_one_request_to_each_coordinator() -> None:
+    admin = administered()
+    admin.cluster.coordinators.update({f"group-{number}": 2 + number % 2 for number in range(10)})
+    assert len(run(admin.groups.list_offsets_many(list(admin.cluster.coordinators))).all()) == 10
+    assert sorted(admin.asked(ApiKey.OFFSET_FETCH)) == [2, 3]
+
+
 def test_a_coordinator_that_died_while_nobody_asked_is_looked_for_again() -> None:
     """It is no help to wait for the old one: another broker has taken over."""
     admin = administered()
