@@ -15,6 +15,7 @@ from semel.settings import AtLeast, Between, Setting, SettingError, Settings, Se
 
 _SESSION: Final = "consumer.session.timeout.ms"
 _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+_ASSIGNMENT: Final = "consumer.assignment.interval.ms"
 
 _NO_SHARE: Final = "Semel has no share groups"
 _NO_STREAMS: Final = "Semel has no streams groups: Kafka Streams uses the classic protocol here"
@@ -41,11 +42,11 @@ GROUP_SETTINGS: Final = Settings(
             synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),),
         ),
         Setting(
-            name="consumer.assignment.interval.ms",
+            name=_ASSIGNMENT,
             type=SettingType.INT,
             default=1000,
-            doc="No effect: a group's target assignment is computed with the heartbeat that calls for it. Kafka waits "
-            "so long between two of them.",
+            doc="A group's target assignment is computed with the heartbeat that calls for it: 0 says so, and no other "
+            "value can be set. Kafka waits so long between two of them.",
             rule=Between(0, 15_000),
             update=Update.CLUSTER_WIDE,
             synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
@@ -82,6 +83,12 @@ def consumer_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> Con
 def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     """Raises ``SettingError`` for a value outside the broker's bounds, and for two that contradict each other."""
     values = GROUP_SETTINGS.parse(overrides)
+    if values.get(_ASSIGNMENT):
+        raise SettingError(
+            _ASSIGNMENT,
+            f"{_ASSIGNMENT} ({values[_ASSIGNMENT]}) must be 0: Semel computes a group's target assignment with the "
+            "heartbeat that calls for it",
+        )
     for name, minimum, maximum in (
         (_SESSION, config.group_consumer_min_session_timeout_ms, config.group_consumer_max_session_timeout_ms),
         (_HEARTBEAT, config.group_consumer_min_heartbeat_interval_ms, config.group_consumer_max_heartbeat_interval_ms),

@@ -43,6 +43,7 @@ def test_what_is_outside_the_bounds_after_a_restart_with_others_becomes_the_near
             {HEARTBEAT: "4999"},
             f"{HEARTBEAT} (4999) must be greater than or equal to group.consumer.min.heartbeat.interval.ms (5000)",
         ),
+        ({"consumer.assignment.interval.ms": "1000"}, "consumer.assignment.interval.ms (1000) must be 0"),
         ({"streams.session.timeout.ms": "1"}, "Semel has no streams groups"),
         ({"share.session.timeout.ms": "1"}, "Semel has no share groups"),
     ],
@@ -51,6 +52,10 @@ def test_what_no_group_may_have_is_refused(overrides: dict[str, str], said: str)
     with pytest.raises(SettingError) as refused:
         check_group_overrides(CONFIG, overrides)
     assert said in str(refused.value)
+
+
+def test_an_assignment_interval_of_nothing_is_what_a_group_has() -> None:
+    check_group_overrides(CONFIG, {"consumer.assignment.interval.ms": "0"})
 
 
 def test_a_heartbeat_interval_as_long_as_the_session_is_refused() -> None:
