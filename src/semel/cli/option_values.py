@@ -6,17 +6,48 @@ import argparse
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.exits import UsageError
 from semel.cli.parsing import CONFIG_VARIABLE
 
+if TYPE_CHECKING:
+    import ssl
+
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The keywords for ``Producer``, ``Consumer`` and ``Admin``, once a broker is there to use them with."""
-    from semel.cli.exposed_secrets import warn_of_arguments, warn_of_file
     from semel.cli.reachability import WITHIN_S, await_broker
     from semel.client.config.common import addresses
+
+    texts = _client_texts(options)
+    texts.setdefault("bootstrap.servers", options.bootstrap_server)
+    timeout_ms = texts.get("default.api.timeout.ms", "")
+    within_s = min(WITHIN_S, int(timeout_ms) / 1000) if timeout_ms.isdecimal() else WITHIN_S
+    settings = {name.replace(".", "_"): value for name, value in texts.items()}
+    await_broker(addresses(texts["bootstrap.servers"].split(",")), has_tls=has_tls(settings), within_s=within_s)
+    return settings
+
+
+def broker_tls(options: argparse.Namespace, servers: str) -> ssl.SSLContext | None:
+    """The TLS of a client of these brokers with these settings; ``None`` if it has none. SASL is not looked at.
+
+    Raises ``SettingError``.
+    """
+    from semel.client.config.admin import AdminConfig
+    from semel.client.security.tls import tls_context
+
+    settings = {name.replace(".", "_"): value for name, value in _client_texts(options).items()}
+    if not has_tls(settings):
+        return None
+    own = {name: value for name, value in settings.items() if name.startswith("ssl_")}
+    config = AdminConfig.load({**own, "bootstrap_servers": servers, "security_protocol": "SSL"})
+    return tls_context(config.client.security)
+
+
+def _client_texts(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of the client under Kafka's names, from the file and from the arguments."""
+    from semel.cli.exposed_secrets import warn_of_arguments, warn_of_file
     from semel.settings import parse_properties
 
     texts: dict[str, str] = {}
@@ -29,12 +60,7 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     given = dict(_property(text) for text in options.command_property)
     warn_of_arguments("--command-property", given, f"--command-config FILE or ${CONFIG_VARIABLE}")
     texts.update(given)
-    texts.setdefault("bootstrap.servers", options.bootstrap_server)
-    timeout_ms = texts.get("default.api.timeout.ms", "")
-    within_s = min(WITHIN_S, int(timeout_ms) / 1000) if timeout_ms.isdecimal() else WITHIN_S
-    settings = {name.replace(".", "_"): value for name, value in texts.items()}
-    await_broker(addresses(texts["bootstrap.servers"].split(",")), has_tls=has_tls(settings), within_s=within_s)
-    return settings
+    return texts
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -52,6 +52,11 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get(SERVERS_VARIABLE, DEFAULT_SERVERS),
         help=f"brokers to ask, with commas (default: ${SERVERS_VARIABLE}, else {DEFAULT_SERVERS})",
     )
+    add_client_settings(group)
+
+
+def add_client_settings(group: argparse._ActionsContainer) -> None:
+    """How to talk to brokers."""
     group.add_argument(
         "--command-config",
         metavar="FILE",

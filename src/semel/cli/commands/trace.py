@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from semel.cli.addresses import check_free, listening_failed, parse_address
 from semel.cli.exits import Exit, UsageError
-from semel.cli.parsing import Subcommands, add_command
+from semel.cli.option_values import broker_tls
+from semel.cli.parsing import Subcommands, add_client_settings, add_command
 from semel.cli.terminal.output import is_colourful, say
 from semel.errors import SemelError
 from semel.inspection.times import time_text
 
 if TYPE_CHECKING:
+    import ssl
+
     from semel.testing.tracing.wire_trace import WireEvent
 
 _RED, _DIM, _PLAIN = "\033[31m", "\033[2m", "\033[0m"
@@ -29,12 +32,16 @@ def add_parser(commands: Subcommands) -> None:
         "stand between clients and brokers, and print what they say to each other",
         "  semel trace --listen 127.0.0.1:9099 --to 127.0.0.1:9092\n"
         "  semel trace --to kafka.example.org:9092 --only Produce --only EndTxn\n"
+        "  semel trace --to kafka.example.org:9093 --command-config client.properties --certificate proxy.pem\n"
         "  semel trace --json > trace.jsonl\n\n"
         "Clients connect to --listen. Brokers that answers name are replaced by ports of the proxy, so clients stay\n"
         "on it. A line has the time, the connection and its client id, > for a request and < for an answer, the API\n"
         "and its version, the fields that matter, error codes, and how long the answer took. Records are counted,\n"
-        "their content is not shown. What is encrypted cannot be read: --to is a listener without TLS. Fetch is\n"
-        "offered up to version 15, because from 16 on its answers can name brokers beside the proxy.",
+        "their content is not shown.\n\n"
+        "TLS ends at the proxy. To brokers it speaks TLS if security.protocol in --command-config says so, with the\n"
+        "ssl settings there, also its own client certificate. Clients connect without TLS (SASL_PLAINTEXT for\n"
+        "SASL_SSL), or with it if there is a --certificate, which they must trust. SASL passes through: passwords are\n"
+        "the clients' own, and are not shown; without TLS they can be read on the way from client to proxy.",
         _run,
     )
     parser.add_argument(
@@ -42,6 +49,10 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--to", default="127.0.0.1:9092", metavar="HOST:PORT", help="a broker of the cluster (default: %(default)s)"
+    )
+    add_client_settings(parser)
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="a certificate chain and its key, in PEM: clients connect with TLS"
     )
     parser.add_argument("--only", action="append", default=[], metavar="API", help="only these; may be repeated")
     parser.add_argument(
@@ -64,14 +75,40 @@ def _run(options: argparse.Namespace) -> int:
         if name.lower() not in names:
             raise UsageError(f"--only {name}: there is no such API; names are those of Kafka, as in EndTxn")
     only = {names[name.lower()] for name in options.only}
+    to_brokers, to_clients = broker_tls(options, options.to), _client_tls(options.certificate)
     printer = _Printer(as_json=options.json, only=only, without=_QUIET - only if options.quiet else frozenset())
     try:
         check_free(listen.host, listen.port)
-        with Proxy((to,), listen=listen, observer=WireTrace(printer.show), found=printer.found):
+        with Proxy(
+            (to,),
+            listen=listen,
+            observer=WireTrace(printer.show),
+            found=printer.found,
+            unreachable=printer.unreachable,
+            broker_tls=to_brokers,
+            client_tls=to_clients,
+        ):
             threading.Event().wait()
     except OSError as error:
         raise SemelError(listening_failed(error, options.listen)) from None
     return Exit.OK
+
+
+def _client_tls(path: str | None) -> ssl.SSLContext | None:
+    """What clients are shown."""
+    if path is None:
+        return None
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Without a password, OpenSSL would ask at the terminal for that of an encrypted key.
+        context.load_cert_chain(path, password="")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"--certificate {path} cannot be used: {reason}") from None
+    return context
 
 
 class _Printer:
@@ -81,6 +118,14 @@ class _Printer:
         self._without = without
         self._colour = is_colourful(sys.stdout)
         self._peer_width = 0
+        self._unreachable: set[tuple[object, str]] = set()
+
+    def unreachable(self, broker: object, error: OSError) -> None:
+        """Said once: clients connect again and again."""
+        reason = getattr(error, "verify_message", None) or error.strerror or str(error)
+        if (broker, reason) not in self._unreachable:
+            self._unreachable.add((broker, reason))
+            say(f"{broker} cannot be connected to: {reason}")
 
     def found(self, broker: object, at: object) -> None:
         say(f"{at} stands for {broker}")

@@ -3,14 +3,17 @@
 It listens once for each broker. To the client it is that broker: in the answers that name brokers, addresses are
 replaced by those of the proxy, on the host that the client has reached it by. Where an answer could name a broker that
 the proxy cannot read, because its version is newer than Semel, the version is taken out of the answer to ApiVersions.
-Faults, the counting of requests and the observer are those of ``FaultyConnection``. Plain connections only: what is
-encrypted cannot be read.
+Faults, the counting of requests and the observer are those of ``FaultyConnection``.
+
+TLS ends here, since what is encrypted cannot be read: the proxy has one connection with TLS to the broker, and with its
+own certificate another one to the client, or a plain one. SASL passes through it, and is the client's own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -28,10 +31,18 @@ HOST: Final = "127.0.0.1"
 ANY_PORT: Final = Address(HOST, 0)
 
 _NAME_BROKERS: Final = frozenset(
-    {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER, ApiKey.PRODUCE, ApiKey.API_VERSIONS}
+    {
+        ApiKey.METADATA,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.API_VERSIONS,
+    }
 )
-# From version 16 on a Fetch can name the new leader's address. Its records need not be decoded for that.
-_VERSIONS_MAX: Final = {**{key: APIS[key].max_version for key in _NAME_BROKERS}, ApiKey.FETCH: 15}
+_VERSIONS_MAX: Final = {key: APIS[key].max_version for key in _NAME_BROKERS}
+# The first in which a Fetch can name the new leader's address.
+_FETCH_NAMES_BROKERS: Final = 16
 _SECONDS_MAX: Final = 30.0
 
 
@@ -39,7 +50,9 @@ class Proxy:
     """``with Proxy(addresses) as proxy:`` and connect clients to ``proxy.bootstrap_servers``.
 
     The first broker is at ``listen``, where port 0 is any free port; the others are at free ports of the same host.
-    ``found`` is told of each, on the proxy's thread, with the address that stands for it.
+    ``found`` is told of each, on the proxy's thread, with the address that stands for it; ``unreachable`` of each that
+    could not be connected to, and why. ``broker_tls`` is for the connections to brokers, ``client_tls`` for those of
+    clients.
     """
 
     def __init__(
@@ -49,12 +62,18 @@ class Proxy:
         listen: Address = ANY_PORT,
         observer: WireObserver | None = None,
         found: Callable[[Address, Address], object] | None = None,
+        unreachable: Callable[[Address, OSError], object] | None = None,
+        broker_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.faults = Faults(_no_coordinator)
         self.faults.observer = observer
         self._bootstrap = brokers
         self._listen_address = listen
         self._found = found
+        self._unreachable = unreachable
+        self._broker_tls = broker_tls
+        self._client_tls = client_tls
         self._ports: dict[Address, int] = {}
         self._servers: set[asyncio.Task[asyncio.Server]] = set()
         self._loop = asyncio.new_event_loop()
@@ -90,7 +109,9 @@ class Proxy:
             self._servers.add(
                 self._loop.create_task(
                     self._loop.create_server(
-                        lambda: FaultyConnection(lambda: _Relay(address, self), self.faults), sock=listening
+                        lambda: FaultyConnection(lambda: _Relay(address, self), self.faults),
+                        sock=listening,
+                        ssl=self._client_tls,
                     )
                 )
             )
@@ -99,6 +120,19 @@ class Proxy:
     def is_also(self, address: Address, other: Address) -> None:
         """A broker has two names: the one that was given, and the one that it was reached by."""
         self._ports.setdefault(other, self._ports[address])
+
+    async def connect(self, address: Address, factory: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
+        """A connection to a broker; ``None`` if there is none to be had."""
+        name = None if self._broker_tls is None else address.host
+        try:
+            transport, _ = await self._loop.create_connection(
+                factory, address.host, address.port, ssl=self._broker_tls, server_hostname=name
+            )
+        except OSError as error:
+            if self._unreachable is not None:
+                self._unreachable(address, error)
+            return None
+        return transport
 
     async def _listen(self) -> None:
         """Raises ``OSError`` if the address cannot be had."""
@@ -185,10 +219,8 @@ class _Relay(asyncio.BufferedProtocol):
             self._client.resume_reading()
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            broker, _ = await loop.create_connection(lambda: _Answers(self), self._address.host, self._address.port)
-        except OSError:
+        broker = await self._proxy.connect(self._address, lambda: _Answers(self))
+        if broker is None:
             self.broker_lost()
             return
         self._broker = broker
@@ -209,17 +241,22 @@ class _Relay(asyncio.BufferedProtocol):
         if not api.min_version <= version <= api.max_version:
             return frame  # The broker refuses it, and names no other.
         body = memoryview(frame)[SIZE_PREFIX_BYTES:]
+        if key == ApiKey.FETCH and version < _FETCH_NAMES_BROKERS:
+            return frame
         correlation_id, position = decode_response_header(body, api, version)
         if key == ApiKey.API_VERSIONS and int.from_bytes(body[position : position + 2], "big"):
             return frame  # An error, in the form of version 0.
-        return self._changed(api, version, correlation_id, decoder(api.response_class, version)(body, position))
+        response = decoder(api.response_class, version)(body, position)
+        if key == ApiKey.FETCH and not response.node_endpoints:
+            return frame  # As nearly always: its records are not copied.
+        return self._changed(api, version, correlation_id, response)
 
     def _changed(self, api: Api, version: int, correlation_id: int, response: Any) -> bytes:
         match api.key:
             case ApiKey.API_VERSIONS:
                 for one in response.api_keys:
                     one.max_version = min(one.max_version, _VERSIONS_MAX.get(one.api_key, one.max_version))
-            case ApiKey.PRODUCE:
+            case ApiKey.PRODUCE | ApiKey.FETCH:
                 self._readdress(response.node_endpoints)
             case ApiKey.FIND_COORDINATOR:
                 self._readdress([response, *response.coordinators])
