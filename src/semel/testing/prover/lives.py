@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ SERVERS_VARIABLES: Final = ("SEMEL_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"
 """Where a command finds the broker. ``{servers}`` in its arguments is replaced as well."""
 
 _TAIL_BYTES: Final = 4096
+_INTERRUPTING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Life(Protocol):
@@ -69,6 +70,27 @@ def application_of(application: Function | Sequence[str]) -> Application:
     except Exception:
         return LocalFunction(application)
     return ProcessFunction(application)
+
+
+@contextlib.contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Within it, SIGINT and SIGTERM wait: their handlers, which may raise, are called at its end.
+
+    They are not blocked, because a process that is started would inherit that. Other threads than the main one are not
+    interrupted by handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _INTERRUPTING}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 class Program:

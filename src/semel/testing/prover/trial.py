@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from semel.client.values import ConsumerRecord
 from semel.testing.faults import BACKGROUND, Fault, Faults
-from semel.testing.prover.lives import Application, Life
+from semel.testing.prover.lives import Application, Life, deferred_signals
 from semel.testing.prover.records import Difference, Records, Value
 from semel.wire.apis import APIS, ApiKey
 
@@ -214,10 +214,12 @@ class Trial:
         servers = self.broker.bootstrap_servers
         if not self._application.can_be_killed:
             life = self._application.start(servers, output, self._ended)
-        else:
-            with self._starting:
-                life = self._current = self._application.start(servers, output, self._ended)
-        self._running.append(life)
+            self._running.append(life)
+            return life
+        # A signal that ended this process in between would leave a process behind that is not known here.
+        with self._starting, deferred_signals():
+            life = self._current = self._application.start(servers, output, self._ended)
+            self._running.append(life)
         return life
 
     def _next_event(self, life: Life) -> _Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,6 +139,30 @@ def test_requests_that_clients_make_by_themselves_or_that_nothing_knows_are_not_
     trial = _trial(broker, asks)
     trial.run(lambda trial: None)
     assert trial.requests == [ApiKey.END_TXN]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_while_a_life_is_started_ends_that_life(
+    broker: ModelBroker, number: signal.Signals
+) -> None:
+    """It was started, and its process would have been left behind."""
+    lives: list[ModelLife] = []
+
+    def is_interrupted(life: ModelLife) -> None:
+        lives.append(life)
+        signal.raise_signal(number)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(number, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _trial(broker, is_interrupted).run(lambda trial: None)
+        assert signal.getsignal(number) is interrupt
+    finally:
+        signal.signal(number, earlier)
+    assert [life.died_of for life in lives] == ["signal 9"]
 
 
 def test_an_application_that_always_dies_is_given_up(broker: ModelBroker) -> None:
