@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from semel.blocking import Consumer, Producer
+from semel.blocking import Admin, Consumer, Producer
 from semel.cli.exits import Exit
+from semel.errors import ErrorCode, KafkaError
+from semel.inspection.group_trace import group_trace
 from semel.testing import Broker
 from tests.cli.conftest import Run
 from tests.clients.waiting import eventually
@@ -80,6 +82,16 @@ def test_a_group_of_the_newer_protocol_is_told_by_its_epochs(run: Run, broker: B
 
 def test_a_group_that_the_log_does_not_know_is_not_found(run: Run, topic: str) -> None:
     assert "has no record of group 'unheard'" in run("group", "trace", "unheard", exit_code=Exit.NOT_FOUND)
+
+
+def test_no_group_is_found_where_there_has_never_been_one() -> None:
+    with (
+        Broker() as empty,
+        Admin(bootstrap_servers=empty.bootstrap_servers) as admin,
+        pytest.raises(KafkaError, match="this cluster has no record of group 'unheard', nor of any other") as told,
+    ):
+        group_trace(admin, "unheard")
+    assert told.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_subscriptions_and_assignments_are_decoded(run: Run, broker: Broker, topic: str) -> None:

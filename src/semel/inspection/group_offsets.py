@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from semel.client.admin.partitions import OffsetSpec
 from semel.inspection.lag import readable_after
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from semel.client.admin.group_descriptions import GroupDescription
     from semel.client.values import OffsetAndMetadata
     from semel.types import TopicPartition
-
-CountLag: TypeAlias = "Callable[[Admin, TopicPartition, int], int | None]"
-"""Records that are left for a read_committed reader from an offset on; ``None`` if that is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +31,39 @@ class GroupOffset:
     trouble: str | None
 
 
-def group_offsets(
-    admin: Admin, group: GroupDescription, *, count_lag: CountLag = readable_after
-) -> tuple[GroupOffset, ...]:
-    """Of every partition that has a committed offset or a member that reads it."""
+def group_offsets(admin: Admin, group: GroupDescription) -> tuple[GroupOffset, ...]:
+    """Of every partition that has a committed offset or a member that reads it, with its lag."""
     committed = admin.groups.list_offsets(group.group_id)
-    owners = {partition: member.member_id for member in group.members for partition in member.assignment}
-    partitions = sorted({*committed, *owners})
+    partitions = sorted({*committed, *owners_of(group)})
     starts = offsets_where_known(admin, partitions, OffsetSpec.EARLIEST)
     ends = offsets_where_known(admin, partitions, OffsetSpec.LATEST)
+    return tuple(
+        found
+        if found.committed is None or found.trouble is not None
+        else replace(found, lag=readable_after(admin, found.partition, found.committed))
+        for found in offsets_beside(group, committed, starts, ends)
+    )
+
+
+def owners_of(group: GroupDescription) -> dict[TopicPartition, str]:
+    """The member that reads each partition."""
+    return {partition: member.member_id for member in group.members for partition in member.assignment}
+
+
+def offsets_beside(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> tuple[GroupOffset, ...]:
+    """Committed offsets beside where partitions begin and end; their lag is not counted."""
+    owners = owners_of(group)
     found = []
-    for partition in partitions:
+    for partition in sorted({*committed, *owners}):
         offset = committed[partition].offset if partition in committed else None
         start, end = starts.get(partition), ends.get(partition)
         trouble = None if offset is None else _trouble(offset, start, end)
-        lag = count_lag(admin, partition, offset) if offset is not None and trouble is None else None
-        found.append(GroupOffset(partition, offset, start, end, lag, owners.get(partition), trouble))
+        found.append(GroupOffset(partition, offset, start, end, None, owners.get(partition), trouble))
     return tuple(found)
 
 

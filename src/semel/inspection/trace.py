@@ -50,6 +50,7 @@ class Written:
     last_offset: int
     marker: str = "open"
     marker_offset: int | None = None
+    records: int = 0
     groups: list[str] = field(default_factory=list)
     """Whose offsets, where the partition is one of ``__consumer_offsets``."""
 
@@ -185,6 +186,7 @@ def _note(batch: RawBatch, partition: TopicPartition, open_now: dict[int, Writte
             _name(partition), header.producer_id, header.producer_epoch, header.base_offset, header.last_offset
         )
     written.last_offset = header.last_offset
+    written.records += header.record_count
     if partition.topic == CONSUMER_OFFSETS_TOPIC:
         for record in batch.records():
             commit = group_records.decode(record.key, record.value)

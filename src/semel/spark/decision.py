@@ -7,12 +7,12 @@ offset.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from semel.client.values import OffsetAndMetadata
+from semel.inspection.pipeline_note import Note as Note
 from semel.types import TopicPartition
 
 
@@ -21,52 +21,6 @@ class Place(NamedTuple):
 
     group_id: str
     topic_partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """The metadata of a committed offset: the checkpoint and the batch that committed it.
-
-    ``begin`` is where batch 0 begins. Spark does not write that down: it asks the source again whenever batch 0 is run
-    again, and by then the offset itself may have moved on. ``sinks`` are those beside the topic that have the batch.
-    ``owner`` is the pipeline's transactional id; offsets that an older version committed lack it. ``generation`` is how
-    often the pipeline was rewound.
-    """
-
-    query_id: str
-    batch_id: int
-    begin: int | None = None
-    sinks: tuple[str, ...] = ()
-    owner: str | None = None
-    generation: int = 0
-
-    def __str__(self) -> str:
-        fields = {
-            "query": self.query_id,
-            "batch": self.batch_id,
-            "begin": self.begin,
-            "sinks": self.sinks or None,
-            "owner": self.owner,
-            "generation": self.generation or None,
-        }
-        return json.dumps({name: value for name, value in fields.items() if value is not None})
-
-    @classmethod
-    def parse(cls, text: str) -> Note | None:
-        """``None`` for a note that no pipeline wrote."""
-        try:
-            found = json.loads(text)
-            begin, owner = found.get("begin"), found.get("owner")
-            return cls(
-                str(found["query"]),
-                int(found["batch"]),
-                None if begin is None else int(begin),
-                tuple(map(str, found.get("sinks", ()))),
-                None if owner is None else str(owner),
-                int(found.get("generation", 0)),
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
 
 
 def by_group(offsets: Mapping[Place, OffsetAndMetadata]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:

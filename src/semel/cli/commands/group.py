@@ -132,7 +132,8 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from semel.blocking import Admin
-    from semel.cli.traces.group import group_trace, print_group_trace
+    from semel.cli.traces.group import print_group_trace
+    from semel.inspection.group_trace import group_trace
 
     with Admin(**client_settings(options)) as admin:
         print_group_trace(group_trace(admin, options.group), as_json=options.json)

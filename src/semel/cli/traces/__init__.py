@@ -1,2 +1,2 @@
-"""Histories that are read from logs, as any client may read them: ``semel group trace`` and ``semel producer list
---window``. That of a transactional id, which the console shows too, is in ``semel.inspection.trace``."""
+"""Histories that are read from logs, as any client may read them: what ``semel group trace`` prints, and ``semel
+producer list --window``. What the console shows too is read in ``semel.inspection``: ``trace``, ``group_trace``."""
