@@ -45,12 +45,14 @@ $ semel lab --scene 1
 $ semel lab --scene 1 --without-protection
 ```
 
-With `--step` it waits for Enter after each step; with `--lang zh` it speaks Chinese. The pictures and numbers on this page are those of such a run.
+With `--step` it waits for Enter after each step; with `--lang zh` it speaks Chinese. The same scenes can be played in the browser ([the console](console.md#the-lab)). The pictures and numbers on this page are those of such a run.
 To watch clients of your own in the same way, put `semel trace` in front of a broker ([the command line](cli.md#semel-trace)); `semel txn trace`, `semel group
 trace` and `semel producer list --window` tell from the log what has happened, and `Producer.state` what a producer is doing ([the client](client.md)).
 
 In a log `○` is a record of an open transaction and `×` one of an aborted one; `0/1#2` is producer id 0, epoch 1, sequence 2. On the wire `→` is a
 request, `←` an answer, `✗` one that is lost, `‖` one that the network holds.
+
+The same scenes are notebooks, step by step, with the outputs of a run: `examples/notebooks/`. `semel.lab.notebook` is what their cells use: `run(1).step(3)`.
 """,
     "zh": """# 实验室
 
@@ -69,12 +71,14 @@ $ semel lab --scene 1
 $ semel lab --scene 1 --without-protection
 ```
 
-`--step` 在每一步之后等待回车；`--lang zh` 使用中文。本页的图和数字都来自这样的一次运行。
+`--step` 在每一步之后等待回车；`--lang zh` 使用中文。同样的场景也可以在浏览器里运行（[控制台](console.md#the-lab)）。本页的图和数字都来自这样的一次运行。
 要以同样的方式观察自己的客户端，把 `semel trace` 放在 broker 前面（[命令行](cli.md#semel-trace)）；`semel txn trace`、`semel group trace` 和
 `semel producer list --window` 从日志里讲述发生过什么，`Producer.state` 说明生产者正在做什么（[客户端](client.md)）。
 
 日志中 `○` 是未结束事务的记录，`×` 是已中止事务的记录；`0/1#2` 表示 producer id 0、epoch 1、sequence 2。网络上 `→` 是请求，`←` 是应答，`✗` 表示丢失，
 `‖` 表示被网络扣住。
+
+同样的场景也是笔记本，一步一个单元格，带有一次运行的输出：`examples/notebooks/`。单元格使用 `semel.lab.notebook`：`run(1).step(3)`。
 """,
 }
 

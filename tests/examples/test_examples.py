@@ -27,6 +27,8 @@ PRINTED = {
     "sample_orders": ["72 orders written"],
 }
 USE_SPARK = {"spark_sinks.py", "spark_totals.py", "totals.toml"}
+# tests/lab/test_notebooks.py runs them.
+NOTEBOOKS = {"notebooks/"}
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ def test_every_example_is_listed_and_run_and_every_one_listed_is_there() -> None
     listed = {
         line.split("`")[1] for line in (EXAMPLES / "README.md").read_text().splitlines() if line.startswith("| `")
     }
-    assert listed == {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")}
-    assert listed == {f"{name}.py" for name in PRINTED} | USE_SPARK
+    assert listed == {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".toml")} | NOTEBOOKS
+    assert listed == {f"{name}.py" for name in PRINTED} | USE_SPARK | NOTEBOOKS
 
 
 @pytest.mark.parametrize("name", PRINTED)

@@ -19,6 +19,47 @@ CHINESE: Final[dict[str, str]] = {
     "Without the protection it does not hold: that is what it is for.": "没有这项保护就不成立：这正是它的用途。",
     "Without the protection it held all the same: the scene has shown nothing.": "没有这项保护竟也成立：这个场景什么也没有说明。",
     "Enter: go on": "回车：继续",
+    # In the console
+    "The lab": "实验室",
+    (
+        "How exactly-once works: each scene is played on a real broker, with real faults, and ends with a verdict that "
+        "is computed. Without its protection the duplicate, the loss or the zombie is seen to happen."
+    ): "exactly-once 是怎样做到的：每个场景都在真实的 broker 上、带着真实的故障运行，最后给出计算出来的结论。关闭保护后，可以看到重复、丢失或僵尸真的发生。",
+    "Scene": "场景",
+    "What it shows": "内容",
+    "Its protection": "保护",
+    "With it": "有保护",
+    "Without it": "无保护",
+    "holds": "成立",
+    "does not hold": "不成立",
+    "stopped": "已停止",
+    "is played": "运行中",
+    "The same in a terminal": "在终端中运行",
+    "Switch it off": "关闭保护",
+    "Switch it on": "打开保护",
+    "Play it step by step": "逐步运行",
+    "Play it to the end": "运行到结束",
+    "Next step": "下一步",
+    "Stop": "停止",
+    "What was counted": "统计项",
+    "Found": "实际",
+    "Should be": "应为",
+    "With the protection": "有保护时",
+    "Without the protection": "无保护时",
+    "A broker is started …": "正在启动 broker……",
+    "It was stopped.": "已停止。",
+    "It was stopped: its time is over.": "已停止：时间已到。",
+    "It was stopped: it told too much.": "已停止：输出过多。",
+    "Its process ended before the verdict.": "它的进程在得出结论之前结束了。",
+    (
+        "This console starts no processes for its visitors, since it can be reached from other machines (start it with "
+        "--allow-changes, or on loopback). The same in a terminal:"
+    ): "其他机器可以访问这个控制台，所以它不为访问者启动进程（用 --allow-changes 启动，或只监听 loopback）。在终端中运行：",
+    (
+        "A scene has a broker and processes of its own on the console's machine, and does not touch the brokers of the "
+        "other pages. It ends after {minutes} minutes."
+    ): "场景在控制台所在的机器上使用自己的 broker 和进程，不会触及其他页面的 broker。{minutes} 分钟后结束。",
+    "Another visitor plays a scene, and this machine plays one at a time. It ends within ten minutes.": "另一位访问者正在运行场景，这台机器一次只运行一个。它会在十分钟内结束。",
     # The scenes
     "A program reads orders 1 to 3, and writes an invoice for each.": "程序读取订单 1 到 3，为每个写一张发票。",
     "The same orders are read again, and this time the program gets to the end.": "重新读取相同的订单，这次程序执行到最后。",

@@ -27,7 +27,7 @@ _BAR: Final = " │ "
 
 _PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = (f"\033[{code}m" for code in (0, 1, 2, 31, 32, 33))
 
-_ARROWS: Final = {
+ARROWS: Final = {
     Passage.REQUEST: "→",
     Passage.ANSWER: "←",
     Passage.REQUEST_LOST: "→✗",
@@ -174,7 +174,7 @@ def _wire_lines(wire: Iterable[WireEvent]) -> Iterator[tuple[str, str]]:
     for event in wire:
         colour = _RED if event.errors or event.passage in (Passage.REQUEST_LOST, Passage.ANSWER_LOST) else ""
         server = "" if event.server is None else f"{event.server}: "
-        text = f"{client_name(event)} {_ARROWS[event.passage]} {server}{wire_text(event)}"
+        text = f"{client_name(event)} {ARROWS[event.passage]} {server}{wire_text(event)}"
         for line in wrapped(text, _WIDTHS[1], "  "):
             yield colour, line
 
