@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from semel.blocking import Producer
 from semel.testing import Broker
+from semel.types import TopicPartition
 from tools.chromium import browser, executable
-from tools.console_scene import OPEN_ID, shop
+from tools.console_scene import OPEN_ID, run_pipeline, shop
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -31,7 +32,9 @@ PICTURES = (
     ("console-transactions", "/transactions", 1200, 460, "#live.on"),
     ("console-transaction", f"/transaction?id={OPEN_ID}", 1200, 980, "#live.on"),
     ("console-transaction-dark", "/transaction?id=payments-1", 1200, 820, "#live.on"),
+    ("console-pipeline", "/pipeline?group=totals-job", 1200, 590, "#live.on"),
     ("console-phone", f"/transaction?id={OPEN_ID}", 390, 780, "#live.on"),
+    ("console-scene", "/scene?name=lost-answer&protection=off", 1200, 860, "text=Verdict"),
 )
 RATE_SECONDS = 60.0
 
@@ -43,6 +46,7 @@ def main() -> int:
     with (
         Broker(num_partitions=2, group_initial_rebalance_delay_ms=0) as broker,
         shop(bootstrap_servers=broker.bootstrap_servers),
+        pipeline(broker.bootstrap_servers),
         clicks(broker.bootstrap_servers),
         console(broker.bootstrap_servers) as address,
         browser() as chromium,
@@ -56,6 +60,8 @@ def main() -> int:
             )
             page = context.new_page()
             page.goto(path)
+            if path.startswith("/scene"):
+                page.click("button[value=run]")
             page.wait_for_selector(awaited)
             target = FOLDER / f"{name}.png"
             page.screenshot(path=target)
@@ -96,6 +102,14 @@ def clicks(servers: str) -> Iterator[None]:
     finally:
         ends.set()
         thread.join()
+
+
+@contextmanager
+def pipeline(servers: str) -> Iterator[None]:
+    """What a pipeline leaves on the brokers."""
+    source = TopicPartition("clicks", 0)
+    run_pipeline(source, owner="totals-pipeline", group="totals-job", bootstrap_servers=servers)
+    yield
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from typing import Any
 
 from semel import OffsetAndMetadata
 from semel.blocking import Admin, Consumer, Producer
+from semel.inspection.pipeline_note import Note
+from semel.types import TopicPartition
 from tools.patience import PATIENCE_S
 
 OPEN_ID = "payments-2"
@@ -63,6 +65,37 @@ def shop(**settings: Any) -> Iterator[None]:
             yield
         finally:
             opened.close(timeout_ms=0)
+
+
+def run_pipeline(source: TopicPartition, *, owner: str, group: str, **settings: Any) -> None:
+    """What a Spark pipeline leaves on the wire that has started, committed batch 0, lost its driver in batch 1, and
+    committed that with the next driver. It reads nine records of ``source``, and writes five to a topic ``totals``, to
+    which another producer writes as well."""
+
+    def batch(producer: Producer, number: int, end: int, records: int) -> None:
+        producer.begin()
+        for value in range(records):
+            producer.send("totals", b"%d" % value).result(PATIENCE_S)
+            other.send("totals", b"of another producer").result(PATIENCE_S)
+        note = Note("query-1", number, owner=owner, sinks=("sqlite:totals",))
+        producer.send_offsets({source: OffsetAndMetadata(end, str(note))}, group)
+
+    with Admin(**settings) as admin:
+        admin.topics.create("totals", partitions=1, replication_factor=1)
+    first = Producer(**settings, transactional_id=owner)
+    first.init()
+    with Producer(**settings) as other:
+        first.begin()
+        first.send_offsets({source: OffsetAndMetadata(0, str(Note("", -1, begin=0, owner=owner)))}, group)
+        first.commit()
+        batch(first, 0, end=5, records=3)
+        first.commit()
+        batch(first, 1, end=9, records=2)
+        # The next driver aborts what the first one has left open, and fences it.
+        with Producer(**settings, transactional_id=owner) as second:
+            batch(second, 1, end=9, records=2)
+            second.commit()
+    first.close(timeout_ms=0)
 
 
 def _finished(settings: dict[str, Any]) -> None:

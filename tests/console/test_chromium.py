@@ -10,10 +10,11 @@ import pytest
 
 from semel.blocking import Producer
 from semel.console.app import Rules
+from semel.types import TopicPartition
 from tests.console.visitor import running_console
 from tools.brokers import apache_kafka, semel
 from tools.chromium import browser
-from tools.console_scene import HOSTILE_ID, OPEN_ID, shop
+from tools.console_scene import HOSTILE_ID, OPEN_ID, run_pipeline, shop
 from tools.patience import PATIENCE_S, wait_until
 from tools.server import running
 
@@ -34,9 +35,13 @@ PAGES = (
     "/transactions",
     f"/transaction?id={OPEN_ID}",
     "/transaction?id=payments-1",
+    "/pipelines",
+    "/pipeline?group=totals-job",
     "/settings",
     "/access",
     "/cluster",
+    "/lab",
+    "/scene?name=lost-answer",
     "/nowhere",
 )
 SERIOUS = {"serious", "critical"}
@@ -47,7 +52,9 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(request.param)
     make = semel if request.param == "semel" else apache_kafka
     server = make(folder, settings={"group.initial.rebalance.delay.ms": "0"})
-    with running(server), shop(bootstrap_servers=server.bootstrap_servers):
+    settings = {"bootstrap_servers": server.bootstrap_servers}
+    with running(server), shop(**settings):
+        run_pipeline(TopicPartition("clicks", 0), owner="totals-pipeline", group="totals-job", **settings)
         yield server.bootstrap_servers
 
 
@@ -114,6 +121,18 @@ def test_a_page_changes_in_place_and_leaves_what_is_typed(page: Page, servers: s
     assert page.evaluate("document.activeElement.name") == "key"
 
 
+def click(page: Page, selector: str) -> None:
+    """Click on what leads to another page, and wait until that is loaded: keys reach a page once its script has run."""
+    with page.expect_navigation():
+        page.click(selector)
+
+
+def press(page: Page, key: str) -> None:
+    """The same by a key. A scene's old page may show the next step already, while the new one is on its way."""
+    with page.expect_navigation():
+        page.keyboard.press(key)
+
+
 def go(page: Page, keys: str, path: str) -> None:
     """Press keys until they have led there: on a busy machine the second one may come too late for the first. Escape
     ends what an earlier attempt has begun."""
@@ -138,18 +157,18 @@ def test_keys_lead_from_page_to_page_and_into_lists(page: Page) -> None:
     wait_until(lambda: page.locator("tbody tr").count() == 1, page.url)
     page.keyboard.press("Escape")
     page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/topic?name=orders")
+    press(page, "Enter")
+    assert page.url.endswith("/topic?name=orders")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
 
 
 def test_hostile_names_and_records_are_text(page: Page) -> None:
     page.goto("/transactions")
-    page.click(f"text={HOSTILE_ID}")
+    click(page, f"text={HOSTILE_ID}")
     assert page.inner_text("h1") == HOSTILE_ID
     page.goto("/groups")
-    page.click(f"text={HOSTILE_ID}")
+    click(page, f"text={HOSTILE_ID}")
     assert page.inner_text("h1") == HOSTILE_ID
     page.goto("/topic?name=audit.events&partition=0&offset=0")
     assert "<script>alert('records are text')</script>" in page.inner_text(".records")
@@ -165,12 +184,69 @@ def test_everything_fits_a_phone(chromium: Browser, address: str) -> None:
     context.close()
 
 
+def test_a_scene_of_the_lab_is_played_step_by_step_and_again_without_its_protection(page: Page) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.goto("/lab")
+    click(page, "text=A lost answer")
+    press(page, "n")
+    page.wait_for_selector("#step-title:has-text('1. ')")
+    for number in (2, 3):
+        page.wait_for_selector("button:has-text('Next step')")
+        assert page.locator(".verdict").count() == 0
+        press(page, "n")
+        page.wait_for_selector(f"#step-title:has-text('{number}. ')")
+    columns = page.locator("section .columns > div").all_inner_texts()
+    assert [text.split("\n")[0] for text in columns] == ["clients", "on the wire", "log ○ open × aborted"]  # noqa: RUF001
+    assert "producer ✗← Produce: the answer is lost" in columns[1]
+    click(page, "button:has-text('Play it to the end')")
+    page.wait_for_selector("text=Verdict: it holds")
+    # An earlier step can be opened.
+    page.click("summary:has-text('2. ')")
+    assert "orders:0" in page.inner_text("details[open]")
+
+    click(page, "[data-switch]")
+    page.wait_for_selector("text=Switched off:")
+    click(page, "button:has-text('Play it to the end')")
+    page.wait_for_selector("text=Verdict: it does not hold")
+    assert "✗ duplicates 1 0" in [" ".join(text.split()) for text in page.locator(".verdict tr.bad").all_inner_texts()]
+    violations = Axe().run(page).response["violations"]
+    assert [one["id"] for one in violations if one["impact"] in SERIOUS] == []
+    click(page, "text=中文")
+    page.wait_for_selector("text=场景 1 · 丢失的应答")
+    assert "重复的记录" in page.inner_text(".verdict")
+    page.set_viewport_size({"width": 375, "height": 720})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_group_shows_the_generations_that_the_log_has(page: Page) -> None:
+    page.goto("/group?id=billing")
+    rows = page.locator("section[aria-labelledby=generations-title] tbody tr").all_inner_texts()
+    # Apache Kafka writes a record of a group before the first member is in it.
+    row = [row for row in rows if "empty" not in row][-1]
+    assert row.split()[1:4] == ["rebalanced", "1", "range"]
+    assert "billing-worker-1 leader" in row
+    assert [partition for partition in ("orders:0", "orders:1", "orders:2") if partition not in row] == []
+
+
+def test_a_pipeline_shows_its_batches(page: Page) -> None:
+    page.goto("/")
+    go(page, "gp", "/pipelines")
+    click(page, "text=totals-pipeline")
+    assert page.url.endswith("/pipeline?group=totals-job")
+    rows = page.locator("section[aria-labelledby=attempts-title] tbody tr").all_inner_texts()
+    told = [(words[0], words[1], words[-1]) for words in (row.split() for row in rows)]
+    assert told == [
+        ("1", "committed", "2"), ("1", "aborted", "2"), ("0", "committed", "3"), ("start", "committed", "none"),
+    ]  # fmt: skip
+
+
 def test_a_transaction_is_aborted_by_hand(page: Page, servers: str) -> None:
     with Producer(bootstrap_servers=servers, transactional_id="by hand") as producer:
         producer.begin()
         producer.send("audit.events", b"never").result(PATIENCE_S)
         page.goto("/transactions?state=open")
-        page.click("text=by hand")
+        click(page, "text=by hand")
         button = page.locator("button.danger")
         assert button.is_disabled()
         page.fill("input[name=typed]", "by han")

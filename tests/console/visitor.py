@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
+from semel.blocking import Admin
 from semel.console.app import Rules, make_app
 from semel.console.server import ConsoleServer, listen_on
 from tools.patience import PATIENCE_S
@@ -94,11 +95,13 @@ def _events(response: http.client.HTTPResponse) -> Iterator[str]:
 
 
 @contextmanager
-def running_console(settings: dict[str, Any], rules: Rules = LOOKING) -> Iterator[int]:
+def running_console(
+    settings: dict[str, Any], rules: Rules = LOOKING, make_admin: Callable[..., Admin] = Admin
+) -> Iterator[int]:
     """The port of a console in a thread of this process."""
     listening = listen_on("127.0.0.1", 0)
     is_ready = threading.Event()
-    server = ConsoleServer(make_app(settings, rules), is_ready.set)
+    server = ConsoleServer(make_app(settings, rules, make_admin), is_ready.set)
     thread = threading.Thread(target=server.run_on, args=(listening,), name="console")
     thread.start()
     try:

@@ -18,12 +18,17 @@ PROGRAM: Final = "import os, sys; from setuptools import build_meta; getattr(bui
 
 def build_sdist(folder: Path) -> Path:
     """The sdist. It is built from a copy, because setuptools writes beside what it reads."""
-    copy = folder / "checkout"
-    shutil.copytree(
-        ROOT, copy, ignore=lambda where, names: names if _is_left_out(Path(where)) else {*names} & _NOT_COPIED
-    )
+    copy = copy_checkout(folder / "checkout")
     _run_backend("build_sdist", copy, folder)
     return next(folder.glob("*.tar.gz"))
+
+
+def copy_checkout(target: Path) -> Path:
+    """What a clone has, without tests, documents, and what tools have left there."""
+    shutil.copytree(
+        ROOT, target, ignore=lambda where, names: names if _is_left_out(Path(where)) else {*names} & _NOT_COPIED
+    )
+    return target
 
 
 def build_wheel(sdist: Path, folder: Path) -> Path:

@@ -17,19 +17,21 @@ _ANSWERS_MAX: Final = 2_000
 
 
 class _Answer:
-    __slots__ = ("asked_at", "lock", "value")
+    __slots__ = ("asked_at", "good_until", "lock", "value")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.asked_at: float | None = None
+        self.good_until: float | None = None
         self.value: Any = None
 
 
 class Answers:
     """Answers by question, the ones used last; threads that want the same one wait for one request."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic, answers_max: int = _ANSWERS_MAX) -> None:
         self._now_s = now_s
+        self._answers_max = answers_max
         self._lock = threading.Lock()
         self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
 
@@ -38,16 +40,35 @@ class Answers:
         with self._lock:
             answer = self._answers.setdefault(question, _Answer())
             self._answers.move_to_end(question)
-            if len(self._answers) > _ANSWERS_MAX:
-                self._answers.popitem(last=False)
+            self._drop_old()
         with answer.lock:
             if answer.asked_at is None or self._now_s() - answer.asked_at > max_age_s:
                 answer.value = ask()
                 answer.asked_at = self._now_s()
+                answer.good_until = answer.asked_at + max_age_s
             value: T = answer.value
             return value
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def knows(self, question: Hashable, max_age_s: float) -> bool:
+        """Whether there is an answer that is at most so old: ``get`` would ask no broker."""
+        with self._lock:
+            answer = self._answers.get(question)
+        return answer is not None and answer.asked_at is not None and self._now_s() - answer.asked_at <= max_age_s
 
     def forget(self) -> None:
         """After a change: the next page shows what it did."""
         with self._lock:
             self._answers.clear()
+
+    def _drop_old(self) -> None:
+        # Records of a partition that is followed are a question of their own every second: what is not good any more
+        # would keep them all.
+        while len(self._answers) > 1:
+            oldest = next(iter(self._answers.values()))
+            is_old = oldest.good_until is not None and self._now_s() > oldest.good_until
+            if not is_old and len(self._answers) <= self._answers_max:
+                return
+            self._answers.popitem(last=False)

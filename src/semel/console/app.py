@@ -20,17 +20,22 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from semel import __version__
+from semel.blocking import Admin
 from semel.console import safety
 from semel.console.connections import Connections
 from semel.console.live import Streams
 from semel.console.pages import FOLDER, Page, View, Visit, Wrong, link, make_environment
+from semel.console.scene_runs import SceneRuns
+from semel.console.schema_registry import SchemaRegistry
 from semel.console.trouble import trouble_page
 from semel.console.views import (
     access,
     cluster,
     group_reset,
     groups,
+    lab,
     overview,
+    pipelines,
     producers,
     settings,
     topic,
@@ -50,33 +55,64 @@ PAGES: Final[Mapping[str, View]] = {
     "/group/reset": group_reset.preview,
     "/transactions": transactions.transactions,
     "/transaction": transaction.transaction,
+    "/pipelines": pipelines.pipelines,
+    "/pipeline": pipelines.pipeline,
     "/settings": settings.settings,
     "/access": access.access,
     "/cluster": cluster.cluster,
+    "/lab": lab.scenes,
+    "/scene": lab.scene,
 }
 CHANGES: Final[Mapping[str, View]] = {
     "/group/reset": group_reset.reset,
     "/transaction": transaction.terminate,
 }
 """What is posted; only with ``--allow-changes``."""
+PLAYS: Final[Mapping[str, View]] = {"/scene": lab.play}
+"""What is posted and changes nothing in the cluster: it starts a process on the console's machine."""
 
 _EVENT_STREAM: Final = "text/event-stream"
+# How often a page is looked at that was live and is not now.
+_CALM_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``loopback_only``: it listens on loopback, and answers to loopback names only."""
+    """``loopback_only``: it listens on loopback, and answers to loopback names only. ``schema_registry`` is a URL."""
 
     allow_changes: bool = False
     loopback_only: bool = True
+    schema_registry: str | None = None
+
+    @property
+    def may_play(self) -> bool:
+        """Whether visitors may start scenes. On loopback they are users of this machine, who can start processes."""
+        return self.loopback_only or self.allow_changes
 
 
-def make_app(settings: Mapping[str, Any], rules: Rules = Rules()) -> Starlette:
-    """``settings`` are those of ``semel.Admin``. The application's ``state.streams`` end with ``state.close()``."""
-    console = _Console(settings, rules)
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Which rule allows a form, and what is said where it does not."""
+
+    allows: Callable[[Rules], bool]
+    refusal: str
+
+
+_MAY_CHANGE: Final = _Rule(lambda rules: rules.allow_changes, "this console only looks: start it with --allow-changes")
+_MAY_PLAY: Final = _Rule(
+    lambda rules: rules.may_play, "this console can be reached from other machines: start it with --allow-changes"
+)
+
+
+def make_app(
+    settings: Mapping[str, Any], rules: Rules = Rules(), make_admin: Callable[..., Admin] = Admin
+) -> Starlette:
+    """``settings`` are those of ``make_admin``. The application's ``state.streams`` end with ``state.close()``."""
+    console = _Console(settings, rules, make_admin)
     routes = [
         *(Route(path, console.page(view), methods=["GET"]) for path, view in PAGES.items()),
-        *(Route(path, console.change(view), methods=["POST"]) for path, view in CHANGES.items()),
+        *(Route(path, console.posted(view, _MAY_CHANGE), methods=["POST"]) for path, view in CHANGES.items()),
+        *(Route(path, console.posted(view, _MAY_PLAY), methods=["POST"]) for path, view in PLAYS.items()),
         Route("/login", console.login_form, methods=["GET"]),
         Route("/login", console.log_in, methods=["POST"]),
         Route("/logout", console.log_out, methods=["POST"]),
@@ -85,18 +121,24 @@ def make_app(settings: Mapping[str, Any], rules: Rules = Rules()) -> Starlette:
     ]
     app = Starlette(routes=routes, exception_handlers={404: console.not_found})
     app.state.streams = console.streams
-    app.state.close = console.connections.close
+    app.state.close = console.close
     app.add_middleware(_Guard, rules=rules)
     return app
 
 
 class _Console:
-    def __init__(self, settings: Mapping[str, Any], rules: Rules) -> None:
-        self.connections = Connections(settings)
+    def __init__(self, settings: Mapping[str, Any], rules: Rules, make_admin: Callable[..., Admin]) -> None:
+        self.connections = Connections(settings, make_admin)
         self.streams = Streams()
+        self.scenes = SceneRuns()
+        self._schemas = None if rules.schema_registry is None else SchemaRegistry(rules.schema_registry)
         self._rules = rules
         self._tokens = safety.Tokens()
         self._templates = make_environment()
+
+    def close(self) -> None:
+        self.scenes.close()
+        self.connections.close()
 
     def page(self, view: View) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -114,10 +156,10 @@ class _Console:
 
         return answer
 
-    def change(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+    def posted(self, view: View, rule: _Rule) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            if not self._rules.allow_changes:
-                return _refused("this console only looks: start it with --allow-changes")
+            if not rule.allows(self._rules):
+                return _refused(rule.refusal)
             session, form, refusal = await self._form(request)
             if refusal is not None or session is None:
                 return refusal or _refused("log in first")
@@ -176,7 +218,18 @@ class _Console:
         connection = self.connections.of(session)
         if connection is None:
             return _login_page("/", None)
-        visit = Visit(connection, query, self._rules.allow_changes, int(time.time() * 1000), form)
+        rules, now_ms = self._rules, int(time.time() * 1000)
+        visit = Visit(
+            connection,
+            query,
+            rules.allow_changes,
+            now_ms,
+            session,
+            self.scenes,
+            rules.may_play,
+            self._schemas,
+            form,
+        )
         try:
             return view(visit)
         except (SemelError, Wrong) as error:
@@ -187,15 +240,14 @@ class _Console:
             return PlainTextResponse("too many pages are open\n", HTTPStatus.SERVICE_UNAVAILABLE)
         query = dict(request.query_params)
 
-        async def render() -> str:
+        async def render() -> tuple[str, float]:
             page = await run_in_threadpool(self._seen, session, view, query, {})
-            return self._rendered(page, session, "fragment.html")
+            return self._rendered(page, session, "fragment.html"), page.live_every_s or _CALM_S
 
         page = await run_in_threadpool(self._seen, session, view, query, {})
         if page.live_every_s is None and page.status == HTTPStatus.OK:
             return Response(status_code=HTTPStatus.NO_CONTENT)  # A browser does not ask again.
-        every_s = page.live_every_s or 5.0
-        return StreamingResponse(self.streams.events(render, every_s), media_type=_EVENT_STREAM)
+        return StreamingResponse(self.streams.events(render), media_type=_EVENT_STREAM)
 
     def _html(self, page: Page, session: str, fresh: str | None, request: Request) -> Response:
         response = HTMLResponse(self._rendered(page, session, "page.html"), page.status)

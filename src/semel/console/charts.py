@@ -65,7 +65,7 @@ def offsets_bar(start: int, stable: int, end: int, ticks: Iterable[tuple[str, in
     ).format(label, Markup("").join(parts))
 
 
-def lane(blocks: Iterable[tuple[int, int, str, str]], begin_ms: int, end_ms: int) -> Markup:
+def lane(blocks: Iterable[tuple[int, int, str, str]], begin_ms: int, end_ms: int, label: str) -> Markup:
     """A row of time with a block for each (begin, end, tone, title)."""
     length = max(end_ms - begin_ms, 1)
     drawn = [
@@ -80,6 +80,5 @@ def lane(blocks: Iterable[tuple[int, int, str, str]], begin_ms: int, end_ms: int
         for begun, ended, tone, title in blocks
     ]
     return Markup(
-        '<svg class="lane" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" '
-        'aria-label="transactions over time">{}</svg>'
-    ).format(Markup("").join(drawn))
+        '<svg class="lane" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(label, Markup("").join(drawn))

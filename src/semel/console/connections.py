@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from semel.blocking import Admin
@@ -19,6 +19,8 @@ from semel.console.rates import Rates
 LOGINS_MAX: Final = 100
 IDLE_SECONDS_MAX: Final = 30 * 60.0
 _TIMEOUT_MS: Final = 6_000
+_COUNTS_MAX: Final = 20_000
+"""So many lags are kept, a number each: those of 10,000 partitions fit."""
 _CREDENTIALS: Final = (
     "sasl_username",
     "sasl_jaas_config",
@@ -31,12 +33,15 @@ _MECHANISM: Final = "SCRAM-SHA-512"
 class Connection:
     """An admin client, with what it was told a moment ago."""
 
-    def __init__(self, settings: Mapping[str, Any], user: str | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], user: str | None = None, make_admin: Callable[..., Admin] = Admin
+    ) -> None:
         # A page that waits a minute for a broker that is away is no page.
         self.settings = {"default_api_timeout_ms": _TIMEOUT_MS, "client_id": "semel-console", **settings}
         self.user = user
-        self.admin = Admin(**self.settings)
+        self.admin = make_admin(**self.settings)
         self.answers = Answers()
+        self.counts = Answers(answers_max=_COUNTS_MAX)
         self.rates = Rates(time.monotonic)
         self.used_at = time.monotonic()
 
@@ -57,12 +62,13 @@ def wants_login(settings: Mapping[str, Any]) -> bool:
 class Connections:
     """The one connection of a console without logins, or those of the visitors that have logged in."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], make_admin: Callable[..., Admin] = Admin) -> None:
         self._settings = dict(settings)
+        self._make_admin = make_admin
         self.with_login = wants_login(settings)
         self._lock = threading.Lock()
         self._by_session: OrderedDict[str, Connection] = OrderedDict()
-        self._shared = None if self.with_login else Connection(settings)
+        self._shared = None if self.with_login else Connection(settings, None, make_admin)
 
     @property
     def servers(self) -> str:
@@ -83,7 +89,7 @@ class Connections:
     def log_in(self, session: str, user: str, password: str) -> None:
         """Raises KafkaError (SASL_AUTHENTICATION_FAILED) if the brokers do not take them."""
         settings = {"sasl_mechanism": _MECHANISM, **self._settings, "sasl_username": user, "sasl_password": password}
-        connection = Connection(settings, user)
+        connection = Connection(settings, user, self._make_admin)
         try:
             connection.admin.cluster.describe()
         except BaseException:

@@ -30,15 +30,18 @@ class Streams:
     def end(self) -> None:
         self._ending.set()
 
-    async def events(self, render: Callable[[], Awaitable[str]], every_s: float) -> AsyncIterator[bytes]:
-        """The page now, and again whenever it has changed. A comment in between shows that the line is alive."""
+    async def events(self, render: Callable[[], Awaitable[tuple[str, float]]]) -> AsyncIterator[bytes]:
+        """The page now, and again whenever it has changed. A comment in between shows that the line is alive.
+
+        ``render`` returns the page, and after how many seconds it is to be looked at again.
+        """
         self._open += 1
         try:
             yield f"retry: {_RETRY_MS}\n\n".encode()
             last = None
             while not self._ending.is_set():
                 begun = time.monotonic()
-                html = await render()
+                html, every_s = await render()
                 took = time.monotonic() - begun
                 yield b": as before\n\n" if html == last else _event(html)
                 last = html

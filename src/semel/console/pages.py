@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from semel.console import charts, texts
 from semel.console.connections import Connection
+from semel.console.scene_runs import SceneRuns
+from semel.console.schema_registry import SchemaRegistry
 
 FOLDER: Final = Path(__file__).parent
 LIVE_EVERY_S: Final = 2.0
@@ -25,6 +27,11 @@ class Visit:
     query: Mapping[str, str]
     may_change: bool
     now_ms: int
+    session: str
+    scenes: SceneRuns
+    may_play: bool
+    """Whether this visitor may start scenes of the lab."""
+    schemas: SchemaRegistry | None
     form: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:

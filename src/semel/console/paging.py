@@ -28,14 +28,15 @@ class Slice(Generic[T]):
         return self.first + len(self.rows) - 1
 
 
-def sliced(visit: Visit, path: str, rows: Sequence[T], size: int = ROWS_MAX) -> Slice[T]:
-    """``page`` of the query counts from 1. One behind the end is the last."""
+def sliced(visit: Visit, path: str, rows: Sequence[T], *, parameter: str = "page") -> Slice[T]:
+    """``page`` of the query, or another parameter for a second list, counts from 1. One behind the end is the last."""
+    size = ROWS_MAX
     pages = max(-(-len(rows) // size), 1)
-    page = min(max(visit.number("page") or 1, 1), pages)
-    others = {name: value for name, value in visit.query.items() if name != "page"}
+    page = min(max(visit.number(parameter) or 1, 1), pages)
+    others = {name: value for name, value in visit.query.items() if name != parameter}
 
     def at(number: int) -> str | None:
-        return link(path, **others, page=number) if 1 <= number <= pages else None
+        return link(path, **others, **{parameter: number}) if 1 <= number <= pages else None
 
     begin = (page - 1) * size
     return Slice(rows[begin : begin + size], len(rows), begin + 1, at(page - 1), at(page + 1))

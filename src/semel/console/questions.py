@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,9 +16,10 @@ from semel.admin import (
     TransactionDescription,
     TransactionListing,
 )
+from semel.client.values import OffsetAndMetadata
 from semel.console.connections import Connection
 from semel.console.rates import PARTITIONS_MAX
-from semel.errors import KafkaError
+from semel.errors import ErrorCode, KafkaError
 from semel.types import TopicPartition
 
 FRESH_S: Final = 1.5
@@ -26,8 +28,8 @@ GROUPS_MAX: Final = 200
 """Of more groups than these, offsets are asked on their own pages only."""
 DESCRIBED_MAX: Final = 500
 """So many transactions are asked for their age."""
-# The answer about all partitions is good for longer, the more there are: 10,000 topics for 20 s.
-_TOPICS_PER_S: Final = 500
+PARTITIONS_PER_S: Final = 500
+"""An answer about many partitions is good for longer, the more there are: 10,000 for 20 s."""
 _FINISHED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _READ_COMMITTED: Final = "read_committed"
 
@@ -41,11 +43,15 @@ def topics(connection: Connection) -> dict[str, TopicListing]:
     return connection.answers.get("topics", CALM_S, lambda: connection.admin.topics.list(include_internal=True))
 
 
+def partition_count(connection: Connection) -> int:
+    return sum(topic.partitions for topic in topics(connection).values())
+
+
 def all_described(connection: Connection) -> Mapping[str, TopicDescription]:
     names = tuple(topics(connection))
     return connection.answers.get(
         ("all described", names),
-        max(CALM_S, len(names) / _TOPICS_PER_S),
+        max(CALM_S, len(names) / PARTITIONS_PER_S),
         lambda: connection.admin.topics.describe_many(names).succeeded,
     )
 
@@ -73,7 +79,9 @@ class Ends:
 def ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Ends]:
     """Of those that can be asked."""
     wanted = tuple(sorted(partitions))
-    return connection.answers.get(("ends", wanted), FRESH_S, lambda: _ends(connection, wanted))
+    return connection.answers.get(
+        ("ends", wanted), max(FRESH_S, len(wanted) / PARTITIONS_PER_S), lambda: _ends(connection, wanted)
+    )
 
 
 def _ends(connection: Connection, wanted: tuple[TopicPartition, ...]) -> dict[TopicPartition, Ends]:
@@ -114,20 +122,30 @@ def groups(connection: Connection) -> tuple[GroupListing, ...]:
 
 def committed(connection: Connection) -> Mapping[str, Mapping[TopicPartition, int]] | None:
     """How far each group has read; ``None`` if there are too many groups to ask all."""
+    every = committed_with_metadata(connection)
+    if every is None:
+        return None
+    return {name: {one: at.offset for one, at in offsets.items()} for name, offsets in every.items()}
+
+
+def committed_with_metadata(
+    connection: Connection,
+) -> Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] | None:
+    """The same, with what each offset was committed with."""
     names = [group.group_id for group in groups(connection)]
     if len(names) > GROUPS_MAX:
         return None
     return connection.answers.get(("committed", tuple(names)), CALM_S, lambda: _committed(connection, names))
 
 
-def _committed(connection: Connection, names: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
-    found: dict[str, dict[TopicPartition, int]] = {}
-    for name in names:
-        try:
-            offsets = connection.admin.groups.list_offsets(name)
-        except KafkaError:
-            continue  # It was deleted meanwhile, or this user may not see it; its own page says which.
-        found[name] = {partition: offset.offset for partition, offset in offsets.items()}
+def _committed(connection: Connection, names: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+    asked = connection.admin.groups.list_offsets_many(names)
+    found = asked.succeeded
+    for name, error in asked.failed.items():
+        # Others were deleted meanwhile, or this user may not see them; their own pages say which.
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            with contextlib.suppress(KafkaError):
+                found[name] = connection.admin.groups.list_offsets(name)
     return found
 
 

@@ -53,3 +53,24 @@ def test_an_error_is_not_kept() -> None:
     with pytest.raises(ValueError, match="away"):
         answers.get("q", 60.0, fail)
     assert answers.get("q", 60.0, lambda: "back") == "back"
+
+
+def test_what_is_known_is_told_without_asking() -> None:
+    clock = Clock()
+    answers = Answers(clock)
+    assert not answers.knows("q", 2.0)
+    answers.get("q", 2.0, lambda: 1)
+    assert answers.knows("q", 2.0)
+    clock.now_s += 2.5
+    assert not answers.knows("q", 2.0)
+
+
+def test_answers_that_are_too_old_or_too_many_are_dropped() -> None:
+    clock = Clock()
+    answers = Answers(clock, answers_max=3)
+    for number in range(5):
+        answers.get(number, 60.0, lambda number=number: number)  # type: ignore[misc]
+    assert [number for number in range(5) if answers.knows(number, 60.0)] == [2, 3, 4]
+    clock.now_s += 61.0
+    answers.get("new", 60.0, lambda: "new")
+    assert len(answers) == 1, "what is not good any more is not kept"

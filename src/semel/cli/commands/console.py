@@ -24,7 +24,8 @@ def add_parser(commands: Subcommands) -> None:
         "show a cluster in the browser",
         "  semel console\n"
         "  semel console --bootstrap-server localhost:9092 --listen 127.0.0.1:8081\n"
-        "  semel console --allow-changes\n\n"
+        "  semel console --allow-changes\n"
+        "  semel console --schema-registry http://localhost:8081\n\n"
         "It works with Semel and with Apache Kafka, and needs pip install 'semel[console]'. Where the client's\n"
         "settings say SASL and name no user (--command-property security.protocol=SASL_SSL), visitors log in\n"
         "with the broker's own users. docs/console.md shows every page.",
@@ -36,7 +37,13 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--allow-changes",
         action="store_true",
-        help="offer to reset groups and to terminate transactions; without it the console only looks",
+        help="offer to reset groups and to terminate transactions, and, where --listen is not loopback, to play the "
+        "lab's scenes; without it the console only looks",
+    )
+    parser.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="decode records in Confluent's wire format (Avro) with the schemas of this registry",
     )
     parser.add_argument("--ends-with-stdin", action="store_true", help=argparse.SUPPRESS)  # For semel serve --console.
     add_connection(parser)
@@ -51,13 +58,16 @@ def _console(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise UsageError(f"the console takes more packages ({error.name}): pip install 'semel[console]'") from None
     settings = client_settings(options)
+    loopback_only = is_loopback(address.host)
+    try:
+        app = make_app(settings, Rules(options.allow_changes, loopback_only, options.schema_registry))
+    except ValueError as error:
+        raise UsageError(f"--schema-registry: {error}") from None
     try:
         listening = listen_on(*address)
     except OSError as error:
         raise SemelError(listening_failed(error, str(address))) from None
     port = listening.getsockname()[1]
-    loopback_only = is_loopback(address.host)
-    app = make_app(settings, Rules(options.allow_changes, loopback_only))
     if not loopback_only:
         _warn(address.host, settings, options.allow_changes)
     server = ConsoleServer(app, ready=lambda: _say_ready(address.host, port, settings, options.allow_changes))

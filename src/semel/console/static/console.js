@@ -172,6 +172,12 @@ document.addEventListener("keydown", (event) => {
     case "g": waitsForPlace = true; setTimeout(() => { waitsForPlace = false; }, 1500); break;
     case "j": chooseRow(1); break;
     case "k": chooseRow(-1); break;
+    case "n": {
+      const next = main.querySelector("[data-next]");
+      if (!next) return;
+      next.click();
+      break;
+    }
     case "p":
       paused = !paused;
       listen();

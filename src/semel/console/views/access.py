@@ -19,7 +19,7 @@ def access(visit: Visit) -> Page:
     listed = [rule for rule in rules or () if matches(visit, rule.principal, rule.resource_name, rule.operation.name)]
     listed.sort(key=lambda rule: (rule.principal, rule.resource_type, rule.resource_name, rule.operation))
     values = {
-        "users": sorted((users or {}).items()),
+        "users": sliced(visit, "access", sorted((users or {}).items()), parameter="users"),
         "no_users": no_users,
         "part": sliced(visit, "access", listed),
         "rule_count": len(rules or ()),

@@ -64,4 +64,5 @@ def _disks(connection: Connection) -> dict[int, tuple[LogDir, ...]]:
             return {}
         return {broker: tuple(log_dirs.values()) for broker, log_dirs in answers.items()}
 
-    return connection.answers.get("disks", 15.0, ask)
+    every_s = max(15.0, questions.partition_count(connection) / questions.PARTITIONS_PER_S)
+    return connection.answers.get("disks", every_s, ask)

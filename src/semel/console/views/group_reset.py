@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semel.console.pages import Page, Visit, Wrong, link
+from semel.console.paging import sliced
 from semel.console.texts import command
 from semel.errors import KafkaError
 from semel.inspection.group_offsets import ResetTo, reset_destinations
@@ -29,7 +30,7 @@ def preview(visit: Visit) -> Page:
         "topic": topic,
         "to": to.value,
         "value": visit.query.get("value", ""),
-        "moves": moves,
+        "part": sliced(visit, "group/reset", moves),
         "line": command("group", "reset-offsets", group, *_which(topic), *words),
         "said": None,
     }

@@ -1,16 +1,17 @@
-"""The groups, and one of them: members, what each reads, offsets and lag."""
+"""The groups, and one of them: members, what each reads, offsets and lag, generations."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.admin import GroupListing
-from semel.console import lags, questions
-from semel.console.connections import Connection
-from semel.console.lags import Lag
+from semel.console import questions
+from semel.console.lags import Lag, LagCounter, total
 from semel.console.pages import Page, Visit
-from semel.console.paging import matches, sliced
-from semel.inspection.group_offsets import GroupOffset, group_offsets
+from semel.console.paging import ROWS_MAX, matches, sliced
+from semel.console.views.generations import past_of
+from semel.inspection.group_offsets import GroupOffset, offsets_beside, owners_of
 from semel.types import TopicPartition
 
 
@@ -40,12 +41,13 @@ def groups(visit: Visit) -> Page:
     )
     committed = questions.committed(connection) or {}
     ends = questions.ends(connection, {one for name in names for one in committed.get(name, ())})
+    counter = LagCounter(connection)
     rows = [
         GroupRow(
             group,
             len(described[group.group_id].members) if group.group_id in described else None,
             tuple(sorted({one.topic for one in committed.get(group.group_id, ())})),
-            lags.group_lag(connection, committed[group.group_id], ends) if group.group_id in committed else None,
+            counter.group_lag(committed[group.group_id], ends) if group.group_id in committed else None,
         )
         for group in part.rows
     ]
@@ -66,13 +68,22 @@ def group(visit: Visit) -> Page:
     description = connection.answers.get(
         ("group", name), questions.FRESH_S, lambda: connection.admin.groups.describe(name)
     )
-    offsets = connection.answers.get(
-        ("group offsets", name, description),
-        questions.FRESH_S,
-        lambda: group_offsets(connection.admin, description, count_lag=_not_counted),
+    committed = connection.answers.get(
+        ("group offsets", name), questions.FRESH_S, lambda: connection.admin.groups.list_offsets(name)
+    )
+    ends = questions.ends(connection, {*committed, *owners_of(description)})
+    offsets = offsets_beside(
+        description,
+        committed,
+        {partition: one.start for partition, one in ends.items()},
+        {partition: one.end for partition, one in ends.items()},
     )
     members = sliced(visit, "group", description.members)
-    rows = _offset_rows(connection, offsets)
+    part = sliced(visit, "group", offsets, parameter="offsets")
+    counter = LagCounter(connection)
+    # What is shown is counted first.
+    rows = [OffsetRow(found, _lag(counter, found, ends)) for found in part.rows]
+    lags = [_lag(counter, found, ends) for found in offsets]
     return Page(
         "group.html",
         name,
@@ -80,26 +91,19 @@ def group(visit: Visit) -> Page:
         {
             "group": description,
             "members": members,
+            "part": part,
             "rows": rows,
-            "lag": lags.total(row.lag for row in rows if row.lag is not None),
-            "topics": sorted({row.found.partition.topic for row in rows}),
+            "lag": total(lag for lag in lags if lag is not None),
+            "topics": sorted({found.partition.topic for found in offsets}),
+            "topics_max": ROWS_MAX,
             "clients": {member.member_id: member.client_id for member in description.members},
+            "past": past_of(visit, description),
         },
     )
 
 
-def _not_counted(admin: object, partition: TopicPartition, offset: int) -> None:
-    """Lag is counted with a limit, and kept: see ``lags``."""
-
-
-def _offset_rows(connection: Connection, offsets: tuple[GroupOffset, ...]) -> list[OffsetRow]:
-    ends = questions.ends(connection, [found.partition for found in offsets])
-    return [
-        OffsetRow(
-            found,
-            lags.lag_of(connection, found.partition, found.committed, ends[found.partition])
-            if found.committed is not None and found.trouble is None and found.partition in ends
-            else None,
-        )
-        for found in offsets
-    ]
+def _lag(counter: LagCounter, found: GroupOffset, ends: Mapping[TopicPartition, questions.Ends]) -> Lag | None:
+    """``None`` where the group has no offset, or one from which no consumer can go on."""
+    if found.committed is None or found.trouble is not None or found.partition not in ends:
+        return None
+    return counter.lag_of(found.partition, found.committed, ends[found.partition])

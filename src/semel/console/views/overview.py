@@ -10,6 +10,7 @@ from semel.admin import TopicDescription, TransactionDescription
 from semel.console import questions
 from semel.console.connections import Connection
 from semel.console.pages import Page, Visit, link
+from semel.console.paging import ROWS_MAX
 from semel.console.texts import span
 
 LONG_OPEN_MS: Final = 60_000
@@ -37,6 +38,7 @@ def overview(visit: Visit) -> Page:
     user_topics = [topic for topic in described.values() if not topic.is_internal]
     begun = [found for found in opened.values() if found.start_time_ms is not None]
     oldest = min(begun, key=lambda found: found.start_time_ms or 0, default=None)
+    concerns = list(_concerns(connection, described, opened, visit.now_ms))
     return Page(
         "overview.html",
         "Overview",
@@ -53,7 +55,8 @@ def overview(visit: Visit) -> Page:
             "open_count": sum(questions.is_open(listing.state) for listing in transactions),
             "oldest": oldest,
             "oldest_ms": None if oldest is None else visit.now_ms - (oldest.start_time_ms or 0),
-            "concerns": list(_concerns(connection, described, opened, visit.now_ms)),
+            "concerns": concerns[:ROWS_MAX],
+            "more_concerns": max(len(concerns) - ROWS_MAX, 0),
         },
     )
 

@@ -1,20 +1,22 @@
 """Records of a topic: the latest, from an offset or a time on, or with a key. Every record with what it is.
 
 Nothing is read without a limit: a search reads so many bytes and says how far it got. Keys and values are shown as
-text, JSON indented, and bytes that are neither in hexadecimal; a template escapes all of it.
+text, JSON indented, what names a schema of the registry decoded, other bytes in hexadecimal; a template escapes it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from semel.client.admin.partitions import ProducerState
 from semel.console import questions
+from semel.console.avro_values import NotDecoded
 from semel.console.connections import Connection
 from semel.console.pages import Visit, Wrong
+from semel.console.schema_registry import FRAME_BYTES, NoSchema, SchemaRegistry, schema_id_of
 from semel.errors import KafkaError
 from semel.inspection.marked_records import DATA, OPEN, WAITING, Seen, marked
 from semel.inspection.times import time_text, timestamp_of
@@ -64,12 +66,16 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """A key or a value. ``kind``: text, json, hex, none; ``whole_bytes`` is how much there is of what was cut."""
+    """A key or a value. ``kind``: text, json, hex, none; ``size_bytes`` is how much there is of what was cut.
+
+    ``said``: of bytes that name a schema, which one it is, or why they are not decoded with it.
+    """
 
     kind: str
     text: str
     size_bytes: int
     is_cut: bool
+    said: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +99,23 @@ class Found:
     said: str | None = None
 
 
-def found_records(connection: Connection, partitions: Sequence[TopicPartition], search: Search) -> Found:
-    """Of those partitions that the search names, or of all."""
+def found_records(
+    connection: Connection, partitions: Sequence[TopicPartition], search: Search, schemas: SchemaRegistry | None
+) -> Found:
+    """Of those partitions that the search names, or of all. ``schemas`` decode the values that name one."""
     if search.partition is not None:
         partitions = [one for one in partitions if one.partition == search.partition]
         if not partitions:
             return Found((), said=f"There is no partition {search.partition}, or it has no leader.")
     try:
         if search.is_latest:
-            return _latest(connection, partitions)
-        return _searched(connection, partitions, search)
+            return _latest(connection, partitions, schemas)
+        return _searched(connection, partitions, search, schemas)
     except KafkaError as error:
         return Found((), said=str(error))  # The rest of the page does not depend on the right to read.
 
 
-def _latest(connection: Connection, partitions: Sequence[TopicPartition]) -> Found:
+def _latest(connection: Connection, partitions: Sequence[TopicPartition], schemas: SchemaRegistry | None) -> Found:
     said = None
     if len(partitions) > _LATEST_PARTITIONS_MAX:
         said = f"The first {_LATEST_PARTITIONS_MAX} of {len(partitions)} partitions; choose one to see others."
@@ -126,10 +134,12 @@ def _latest(connection: Connection, partitions: Sequence[TopicPartition]) -> Fou
         )
         seen += kept[-SHOWN_MAX:]
     seen.sort(key=lambda one: (one.record.timestamp, one.record.offset), reverse=True)
-    return Found([shown(one) for one in seen[:SHOWN_MAX]], said=said)
+    return Found([shown(one, schemas) for one in seen[:SHOWN_MAX]], said=said)
 
 
-def _searched(connection: Connection, partitions: Sequence[TopicPartition], search: Search) -> Found:
+def _searched(
+    connection: Connection, partitions: Sequence[TopicPartition], search: Search, schemas: SchemaRegistry | None
+) -> Found:
     ends = questions.ends(connection, partitions)
     starts = {one: ends[one].start for one in partitions if one in ends}
     if search.time_ms is not None:
@@ -147,7 +157,7 @@ def _searched(connection: Connection, partitions: Sequence[TopicPartition], sear
             last = one.record.offset + 1
             budget -= len(one.record.value or b"") + len(one.record.key or b"") + 60
             if search.key is None or _key_text(one) == search.key:
-                shown_records.append(shown(one))
+                shown_records.append(shown(one, schemas))
             if len(shown_records) >= SHOWN_MAX or budget <= 0:
                 break
         looked.append(f"{partition.partition}:{first}-{last}")
@@ -196,7 +206,7 @@ def _open_since(connection: Connection, partition: TopicPartition) -> dict[int, 
     }
 
 
-def shown(seen: Seen) -> ShownRecord:
+def shown(seen: Seen, schemas: SchemaRegistry | None) -> ShownRecord:
     fields: dict[str, Any] = seen.as_dict()
     return ShownRecord(
         seen.partition,
@@ -204,8 +214,8 @@ def shown(seen: Seen) -> ShownRecord:
         fields["time"],
         seen.kind,
         seen.marker,
-        _shown_text(fields["key"]),
-        _shown_text(fields["value"]),
+        _shown_text(fields["key"], schemas),
+        _shown_text(fields["value"], schemas),
         [(name, _shown_text(value)) for name, value in fields["headers"]],
     )
 
@@ -215,12 +225,14 @@ def _key_text(seen: Seen) -> str | None:
     return None if key is None or seen.kind not in (DATA, OPEN, WAITING, "aborted") else key.decode("utf-8", "replace")
 
 
-def _shown_text(value: bytes | dict[str, Any] | None) -> ShownText:
+def _shown_text(value: bytes | dict[str, Any] | None, schemas: SchemaRegistry | None = None) -> ShownText:
     if value is None:
         return ShownText("none", "", 0, False)
     if isinstance(value, dict):  # A record of an internal topic, decoded.
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=_as_text)
-        return ShownText("json", text[:_TEXT_MAX], len(text), len(text) > _TEXT_MAX)
+        return _shown_json(value)
+    named = None if schemas is None else schema_id_of(value)
+    if schemas is not None and named is not None:
+        return _with_schema(value, named, schemas)
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -233,6 +245,26 @@ def _shown_text(value: bytes | dict[str, Any] | None) -> ShownText:
         except (ValueError, RecursionError):
             pass
     return ShownText("text", text[:_TEXT_MAX], len(value), len(text) > _TEXT_MAX)
+
+
+def _with_schema(value: bytes, schema_id: int, schemas: SchemaRegistry) -> ShownText:
+    """A value of Confluent's wire format; as it is, with the reason, if it cannot be decoded."""
+    payload = value[FRAME_BYTES:]
+    try:
+        schema = schemas.schema(schema_id)
+        if schema.avro is not None:
+            return replace(_shown_json(schema.avro.decoded(payload)), said=f"Avro, schema {schema_id}")
+        if schema.kind == "JSON":
+            return replace(_shown_text(payload), said=f"JSON, schema {schema_id}")
+        why_not = f"values of {schema.kind} are not decoded"
+    except (NoSchema, NotDecoded) as error:
+        why_not = str(error)
+    return replace(_shown_text(value), said=f"schema {schema_id}: {why_not}")
+
+
+def _shown_json(value: Any) -> ShownText:
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_as_text)
+    return ShownText("json", text[:_TEXT_MAX], len(text), len(text) > _TEXT_MAX)
 
 
 def _as_text(value: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from semel.admin import ConfigResource, PartitionDescription
 from semel.console import questions
+from semel.console.lags import LagCounter
 from semel.console.pages import Page, Visit
 from semel.console.paging import sliced
 from semel.console.questions import Ends
@@ -47,7 +48,7 @@ def topic(visit: Visit) -> Page:
     ]
     search = Search.of(visit)
     readable = [TopicPartition(name, state.partition) for state in description.partitions if state.leader is not None]
-    records = found_records(connection, readable, search)
+    records = found_records(connection, readable, search, visit.schemas)
     return Page(
         "topic.html",
         name,
@@ -56,7 +57,7 @@ def topic(visit: Visit) -> Page:
             "topic": description,
             "part": part,
             "rows": rows,
-            "groups": groups_of(connection, partitions, ends, committed),
+            "groups": groups_of(LagCounter(connection), partitions, ends, committed),
             "settings": _settings(visit, name),
             "search": search,
             "records": records,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.admin import TopicListing
-from semel.console import lags, questions
+from semel.console import questions
 from semel.console.connections import Connection
-from semel.console.lags import Lag
+from semel.console.lags import Lag, LagCounter
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches, sliced
 from semel.errors import KafkaError
@@ -46,6 +46,7 @@ def topics(visit: Visit) -> Page:
     committed = questions.committed(connection)
     sizes = sizes_of(connection, partitions)
     measured = questions.sample_rates(connection)
+    counter = LagCounter(connection)
     rows = []
     for topic in part.rows:
         own = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
@@ -56,7 +57,7 @@ def topics(visit: Visit) -> Page:
                 sum(ends[one].held_up for one in own if one in ends),
                 None if sizes is None else sum(sizes.get(one, 0) for one in own),
                 connection.rates.now(topic.name) if measured and not topic.is_internal else None,
-                groups_of(connection, own, ends, committed or {}),
+                groups_of(counter, own, ends, committed or {}),
             )
         )
     values = {
@@ -71,7 +72,7 @@ def topics(visit: Visit) -> Page:
 
 
 def groups_of(
-    connection: Connection,
+    counter: LagCounter,
     partitions: Sequence[TopicPartition],
     ends: Mapping[TopicPartition, questions.Ends],
     committed: Mapping[str, Mapping[TopicPartition, int]],
@@ -81,7 +82,7 @@ def groups_of(
     for group_id, offsets in committed.items():
         own = {partition: offsets[partition] for partition in partitions if partition in offsets}
         if own:
-            found.append(GroupOfTopic(group_id, lags.group_lag(connection, own, ends)))
+            found.append(GroupOfTopic(group_id, counter.group_lag(own, ends)))
     return sorted(found, key=lambda group: (-group.lag.records, group.group_id))
 
 

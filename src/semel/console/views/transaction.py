@@ -26,7 +26,7 @@ _OUTCOMES: Final = {
     "CompleteAbort": "aborted",
     "PrepareAbort": "aborting",
 }
-_TONES: Final = {"committed": "good", "aborted": "bad", "committing": "warn", "aborting": "warn", "open": "warn"}
+OUTCOME_TONES: Final = {"committed": "good", "aborted": "bad", "committing": "warn", "aborting": "warn", "open": "warn"}
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ def transaction(visit: Visit) -> Page:
     found = connection.answers.get(
         ("transaction", name), questions.FRESH_S, lambda: connection.admin.transactions.describe(name)
     )
-    history, trouble = _history(visit, found)
+    history, trouble = history_of(visit, found)
     lived = lives(history) if history is not None else []
     is_open = questions.is_open(found.state)
     newest = lived[:_TRANSACTIONS_MAX]
@@ -89,12 +89,12 @@ def transaction(visit: Visit) -> Page:
             (
                 one.begun_ms,
                 one.ended_ms or visit.now_ms,
-                _TONES[one.outcome],
+                OUTCOME_TONES[one.outcome],
                 f"epoch {one.epoch}: {one.outcome}, {span((one.ended_ms or visit.now_ms) - one.begun_ms)}",
             )
             for one in newest
         ],
-        "tones": _TONES,
+        "tones": OUTCOME_TONES,
         "holds_up": _holds_up(visit, found, history) if is_open else [],
         "offsets_max": OFFSETS_MAX,
         "said": None,
@@ -140,8 +140,8 @@ def lives(history: Trace) -> list[OneTransaction]:
     return lived[::-1]
 
 
-def _history(visit: Visit, found: TransactionDescription) -> tuple[Trace | None, str | None]:
-    """Read again only when the id has moved on: nothing else changes it."""
+def history_of(visit: Visit, found: TransactionDescription) -> tuple[Trace | None, str | None]:
+    """Its life, or why it cannot be told. Read again only when the id has moved on: nothing else changes it."""
     name = found.transactional_id
     # The high watermarks are part of it while it is open: what it has written grows.
     ends = questions.ends(visit.connection, found.partitions) if found.partitions else {}
