@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tools.brokers import semel
-from tools.campaigns.spark import KILLS, RUNS
+from tools.campaigns.spark import ON_SEMEL, RUNS, kills_of
 from tools.patience import TEST_S_MAX
 from tools.server import running
-from tools.spark_run import ANSWER, BROKER, TASK, ZOMBIE, Kill, chosen_kills, kill_pipeline
+from tools.spark_run import ANSWER, BROKER, OFFSETS, OUTAGE, RIVAL, TASK, ZOMBIE, Kill, kill_pipeline
 from tools.spark_run import KILLS as KINDS
 
 SHORT = [
@@ -34,6 +35,20 @@ def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     assert sum(verdict.hits.values()) == len(SHORT)
 
 
-def test_the_whole_campaign_kills_everything_everywhere() -> None:
-    planned = {kill for seed in range(RUNS) for kill in chosen_kills(seed, KILLS, is_stateful=seed % 2 == 1)}
-    assert planned == set(KINDS)
+@pytest.mark.parametrize(
+    ("seeds", "times"),
+    [
+        pytest.param(range(ON_SEMEL), 3, id="Semel"),
+        pytest.param(range(ON_SEMEL, RUNS), 1, id="Apache Kafka"),
+    ],
+)
+def test_the_whole_campaign_kills_everything_everywhere_on_both_brokers(seeds: range, times: int) -> None:
+    planned = Counter(kill for seed in seeds for kill in kills_of(seed))
+    assert set(planned) == set(KINDS)
+    assert min(planned.values()) >= times
+
+
+def test_shared_groups_expired_offsets_and_long_outages_are_among_them_on_both_brokers() -> None:
+    for seeds in (range(ON_SEMEL), range(ON_SEMEL, RUNS)):
+        victims = Counter(kill.victim for seed in seeds for kill in kills_of(seed))
+        assert min(victims[victim] for victim in (RIVAL, OFFSETS, OUTAGE)) >= 2

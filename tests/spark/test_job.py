@@ -224,6 +224,33 @@ def test_a_check_says_what_would_run_and_touches_nothing_and_a_refusal_is_one_se
     assert said.count("\n") == 1
 
 
+def test_recover_says_what_is_known_and_what_either_answer_means_and_sets_the_offsets_when_told(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(broker, "in", "out")
+    fill(broker, "in", range(20))
+    file = job_file(tmp_path, broker)
+    assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.groups.delete("jobs")
+    capsys.readouterr()
+    assert main(["pipeline", "run", file, "--available-now"]) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert "group 'jobs' has no offsets" in said
+    assert "`semel pipeline recover FILE`" in said
+    assert said.count("\n") == 1
+    assert main(["pipeline", "recover", file, "--json"]) == Exit.OK
+    known = json.loads(capsys.readouterr().out)
+    assert (known["last_batch"], known["is_done_for_spark"], known["groups_are_at"]) == (1, True, [])
+    assert known["if_written"].startswith("goes on behind batch 1")
+    assert known["if_not_written"].startswith("Spark does not run it again")
+    assert main(["pipeline", "recover", file, "--not-written"]) == Exit.FAILED
+    assert main(["pipeline", "recover", file, "--written"]) == Exit.OK
+    fill(broker, "in", range(20, 30))
+    assert main(["pipeline", "run", file, "--available-now"]) == Exit.OK
+    assert values(broker, "out") == list(range(0, 30, 2))
+
+
 def test_the_example_is_analysed_by_spark_as_a_query_with_state(
     spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

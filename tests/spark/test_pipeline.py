@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -130,7 +133,7 @@ def test_a_cluster_with_transactions_v1_is_served_with_an_epoch_for_each_batch(
 
 @pytest.mark.spark_slow
 def test_a_batch_that_takes_longer_than_its_transaction_may_is_tried_again_with_more_time_and_written_once(
-    spark: SparkSession, checkpoint: Path
+    spark: SparkSession, checkpoint: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Harmless, because the offsets are aborted with the records."""
     sweeps = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 100}
@@ -150,9 +153,52 @@ def test_a_batch_that_takes_longer_than_its_transaction_may_is_tried_again_with_
             run(slow, broker, checkpoint, transaction_timeout_ms=1_000, reached=until_it_is_aborted, attempts=1)
         assert values(broker, "out") == []
         waits[:] = [True, False]
+        caplog.clear()
         run(slow, broker, checkpoint, transaction_timeout_ms=1_000, reached=until_it_is_aborted)
         assert values(broker, "out") == list(range(10))
         assert waits == []
+        said = next(message for message in caplog.messages if "the next attempt has" in message)
+        assert re.fullmatch(
+            r"batch 0 took \d+ ms, and the broker aborts a transaction after transaction_timeout_ms=1000: "
+            r"the next attempt has \d+ ms",
+            said,
+        )
+
+
+def test_a_nightly_job_whose_offsets_have_expired_goes_on_exactly(spark: SparkSession, checkpoint: Path) -> None:
+    with Broker(num_partitions=2, log_retention_ms=-1) as broker:
+        create(broker, "in", "out")
+        fill(broker, "in", range(20))
+        run(copied(source(spark, broker)), broker, checkpoint)
+        broker.clock.advance(days=8)
+        wait_until(lambda: group_offsets(broker, "jobs", "in") == {})
+        os.utime(checkpoint / "offsets" / "0", (time.time() - 8 * 24 * 3600,) * 2)
+        fill(broker, "in", range(20, 30))
+        run(copied(source(spark, broker)), broker, checkpoint)
+        assert values(broker, "out") == list(range(30))
+        assert sum(group_offsets(broker, "jobs", "in").values()) == 30
+
+
+def test_a_checkpoint_from_a_backup_is_refused_by_start_and_a_new_location_goes_on_exactly(
+    spark: SparkSession, broker: Broker, checkpoint: Path, tmp_path: Path
+) -> None:
+    fill(broker, "in", range(10))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    shutil.copytree(checkpoint, tmp_path / "backup")
+    fill(broker, "in", range(10, 20))
+    run(copied(source(spark, broker)), broker, checkpoint)
+    fill(broker, "in", range(20, 30))
+    older = pipeline(
+        copied(source(spark, broker)),
+        topic="out",
+        transactional_id="jobs",
+        servers=broker.bootstrap_servers,
+        checkpoint=str(tmp_path / "backup"),
+    )
+    with pytest.raises(Refused, match=r"the checkpoint is an older copy, .* give it a new checkpoint location"):
+        older.start()
+    run(copied(source(spark, broker)), broker, tmp_path / "new")
+    assert values(broker, "out") == list(range(30))
 
 
 @pytest.mark.spark_slow

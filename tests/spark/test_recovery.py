@@ -210,7 +210,7 @@ def test_starting_offsets_beside_a_group_that_has_offsets_are_said_to_have_no_ef
     job.begin()
     (said,) = [message for message in caplog.messages if "startingOffsets" in message]
     assert said.startswith("startingOffsets has no effect: group 'jobs' has offsets already")
-    assert said.endswith("semel group reset-offsets jobs --topic in --to-earliest")
+    assert "semel pipeline rewind FILE --to earliest, or rewind() of the pipeline" in said
 
 
 def test_a_start_long_after_the_last_batch_warns_of_offsets_that_expire(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,7 +40,7 @@ from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.testing import Broker
 from tests.rows_without_spark import Rows
-from tests.spark.jobs import fails_at, run, source
+from tests.spark.jobs import fails_at, kill_this_process, run, source
 from tests.spark.topics import committed, create, fill, group_offsets
 
 SIZE = 4
@@ -575,6 +576,73 @@ def test_a_stateful_query_ends_in_a_topic_a_table_a_folder_and_two_lakes_that_ag
     random = source(spark, broker).select("value", sf.rand().alias("number"))
     with pytest.raises(Refused, match="the query is not deterministic"):
         run(random, broker, tmp_path / "d", transactional_id="other", also=[Files(tmp_path / "random")])
+
+
+ROWS = 1_000
+DIES_AT = 700
+
+
+def dying(folder: Path) -> Callable[[bytes], int]:
+    """The number that the bytes are. Its process is killed at one of them, at every other time at which that is read.
+
+    So a sink has rows of a task that is lost, and gets all of them from the task that is run in its place.
+    """
+
+    def number_of(value: bytes) -> int:
+        number = int(value)
+        if number == DIES_AT:
+            # One task reads it at a time.
+            (folder / uuid4().hex).touch()
+            if len(list(folder.iterdir())) % 2 == 1:
+                kill_this_process()
+        return number
+
+    return number_of
+
+
+@pytest.mark.spark_slow
+@pytest.mark.needs("postgres")
+def test_workers_that_are_killed_while_they_write_to_any_sink_leave_each_row_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    from semel.spark.sinks import Postgres
+    from tools.postgres import postgres_server
+
+    create(broker, "in", "out")
+    fill(broker, "in", range(ROWS))
+    (tmp_path / "times").mkdir()
+    (tmp_path / "warehouse").mkdir()
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    iceberg = load_catalog("default", **catalog)
+    iceberg.create_namespace("db")
+    iceberg.create_table("db.numbers", pa.schema([("number", pa.int32())]))
+    spark.udf.register("dying", dying(tmp_path / "times"), "int")
+    columns = ["dying(value) AS number"]
+    with postgres_server() as server:
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute("CREATE TABLE numbers (number integer)")
+        sinks = [
+            Files(tmp_path / "files", columns=columns),
+            Delta(tmp_path / "delta", columns=columns),
+            Iceberg("db.numbers", catalog=catalog, columns=columns),
+            Postgres(server.dsn, "numbers", columns=columns),
+        ]
+        run(source(spark, broker).select("value"), broker, tmp_path / "c", also=sinks, attempts=len(sinks) + 1)
+        with psycopg.connect(server.dsn) as connection:
+            in_postgres = [row[0] for row in connection.execute("SELECT number FROM numbers").fetchall()]
+    in_iceberg = load_catalog("default", **catalog).load_table("db.numbers").scan().to_arrow()
+    everywhere = {
+        "files": [row["number"] for row in spark.read.parquet(str(tmp_path / "files")).collect()],
+        "Delta": DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().column("number").to_pylist(),
+        "Iceberg": in_iceberg.column("number").to_pylist(),
+        "Postgres": in_postgres,
+        "the topic": [int(record.value or b"") for record in committed(broker, "out")],
+    }
+    wanted = [*range(ROWS)]
+    assert [name for name, found in everywhere.items() if sorted(found) != wanted] == []
+    assert len(list((tmp_path / "times").iterdir())) == 2 * len(sinks), "each sink has lost a task"
 
 
 @pytest.mark.spark_slow

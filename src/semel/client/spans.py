@@ -3,15 +3,16 @@
     send TOPIC      from send to the acknowledgement; its context travels in the record's headers (traceparent)
     poll TOPIC      a poll that returned records; it links to those that sent them
     process TOPIC   the processing of one record; it links to the one that sent it, and is its child where no span is
-                    current
+                    current. Or of a micro-batch: it links to those that sent its first records
 
 Keys and values are in no span. Only ``tracing`` imports this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 from opentelemetry import propagate, trace
@@ -27,6 +28,7 @@ from semel.wire.records import Headers
 _LINKS_MAX: Final = 128
 
 _BATCH_COUNT: Final = "messaging.batch.message_count"
+_BATCH_ID: Final = "semel.batch.id"
 _CLIENT_ID: Final = "messaging.client.id"
 _DESTINATION: Final = "messaging.destination.name"
 _ERROR_TYPE: Final = "error.type"
@@ -94,12 +96,12 @@ class Spans:
         name = "poll"
         if len(topics) == 1:
             name, attributes[_DESTINATION] = f"poll {records[0].topic}", records[0].topic
-        links = (Link(sender) for sender in map(_sender_of, records) if sender.is_valid)
+        links = (Link(sender) for sender in (_sender_of(record.headers) for record in records) if sender.is_valid)
         self._tracer.start_span(
             name,
             kind=SpanKind.CLIENT,
             attributes=attributes,
-            links=[link for link, _ in zip(links, range(_LINKS_MAX), strict=False)],
+            links=list(islice(links, _LINKS_MAX)),
             start_time=began_ns,
         ).end()
 
@@ -109,23 +111,46 @@ class Spans:
         attributes |= {_PARTITION: str(record.partition), _OFFSET: record.offset}
         if record.value is None:
             attributes[_TOMBSTONE] = True
-        context = _context_of(record)
+        context = _context_of(record.headers)
         sender = trace.get_current_span(context).get_span_context()
         is_within = trace.get_current_span().get_span_context().is_valid
-        with self._tracer.start_as_current_span(
-            f"process {record.topic}",
-            context=None if is_within else context,
-            kind=SpanKind.CONSUMER,
-            attributes=attributes,
-            links=[Link(sender)] if sender.is_valid else [],
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                yield
-            except BaseException as error:
-                _fail(span, error)
-                raise
+        with (
+            self._tracer.start_as_current_span(
+                f"process {record.topic}",
+                context=None if is_within else context,
+                kind=SpanKind.CONSUMER,
+                attributes=attributes,
+                links=[Link(sender)] if sender.is_valid else [],
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+            _failing(span),
+        ):
+            yield
+
+    @contextmanager
+    def processing_batch(
+        self, batch_id: int, topics: Collection[str], record_count: int, senders: Iterable[Headers]
+    ) -> Iterator[None]:
+        """A micro-batch. ``senders`` are the headers of some of its records: each context in them is linked once."""
+        attributes = self._attributes("process", "process", {_BATCH_COUNT: record_count, _BATCH_ID: batch_id})
+        name = "process"
+        if len(topics) == 1:
+            (topic,) = topics
+            name, attributes[_DESTINATION] = f"process {topic}", topic
+        contexts = {(sender.trace_id, sender.span_id): sender for sender in map(_sender_of, senders) if sender.is_valid}
+        with (
+            self._tracer.start_as_current_span(
+                name,
+                kind=SpanKind.CONSUMER,
+                attributes=attributes,
+                links=[Link(context) for context in islice(contexts.values(), _LINKS_MAX)],
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+            _failing(span),
+        ):
+            yield
 
     def _attributes(self, name: str, kind: str, more: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
         return {**self._of_client, "messaging.operation.name": name, "messaging.operation.type": kind, **more}
@@ -141,14 +166,24 @@ def _injected(headers: Headers, context: Context | None = None) -> Headers:
     return (*kept, *((name, text.encode()) for name, text in carrier.items()))
 
 
-def _context_of(record: ConsumerRecord[Any, Any]) -> Context:
+def _context_of(headers: Headers) -> Context:
     """The context that travelled with a record; an empty one if there is none that can be read."""
-    carrier = {name: text.decode(errors="replace") for name, text in record.headers if text is not None}
+    carrier = {name: text.decode(errors="replace") for name, text in headers if text is not None}
     return propagate.extract(carrier, Context())
 
 
-def _sender_of(record: ConsumerRecord[Any, Any]) -> trace.SpanContext:
-    return trace.get_current_span(_context_of(record)).get_span_context()
+def _sender_of(headers: Headers) -> trace.SpanContext:
+    return trace.get_current_span(_context_of(headers)).get_span_context()
+
+
+@contextmanager
+def _failing(span: Span) -> Iterator[None]:
+    """What is raised within is in the span."""
+    try:
+        yield
+    except BaseException as error:
+        _fail(span, error)
+        raise
 
 
 def _fail(span: Span, error: BaseException) -> None:

@@ -8,9 +8,12 @@ transactional id.
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from time import monotonic, time
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,8 +26,9 @@ from semel.spark.checkpoint import Checkpoint
 from semel.spark.claim import Claim
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Batch, Note, Place, Run, Skip, Stop, begins, decide
-from semel.spark.errors import PipelineError, Superseded, sentence_of
+from semel.spark.errors import BrokersAway, PipelineError, Superseded, sentence_of
 from semel.spark.plan import QueryPlan
+from semel.spark.progress import BatchOutput
 from semel.spark.refusals import Refused, longest_transaction_ms
 from semel.spark.sink.fused import Transform, write_fused
 from semel.spark.sink.row_partitioning import BadRow
@@ -35,6 +39,11 @@ from semel.spark.sinks.other_sinks import OtherSinks, computed_once
 from semel.spark.sinks.protocol import SinkError, SinkFenced
 from semel.spark.sinks.refused_rows import RefusedRow
 from semel.spark.source.offsets import Offsets
+from semel.spark.source.reading import first_headers
+from semel.spark.source.splits import Split
+
+if TYPE_CHECKING:
+    from semel.client.spans import Spans
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +51,10 @@ log = logging.getLogger(__name__)
 _LONGEST_MS: Final = 900_000
 # Up to here one task writes them sooner than several would: placing them first takes a task of its own.
 _LONE_ROWS_MAX: Final = 10_000
+# As many as Spark keeps the progress of.
+_RECENT_MAX: Final = 100
+# A span has no more links.
+_SENDERS_MAX: Final = 128
 # What Spark says of a job that was cancelled on purpose, as query.stop() does.
 _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled because", "InterruptedException", "SparkContext was shut down")
 
@@ -69,8 +82,10 @@ class MicroBatches:
         arrow: Transform | None = None,
         also: OtherSinks | None = None,
         generation: int = 0,
+        spans: Spans | None = None,
     ) -> None:
         self._arrow = arrow
+        self._spans = spans
         self._generation = generation
         self._also = also or OtherSinks()
         self._plan = plan
@@ -86,14 +101,38 @@ class MicroBatches:
         self._query_id: str | None = None
         self._ends: tuple[int, list[Offsets]] | None = None
         self._rows_before = 0
+        self._written: deque[tuple[int, int, int]] = deque(maxlen=_RECENT_MAX)
+        """Of the last batches: rows in topics, and among them in the dead-letter topic."""
+        self._telling = Lock()
+        self._is_told = False
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         try:
-            self._do(df, batch_id)
+            try:
+                self._do(df, batch_id)
+            except TimedOut as error:
+                raise BrokersAway(error, "outage_timeout_ms", self._sink.settings.get("max_block_ms")) from error
         except (PipelineError, Refused, SemelError) as error:
-            # One line, before Spark wraps the error into its own.
-            log.error("the pipeline %r stops: %s", self._sink.settings["transactional_id"], error)
+            self.tell(error)  # Before Spark wraps the error into its own.
             raise
+
+    def tell(self, error: Exception) -> None:
+        """Log in one line why the pipeline stops, once; ``error`` may be what Spark made of it."""
+        with self._telling:
+            if not self._is_told:
+                log.error("the pipeline %r stops: %s", self._sink.settings["transactional_id"], sentence_of(error))
+            self._is_told = True
+
+    def output(self, batch_id: int) -> BatchOutput:
+        """What became of one of the last batches."""
+        rows, dead = next(((all_, dead) for number, all_, dead in self._written if number == batch_id), (0, 0))
+        metrics = Counter({} if self._sink.dead_letter_topic is None else {"dead-letter-rows": dead})
+        for one in self._also.recent:
+            if one.batch_id == batch_id:  # More than once, if an attempt failed behind this sink.
+                metrics[f"{one.sink}.rows"] += one.row_count
+                metrics[f"{one.sink}.write-time-ms"] += one.duration_ms
+        has_topic = self._sink.topic is not None or not self._also
+        return BatchOutput(rows - dead if has_topic else None, metrics)
 
     def _do(self, df: DataFrame, batch_id: int) -> None:
         batch = self._planned(batch_id)
@@ -107,7 +146,8 @@ class MicroBatches:
             case Stop(reason):
                 raise PipelineError(reason)
             case Run():
-                self._run(df, batch)
+                with self._span(batch):
+                    self._run(df, batch)
             case _:
                 assert_never(decision)
         self._sink.reached("done", batch_id)
@@ -135,6 +175,19 @@ class MicroBatches:
         if ends is None:
             raise PipelineError(f"{self._checkpoint.location} has no offsets of batch {batch_id}, {why}")
         return ends
+
+    def _span(self, batch: Batch) -> AbstractContextManager[None]:
+        """The batch's span, with links to those that sent its first records. They are read for it once more."""
+        if self._spans is None:
+            return nullcontext()
+        splits = [
+            Split(place.topic_partition, batch.start[place], end)
+            for place, end in batch.end.items()
+            if place in batch.start
+        ]
+        senders = first_headers(splits, self._cluster, count_max=_SENDERS_MAX)
+        topics = {place.topic_partition.topic for place in batch.end}
+        return self._spans.processing_batch(batch.batch_id, topics, batch.offset_count, senders)
 
     # Running it
 
@@ -239,6 +292,8 @@ class MicroBatches:
         reached("offsets sent", batch.batch_id)
         self._commit()
         self._committed.update(offsets)
+        dead = sum(row["records"] for row in written if row["topic"] == self._sink.dead_letter_topic) + len(refused)
+        self._written.append((batch.batch_id, sum(row["records"] for row in written) + len(refused), dead))
         reached("committed", batch.batch_id)
 
     def _write_all(self, df: DataFrame, batch: Batch, identity: ProducerIdentity) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from semel.blocking import Producer
 from semel.client.values import OffsetAndMetadata, ProducerIdentity
 from semel.errors import AuthorizationFailed, ProducerFenced
-from semel.spark.cluster import Cluster
+from semel.spark.cluster import Cluster, outages_of_process
 from semel.spark.decision import Note, Place, by_group
 from semel.spark.errors import PipelineError, Superseded
 from semel.spark.refusals import Refused
@@ -157,7 +157,7 @@ def _taken_over(group_id: str, transactional_id: str, found: Iterable[OffsetAndM
 
 
 def _initialized(settings: Mapping[str, Any]) -> Producer:
-    producer = Producer(**settings)
+    producer = Producer(**{"outages": outages_of_process(), **settings})
     try:
         producer.init()
     except BaseException:

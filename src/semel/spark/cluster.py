@@ -6,6 +6,7 @@ where it is used: in the planner, in a task, in the driver. A forked process cre
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from semel.client.config.admin import ADMIN_SETTINGS
 from semel.client.config.common import OBJECTS
 from semel.client.config.consumer import ConsumerConfig, IsolationLevel
 from semel.client.drivers.loop_thread import LoopThread
+from semel.client.machine.connection.outages import Outages
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, TimedOut
 from semel.settings import SettingError
@@ -35,6 +37,7 @@ _FILES: Final = {
     "ssl.truststore.location": "kafka.ssl.truststore.certificates",
     "ssl.keystore.location": "kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key",
 }
+_WAITS: Final = "; waiting for it, up to outage_timeout_ms of the pipeline, outageTimeoutMs of a source"
 _SHARED: Final = ("bootstrap_servers", "security_", "sasl_", "ssl_")
 _OF_ADMIN: Final = frozenset(name.replace(".", "_") for name in ADMIN_SETTINGS)
 
@@ -54,6 +57,7 @@ class Cluster:
         self._config = ConsumerConfig.load({"max_partition_fetch_bytes": _FETCH_BYTES_MAX, **settings})
         self._reads_committed = isolation_level is IsolationLevel.READ_COMMITTED
         own = {name: value for name, value in settings.items() if name in _OF_ADMIN or name in OBJECTS}
+        own = {"outages": outages_of_process(), **own}
         with naming_this_machine():
             self._admin = Admin(guard=threading.RLock(), **own)
         self._thread = LoopThread("cluster")
@@ -69,6 +73,18 @@ class Cluster:
         if self._thread.is_running:
             self._thread.run(self._admin.close())
             self._thread.stop()
+
+    def is_answering(self, timeout_s: float) -> bool:
+        """Whether a broker answers within this time."""
+        asked = self._thread.begin(self._admin.cluster.describe())
+        try:
+            asked.result(timeout_s)
+        except TimeoutError:
+            if asked.done():
+                raise  # The client's own time is over.
+            asked.cancel()
+            return False
+        return True
 
     def cluster_id(self) -> str:
         return self._thread.run(self._admin.cluster.describe()).cluster_id
@@ -143,6 +159,18 @@ class Cluster:
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         found = self.offsets_for_times(dict.fromkeys(partitions, int(spec)))
         return {topic_partition: offset for topic_partition, offset in found.items() if offset is not None}
+
+
+# Of the process that it was made in: a fork sees outages of its own.
+_outages: tuple[int, Outages] | None = None
+
+
+def outages_of_process() -> Outages:
+    """What all clients of a driver, or of a worker, share: each of them tells of an outage once."""
+    global _outages
+    if _outages is None or _outages[0] != os.getpid():
+        _outages = os.getpid(), Outages(_WAITS)
+    return _outages[1]
 
 
 @contextmanager

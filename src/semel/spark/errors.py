@@ -18,6 +18,16 @@ class Superseded(PipelineError):
     """Another driver has taken over the transactional id, or another pipeline a group; this driver must stop."""
 
 
+class BrokersAway(PipelineError):
+    """The brokers were away for longer than the pipeline waits."""
+
+    def __init__(self, error: BaseException, setting: str, waited_ms: object) -> None:
+        super().__init__(
+            f"the brokers were away for longer than {setting}={waited_ms} ({error}). Start the query again when they "
+            "are back: it goes on where it was, and nothing is lost or doubled"
+        )
+
+
 def sentence_of(error: BaseException) -> str:
     """What went wrong, in one line, of an error that may be Spark's with thousands of characters.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,7 +20,7 @@ from semel.spark.batch import MicroBatches
 from semel.spark.checkpoint import Checkpoint, JavaCheckpoint, RemoteCheckpoint
 from semel.spark.cluster import Cluster, client_settings
 from semel.spark.plan import QueryPlan
-from semel.spark.progress import PartitionProgress, progress_of
+from semel.spark.progress import PartitionProgress, PipelineQuery, progress_of
 from semel.spark.recovery import Recovery
 from semel.spark.redaction import hide_secrets
 from semel.spark.refusals import (
@@ -41,6 +41,9 @@ from semel.spark.sinks.protocol import BatchSink
 from semel.spark.source.options import OUTAGE_TIMEOUT_MS, PREFIX
 from semel.spark.source.source import SemelDataSource
 from semel.spark.starting import Start
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 # The least that a task waits for brokers: the default of a producer.
@@ -71,6 +74,7 @@ def pipeline(
     writers: int | None = None,
     attempts: int = 3,
     outage_timeout_ms: int = OUTAGE_TIMEOUT_MS,
+    tracer_provider: TracerProvider | None = None,
     reached: Reached = nothing_reached,
     **settings: Any,
 ) -> Pipeline:
@@ -83,7 +87,8 @@ def pipeline(
     ``DataStreamWriter.trigger`` takes. ``writers`` is how many tasks write (default: one if the batch is small,
     else as many as there are slots; no more than partitions), ``attempts`` how often a batch is tried.
     ``outage_timeout_ms`` is how long the pipeline waits for brokers that are away; the source has an option
-    ``outageTimeoutMs`` for itself. Other ``settings`` are those of a producer, with underscores:
+    ``outageTimeoutMs`` for itself. ``tracer_provider`` is for the span of each batch, instead of OpenTelemetry's global
+    one. Other ``settings`` are those of a producer, with underscores:
     ``compression_type="zstd"``; or with Kafka's names behind ``kafka.``, as the source has them:
     ``**{"kafka.security.protocol": "SASL_SSL"}``.
     """
@@ -99,7 +104,17 @@ def pipeline(
         reached,
     )
     return Pipeline(
-        df, sink, checkpoint, output_mode, dict(trigger or {}), query_name, writers, attempts, arrow, OtherSinks(also)
+        df,
+        sink,
+        checkpoint,
+        output_mode,
+        dict(trigger or {}),
+        query_name,
+        writers,
+        attempts,
+        arrow,
+        OtherSinks(also),
+        tracer_provider,
     )
 
 
@@ -115,15 +130,25 @@ class Pipeline:
     attempts: int
     arrow: Transform | None = None
     also: OtherSinks = field(default_factory=OtherSinks)
+    tracer_provider: TracerProvider | None = None
 
     def start(self) -> StreamingQuery:
-        """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched."""
+        """Take over, then start the query. Raises ``Refused``, with what to set, before anything is touched.
+
+        The query's progress names sources and sink: see ``PipelineQuery``. With Spark Connect it is as Spark has it.
+        """
         if is_remote(self.df):
             return self._query(RemoteBatches(self._check_query()), self.checkpoint)
         start = self._located()
-        batches = start.begin(self._opened_checkpoint(start.checkpoint_location))
+        batches = start.begin(self._opened_checkpoint(start.checkpoint_location), self.tracer_provider)
         try:
-            query = self._query(batches, start.checkpoint_location)
+            query = PipelineQuery(
+                self._query(batches, start.checkpoint_location),
+                sources=[f"semel[{source.subscription}]" for source in start.plan.sources],
+                sink=self._sink_name,
+                output=batches.output,
+                told=batches.tell,
+            )
         except BaseException:
             batches.close(timeout_ms=0)
             raise
@@ -193,9 +218,17 @@ class Pipeline:
             check_output_mode(self.df, self.output_mode)
         slots = check_session(self.df.sparkSession, self.writers)
         self._check_sinks()
+        if self.tracer_provider is not None and is_remote(self.df):
+            raise Refused("tracer_provider= is not there with Spark Connect: use a classic session")
         return Start(
             plan, self.sink, self.checkpoint, self.df.columns, slots, self.writers, self.attempts, self.arrow, self.also
         )
+
+    @property
+    def _sink_name(self) -> str:
+        """What Spark's progress calls the sink."""
+        names = [name for name in (self.sink.topic, *self.also.names) if name is not None]
+        return f"semel[{', '.join(names)}]" if names else "semel"
 
     @property
     def _writes_topic(self) -> bool:

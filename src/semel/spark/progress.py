@@ -1,14 +1,23 @@
-"""The progress of a pipeline: the committed offsets of its groups, and how much is left to read.
+"""The progress of a pipeline: the committed offsets of its groups and how much is left to read; and Spark's own.
 
-It is read from the brokers, so it is right wherever the query runs, and also before its start and after its end.
+What ``progress_of`` says is read from the brokers, so it is right wherever the query runs, and also before its start
+and after its end. Spark's progress is of one batch. Spark asks a source in Python for its latest offsets, but neither
+for its name nor for metrics, and a function for batches for nothing: ``PipelineQuery`` adds that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark.cluster import Cluster
+from semel.spark.source.offsets import from_spark
 from semel.spark.source.options import SourceOptions
 from semel.types import TopicPartition
 
@@ -45,3 +54,88 @@ def progress_of(sources: Iterable[SourceOptions], cluster: Cluster) -> list[Part
 
 def total_lag(progress: Iterable[PartitionProgress]) -> int:
     return sum(one.lag or 0 for one in progress)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutput:
+    """What became of a batch. ``row_count``: the rows in the topic; ``None`` if there is no topic."""
+
+    row_count: int | None
+    metrics: Mapping[str, int]
+
+
+class PipelineQuery(StreamingQuery):
+    """Spark's query. Its progress names sources and sink, and says how far behind the sources are and what was written.
+
+    An error that ends the query is told in one line before it is raised. ``output`` is asked for a batch, ``told`` gets
+    the error.
+    """
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        *,
+        sources: Sequence[str],
+        sink: str,
+        output: Callable[[int], BatchOutput],
+        told: Callable[[StreamingQueryException], None],
+    ) -> None:
+        super().__init__(query._jsq)
+        self._sources = sources
+        self._sink = sink
+        self._output = output
+        self._told = told
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802 (Spark's name)
+        return [self._completed(progress) for progress in super().recentProgress]
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802
+        last = super().lastProgress
+        return None if last is None else self._completed(last)
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802
+        try:
+            return super().awaitTermination(timeout)
+        except StreamingQueryException as error:
+            self._told(error)
+            raise
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        try:
+            super().processAllAvailable()
+        except StreamingQueryException as error:
+            self._told(error)
+            raise
+
+    def _completed(self, progress: StreamingQueryProgress) -> StreamingQueryProgress:
+        said: dict[str, Any] = json.loads(progress.json)
+        if len(said["sources"]) == len(self._sources):
+            for source, name in zip(said["sources"], self._sources, strict=True):
+                source["description"] = name
+                source["metrics"] = {**source.get("metrics", {}), **behind_latest(source)}
+        output = self._output(said["batchId"])
+        sink = said["sink"]
+        sink["description"] = self._sink
+        if output.row_count is not None:
+            sink["numOutputRows"] = output.row_count
+        sink["metrics"] = {**sink.get("metrics", {}), **{name: str(value) for name, value in output.metrics.items()}}
+        return StreamingQueryProgress.fromJson(said)
+
+
+def behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
+    """How far a source was behind after a batch, under the names of Spark's own Kafka source, and in all (``lag``)."""
+    end, latest = source.get("endOffset"), source.get("latestOffset")
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return {}
+    ends = from_spark(end)
+    behind = [max(0, offset - ends.get(place, 0)) for place, offset in from_spark(latest).items()]
+    if not behind:
+        return {}
+    return {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+        "lag": str(sum(behind)),
+    }

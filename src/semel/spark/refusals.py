@@ -5,6 +5,7 @@ Each of these cases would break exactly-once, or block, later and with a less cl
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
 from time import monotonic, sleep
@@ -28,10 +29,17 @@ _PROTOCOL: Final = "security_protocol"
 _LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.2
+_ANSWER_S: Final = 60.0
+
+log = logging.getLogger(__name__)
 
 
 class Refused(ValueError):
     """The pipeline was not started. The message says what to set."""
+
+
+class NoBroker(Refused):
+    """No broker answers at the addresses that were given."""
 
 
 def check_version(version: str = pyspark.__version__) -> None:
@@ -140,8 +148,29 @@ def check_servers(servers: str, *, patience_s: float = _PATIENCE_S) -> None:
             except OSError as error:
                 failures.append(f"{host}:{port}: {error.strerror or error}")
         if monotonic() >= deadline:
-            raise Refused(f"no broker can be reached ({'; '.join(failures)}): is kafka.bootstrap.servers right?")
+            raise NoBroker(f"no broker can be reached ({'; '.join(failures)}): is kafka.bootstrap.servers right?")
         sleep(_PAUSE_S)
+
+
+def check_brokers(
+    cluster: Cluster, servers: str, *, patience_s: float = _PATIENCE_S, timeout_s: float = _ANSWER_S
+) -> None:
+    """Raises ``NoBroker`` if what accepts connections does not answer as a broker does.
+
+    After ``patience_s`` that is said, and not refused yet: a broker that has much to do may take longer.
+    """
+    if cluster.is_answering(patience_s):
+        return
+    asked = "are kafka.bootstrap.servers and kafka.security.protocol right?"
+    log.warning(
+        "%s accepts connections, and has not answered as a broker does for %g s: %s Waiting for up to %g s",
+        servers,
+        patience_s,
+        asked,
+        timeout_s,
+    )
+    if not cluster.is_answering(timeout_s):
+        raise NoBroker(f"{servers} accepts connections, and does not answer as a broker does: {asked}")
 
 
 def transaction_too_long(timeout_ms: int, longest: str = _LONGEST_TRANSACTION) -> Refused:
@@ -165,6 +194,7 @@ def check_clusters(sources: tuple[SourceOptions, ...], sink: Cluster) -> None:
     wanted = sink.cluster_id()
     for source in sources:
         with Cluster(**dict[str, Any](source.settings)) as cluster:
+            check_brokers(cluster, source.settings["bootstrap_servers"])
             found = cluster.cluster_id()
         if found != wanted:
             raise Refused(

@@ -11,11 +11,13 @@ that can be sent: with Spark Connect it is executed in the process that runs the
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import time
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
+from semel.client.config.producer import ProducerConfig
+from semel.client.tracing import spans_of
 from semel.client.values import OffsetAndMetadata
 from semel.errors import ErrorCode, KafkaError, SemelError, TimedOut
 from semel.spark.batch import MicroBatches
@@ -35,7 +37,9 @@ from semel.spark.decision import Note, Place
 from semel.spark.plan import QueryPlan
 from semel.spark.recovery import Recovery, last_batch, offsets_kept_ms
 from semel.spark.refusals import (
+    NoBroker,
     Refused,
+    check_brokers,
     check_clusters,
     check_group_is_free,
     check_group_is_undivided,
@@ -55,11 +59,16 @@ from semel.spark.sink.fused import Transform
 from semel.spark.sink.sink import Sink
 from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.sinks.protocol import Owner, groups_key
+from semel.spark.source.offsets import Earliest, Latest, resolve
 from semel.spark.source.offsets import Place as Where
-from semel.spark.source.offsets import resolve
 from semel.spark.source.options import SourceOptions
 from semel.spark.source.source import starting_offsets
 from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from semel.client.spans import Spans
 
 log = logging.getLogger(__name__)
 
@@ -88,24 +97,31 @@ class Start:
     def in_generation(self, checkpoint: Checkpoint) -> Start:
         """The same start in the generation in which the group is. ``checkpoint`` is the one that the user named.
 
-        What cannot be asked is left to ``check`` and ``begin``, which refuse it with what to do.
+        Raises ``NoBroker``. What else cannot be asked is left to ``check`` and ``begin``, which refuse it with what to
+        do.
         """
+        self._check_servers()
         try:
-            self._check_servers()
             with Cluster(**client_settings(self.sink.settings)) as cluster:
+                self._check_brokers(cluster)
                 noted = generation_of(self._committed(cluster, stable=False).values())
+        except NoBroker:
+            raise
         except (Refused, SemelError):
             noted = None
         # Offsets that have expired tell nothing: then the last generation that has a checkpoint is meant.
         return replace(self, generation=last_generation(checkpoint) if noted is None else noted)
 
-    def begin(self, checkpoint: Checkpoint) -> MicroBatches:
-        """What is to be called for every batch. Raises ``Refused``, with what to set, before anything is touched."""
+    def begin(self, checkpoint: Checkpoint, tracer_provider: TracerProvider | None = None) -> MicroBatches:
+        """What is to be called for every batch. Raises ``Refused``, with what to set, before anything is touched.
+
+        A provider is no field: it cannot be sent, and belongs to the process that runs the batches.
+        """
         cluster = Cluster(**client_settings(self.sink.settings))
         claim: Claim | None = None
         try:
             self.check(cluster, checkpoint)
-            claim = self._take_over()
+            claim = self._take_over(tracer_provider)
             offsets = self._offsets(cluster, checkpoint)
             for text in offsets.notices:
                 log.warning("%s", text)
@@ -127,6 +143,7 @@ class Start:
                 arrow=self.arrow,
                 also=self.also,
                 generation=self.generation,
+                spans=self._spans(tracer_provider),
             )
         except BaseException:
             if claim is not None:
@@ -137,6 +154,7 @@ class Start:
     def check(self, cluster: Cluster, checkpoint: Checkpoint) -> None:
         """Raises ``Refused``, with what to set. Nothing is changed."""
         self._check_servers()
+        self._check_brokers(cluster)
         check_clusters(self.plan.sources, cluster)
         wanted = [name for name in (self.sink.topic, self.sink.dead_letter_topic) if name is not None]
         missing = cluster.topics(wanted).missing if wanted else ()
@@ -152,6 +170,7 @@ class Start:
         """What is known; if it is said whether the last batch was written, the group's offsets are set first."""
         self._check_servers()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
+            self._check_brokers(cluster)
             check_clusters(self.plan.sources, cluster)
             last = last_batch(checkpoint, self.plan)
             if last is None:
@@ -168,6 +187,7 @@ class Start:
         where = parse_target(to)
         self._check_servers()
         with Cluster(**client_settings(self.sink.settings)) as cluster:
+            self._check_brokers(cluster)
             check_clusters(self.plan.sources, cluster)
             for group_id in self.plan.group_ids:
                 check_group_is_free(group_id, cluster)
@@ -243,9 +263,15 @@ class Start:
             except TimedOut as error:
                 raise refused or error from None
 
-    def _take_over(self) -> Claim:
+    def _spans(self, tracer_provider: TracerProvider | None) -> Spans | None:
+        """As those of a consumer; a pipeline with several groups names none."""
+        groups = set(self.plan.group_ids)
+        client_id = ProducerConfig.load(self.sink.settings).client.client_id
+        return spans_of(tracer_provider, client_id=client_id, group_id=groups.pop() if len(groups) == 1 else None)
+
+    def _take_over(self, tracer_provider: TracerProvider | None = None) -> Claim:
         try:
-            return Claim.take(self.sink.settings, self.plan.group_ids)
+            return Claim.take({**self.sink.settings, "tracer_provider": tracer_provider}, self.plan.group_ids)
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise transaction_too_long(self.sink.settings["transaction_timeout_ms"]) from error
@@ -277,7 +303,7 @@ class Start:
                 note = Note("", _FIRST_BATCH, offset, sinks, self._owner, self.generation)
                 adopted[Place(group_id, partition)] = OffsetAndMetadata(offset, str(note))
             if source.starting_option is not None and len(found) == len(partitions):
-                notices.append(_without_effect(source.starting_option, group_id, {topic for topic, _ in partitions}))
+                notices.append(_without_effect(source.starting_option, group_id, source.starting))
         return _Offsets(committed, adopted, tuple(notices))
 
     def _check_generation(self, committed: Mapping[Place, OffsetAndMetadata]) -> None:
@@ -306,6 +332,9 @@ class Start:
     def _check_servers(self) -> None:
         for servers in {str(one["bootstrap_servers"]) for one in (self.sink.settings, *self._source_settings)}:
             check_servers(servers)
+
+    def _check_brokers(self, cluster: Cluster) -> None:
+        check_brokers(cluster, str(self.sink.settings["bootstrap_servers"]))
 
     @property
     def _source_settings(self) -> list[Mapping[str, str]]:
@@ -379,9 +408,9 @@ def _sinks_noted(at: OffsetAndMetadata | None) -> tuple[str, ...]:
     return () if note is None else note.sinks
 
 
-def _without_effect(option: str, group_id: str, topics: Collection[str]) -> str:
-    named = " ".join(f"--topic {topic}" for topic in sorted(topics))
+def _without_effect(option: str, group_id: str, starting: Where) -> str:
+    to = "earliest" if isinstance(starting, Earliest) else "latest" if isinstance(starting, Latest) else "PLACE"
     return (
         f"{option} has no effect: group {group_id!r} has offsets already, and the pipeline goes on from them. To begin "
-        f"elsewhere, use another kafka.group.id, or: semel group reset-offsets {group_id} {named} --to-earliest"
+        f"elsewhere: semel pipeline rewind FILE --to {to}, or rewind() of the pipeline; or use another kafka.group.id"
     )

@@ -23,7 +23,7 @@ from semel.blocking.producer import send_batch
 from semel.client.arrow import encode
 from semel.client.config.producer import ProducerConfig
 from semel.errors import SemelError, StateError
-from semel.spark.cluster import naming_this_machine
+from semel.spark.cluster import naming_this_machine, outages_of_process
 from semel.spark.sink.sink import WriteJob
 
 WRITTEN_SCHEMA: Final = (
@@ -163,7 +163,7 @@ def attached_producer(job: WriteJob) -> Producer:
         except SemelError:
             known.close(timeout_ms=0)  # An earlier task was cut off in the middle.
     with naming_this_machine():
-        producer = Producer(**job.sink.settings)
+        producer = Producer(**{"outages": outages_of_process(), **job.sink.settings})
     producer.attach(*job.identity)
     _producers[key] = producer
     return producer

@@ -57,8 +57,15 @@ class Owner:
 
 
 def groups_key(group_ids: Iterable[str]) -> str:
-    """The key of a pipeline's line. Most pipelines have one group, whose id it is."""
-    return "+".join(sorted(group_ids))
+    """The key of a pipeline's line. Most pipelines have one group, whose id it is.
+
+    Different groups have different keys: ``+`` separates them, and one within an id has a backslash before it, as has a
+    backslash. So ids without these have the keys that they had when nothing was escaped.
+    """
+    ids = sorted(group_ids)
+    if len(ids) == 1 and "+" not in ids[0]:
+        return ids[0]
+    return "+".join(group_id.replace("\\", "\\\\").replace("+", "\\+") for group_id in ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class Subscription:
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
+    def __str__(self) -> str:
+        return self.pattern or ",".join([*self.topics, *map(str, self.assigned)])
+
     def partitions(self, cluster: Cluster) -> list[TopicPartition]:
         """The partitions that exist now. Raises ``LookupError`` for a topic that was named and does not."""
         if self.pattern is not None:

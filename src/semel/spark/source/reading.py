@@ -7,7 +7,7 @@ records at its end, or none at all. Data that is gone is an error, unless the us
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from semel.client.admin.batches import RawBatches
 from semel.client.arrow import decode
 from semel.client.machine.consumer.fetched import visible_batches
-from semel.errors import DecodeError, ErrorCode, KafkaError
+from semel.errors import DecodeError, ErrorCode, KafkaError, SemelError
 from semel.spark.cluster import Cluster
 from semel.spark.source.splits import Split
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.fetch import AbortedTransaction
-from semel.wire.records import BatchHeader, iterate_headers, verify_crc
+from semel.wire.records import BatchHeader, Headers, iterate_headers, verify_crc
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,36 @@ def read_splits(
             yield from begun.pop(0).rows(include_headers)
     for reading in begun:
         yield from reading.rows(include_headers)
+
+
+def first_headers(splits: Sequence[Split], cluster: Cluster, *, count_max: int) -> list[Headers]:
+    """The headers of the first records of some splits, ``count_max`` records at most, all splits alike.
+
+    One fetch for each split: what its answer does not have is left out, and so is a split that cannot be read.
+    """
+    chosen = [split for split in splits if split.end > split.start][:count_max]
+    if not chosen:
+        return []
+    share = count_max // len(chosen)
+    wanted = [split._replace(end=min(split.end, split.start + share)) for split in chosen]
+    answers = [cluster.fetch(split.topic_partition, split.start, _BATCH_BYTES_GUESSED) for split in wanted]
+    found: list[Headers] = []
+    for split, answer in zip(wanted, answers, strict=True):
+        try:
+            found += _headers_between(split, answer.result())
+        except SemelError as error:
+            log.debug("%s: the first records cannot be looked at: %s", split.topic_partition, error)
+    return found
+
+
+def _headers_between(split: Split, data: RawBatches) -> list[Headers]:
+    batches = list(iterate_headers(data.records, allow_partial_tail=True))
+    sound = _sound(split.topic_partition, data.records, batches, data, split.end)
+    return [
+        tuple((header["key"], header["value"]) for header in headers or ())
+        for rows in decode(data.records, sound, include_headers=True)
+        for headers in _between(rows, split.start, split.end).column("headers").to_pylist()
+    ]
 
 
 class _Reading:

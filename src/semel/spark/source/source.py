@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,10 @@ from pyspark.sql.types import StructType
 
 from semel.client.config.consumer import IsolationLevel
 from semel.client.values import OffsetAndMetadata
+from semel.errors import TimedOut
 from semel.spark.cluster import Cluster
 from semel.spark.decision import Place, begins
+from semel.spark.errors import BrokersAway
 from semel.spark.refusals import check_servers, check_version
 from semel.spark.source.offsets import Offsets, from_spark, resolve, to_spark
 from semel.spark.source.options import SourceOptions
@@ -78,20 +81,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
         check_servers(self._options.settings["bootstrap_servers"])
         cluster = cluster_of(self._options)
-        partitions = self._options.subscription.partitions(cluster)
-        return to_spark(initial_offsets(self._options, partitions, cluster))
+        with _naming_the_option(self._options):
+            partitions = self._options.subscription.partitions(cluster)
+            return to_spark(initial_offsets(self._options, partitions, cluster))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         count = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._end = self._look()
+        with _naming_the_option(self._options):
+            self._end = self._look()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         return to_spark(self._latest) if self._latest else None
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        with _naming_the_option(self._options):
+            return self._planned(start, limit)
+
+    def _planned(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, Any]:
         self._latest = latest = self._look() if self._end is None else self._end
         begins = from_spark(start)
         self._check_nothing_is_lost(begins, latest)
@@ -107,7 +116,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = from_spark(start), from_spark(end)
         new = [tp for tp in ends if tp not in begins]
         if new:
-            begins.update(cluster_of(self._options).beginning_offsets(new))
+            with _naming_the_option(self._options):
+                begins.update(cluster_of(self._options).beginning_offsets(new))
         ranges = [Split(tp, begins[tp], offset) for tp, offset in ends.items()]
         return [SplitsPartition(share) for share in shares_of(ranges, self._options.min_partitions)]
 
@@ -187,6 +197,15 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
         fail_on_data_loss=options.fail_on_data_loss,
     )
     return (rows for _, rows in read)
+
+
+@contextmanager
+def _naming_the_option(options: SourceOptions) -> Iterator[None]:
+    """A time that is over is an option of the source: the error says which."""
+    try:
+        yield
+    except TimedOut as error:
+        raise BrokersAway(error, "outageTimeoutMs", options.settings.get("default_api_timeout_ms")) from error
 
 
 # A worker process is used for many tasks; it connects once. A fork has connections of its own.

@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from semel.spark.decision import Batch, Note, Place
 from semel.spark.sinks import SinkBatch
 from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
+from semel.spark.sinks.protocol import groups_key
 from semel.types import TopicPartition
 
 P0 = Place("jobs", TopicPartition("orders", 0))
 P1 = Place("jobs", TopicPartition("orders", 1))
 QUERY = "the-query"
+_IDS = st.text("a+\\", min_size=1, max_size=4)
 
 
 def line(number: int, end: Mapping[Place, int], query: str = QUERY) -> SinkBatch:
@@ -32,6 +36,21 @@ def test_a_note_names_the_sinks_that_have_the_batch_and_older_notes_name_none() 
     assert Note.parse(str(Note("q", 3, sinks=("sqlite:totals",)))) == Note("q", 3, sinks=("sqlite:totals",))
     assert Note.parse('{"query": "q", "batch": 3}') == Note("q", 3)
     assert "sinks" not in str(Note("q", 3))
+
+
+def test_the_key_of_groups_is_what_it_was_unless_an_id_has_a_plus() -> None:
+    assert groups_key({"jobs"}) == "jobs"
+    assert groups_key({"b", "a"}) == "a+b"
+    assert groups_key({"a\\b"}) == "a\\b"
+    assert groups_key({"a+b"}) == "a\\+b"
+
+
+@given(st.sets(_IDS, min_size=1, max_size=3), st.sets(_IDS, min_size=1, max_size=3))
+@example({"a+b"}, {"a", "b"})
+@example({"a+b", "c"}, {"a", "b+c"})
+@example({"a\\", "b"}, {"a\\+b"})
+def test_different_groups_never_share_a_key(some: set[str], others: set[str]) -> None:
+    assert (groups_key(some) == groups_key(others)) == (some == others)
 
 
 @pytest.mark.parametrize(
