@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import itertools
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from tests.broker.raw_client import RawClient
 from tests.broker.security.sasl_listener import authenticate, handshake
+from tests.clients.java_producer import JavaProducer
 from tools.patience import PATIENCE_S
 
 pytestmark = pytest.mark.needs("pyjwt")
@@ -129,7 +131,38 @@ def aio(servers: str, token: str, topic: str) -> None:
     asyncio.run(send())
 
 
-@pytest.mark.parametrize("client", [own, confluent, kafka_python, aio], ids=lambda client: client.__name__)
+def java(servers: str, token: str, topic: str) -> None:
+    """Kafka's own client reads its token from a file, if a property of the JVM allows that file."""
+    with tempfile.TemporaryDirectory(prefix="semel-java-") as folder:
+        file = Path(folder, "token.txt")
+        file.write_text(token)
+        settings = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+            "sasl.oauthbearer.jwt.retriever.class": "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever",
+            "sasl.login.callback.handler.class": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+            ),
+            "sasl.jaas.config": ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"),
+        }
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
+        with JavaProducer(Path(folder), settings, "send", topic, "value", options=[allowed]) as producer:
+            assert producer.line() == "SENT 1"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        own,
+        confluent,
+        kafka_python,
+        aio,
+        pytest.param(java, marks=[pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]),
+    ],
+    ids=lambda client: client.__name__,
+)
 def test_a_client_with_a_good_token_is_served(broker: Broker, issuer: Issuer, client: Any) -> None:
     topic = f"topic-{next(_names)}"
     client(broker.bootstrap_servers, issuer.token(), topic)

@@ -6,7 +6,9 @@ Kafka's own test of this is ``shouldSuccessfullyAbortTransactionAfterTopicAuthor
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -20,6 +22,7 @@ from semel import blocking
 from semel.admin import AclBinding, AclFilter, AclOperation, AclResourceType
 from semel.errors import ErrorCode, SemelError
 from semel.testing import Broker
+from tests.clients.java_producer import JavaProducer, java_login
 from tools.patience import PATIENCE_S
 
 USERS = {"alice": "alice's", "admin": "admin's"}
@@ -153,7 +156,33 @@ def aio(broker: Broker) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("client", [own, confluent, kafka_python, aio], ids=lambda client: client.__name__)
+def java(broker: Broker) -> None:
+    settings = {
+        **java_login("SCRAM-SHA-512", USERS["alice"]),
+        "bootstrap.servers": broker.bootstrap_servers,
+        "transactional.id": "tills",
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="semel-java-") as folder,
+        JavaProducer(Path(folder), settings, "transaction", KEPT, LOST) as producer,
+    ):
+        assert producer.line() == "WRITTEN"
+        take_away(broker)
+        producer.go_on()
+        assert producer.line() == "COMMITTED"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        own,
+        confluent,
+        kafka_python,
+        aio,
+        pytest.param(java, marks=[pytest.mark.kafka, pytest.mark.needs("kafka", "javac")]),
+    ],
+    ids=lambda client: client.__name__,
+)
 def test_a_producer_that_loses_a_right_can_abort_and_goes_on(broker: Broker, client: Callable[[Broker], None]) -> None:
     client(broker)
     assert [record.value for record in broker.committed(KEPT)] == [b"committed"]

@@ -22,8 +22,9 @@ from semel import blocking
 from semel.errors import AuthorizationFailed
 from semel.testing import Broker
 from tests.broker.security.sasl_listener import ALICE, sasl_broker
+from tests.clients.java_producer import JavaProducer, java_login, write_properties
 from tools.brokers import JavaFailed, run_java
-from tools.patience import PATIENCE_MS, PATIENCE_S
+from tools.patience import PATIENCE_MS, PATIENCE_S, wait_until
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 SETTINGS = {"sasl_enabled_mechanisms": ",".join(MECHANISMS), "sasl_plain_without_tls": True}
@@ -147,18 +148,9 @@ def kcat(servers: str, mechanism: str, password: str, topic: str) -> bytes:
 
 
 def java(servers: str, mechanism: str, password: str, topic: str) -> bytes:
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-    login = f"org.apache.kafka.common.security.{module}"
-    settings = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f'{login} required username="alice" password="{password}";',
-    }
     with tempfile.TemporaryDirectory() as folder:
         file, payload = Path(folder, "client.properties"), Path(folder, "payload.txt")
-        lines = [f"{name}={value}\n" for name, value in settings.items()]
-        # Files of properties are Latin-1, with anything else as \uXXXX.
-        file.write_bytes("".join(lines).encode("ascii", "backslashreplace").replace(b"\\x", b"\\u00"))
+        write_properties(file, java_login(mechanism, password))
         payload.write_bytes(b"value\n")
         where = ["--bootstrap-server", servers, "--topic", topic, "--command-config", str(file)]
         sending = ["--num-records", "1", "--payload-file", str(payload), "--throughput", "-1"]
@@ -252,8 +244,11 @@ class Handshakes:
     @property
     def again(self) -> int:
         """Those on connections that had proven it before."""
-        handshakes, connections = self._time.count, self._connections.value
-        return int((handshakes - self._before[0]) - (connections - self._before[1]))
+        return self._time.count - self._before[0] - self.connections
+
+    @property
+    def connections(self) -> int:
+        return int(self._connections.value - self._before[1])
 
 
 def test_our_client_proves_again_who_it_is_under_load(sessions: Broker) -> None:
@@ -297,4 +292,55 @@ def test_librdkafka_proves_again_who_it_is_under_load(sessions: Broker) -> None:
             count += 1
         producer.flush(PATIENCE_S)
     assert failed == []
+    assert [record.value for record in sessions.committed(topic, 0)] == [str(at).encode() for at in range(count)]
+
+
+@pytest.mark.kafka
+@pytest.mark.needs("kafka", "javac")
+def test_kafkas_client_proves_again_who_it_is_under_load(sessions: Broker, tmp_path: Path) -> None:
+    topic = f"topic-{next(_names)}"
+    handshakes = Handshakes(sessions)
+    settings = java_login("SCRAM-SHA-512", ALICE) | {"bootstrap.servers": sessions.bootstrap_servers}
+    with JavaProducer(tmp_path, settings, "load", topic) as producer:
+        wait_until(lambda: handshakes.again >= REAUTHENTICATIONS, "it has not proven again who it is")
+        producer.go_on()
+        name, _, count = producer.line().partition(" ")
+    assert name == "SENT"
+    assert [record.value for record in sessions.committed(topic, 0)] == [str(at).encode() for at in range(int(count))]
+
+
+def test_kafka_python_proves_again_who_it_is_under_load(sessions: Broker) -> None:
+    topic = f"topic-{next(_names)}"
+    handshakes = Handshakes(sessions)
+    settings = kafka_python_settings(sessions.bootstrap_servers, "SCRAM-SHA-512", ALICE)
+    producer = kafka.KafkaProducer(**settings, enable_idempotence=True)
+    count = 0
+    while handshakes.again < REAUTHENTICATIONS:
+        for future in [producer.send(topic, str(count + at).encode(), partition=0) for at in range(20)]:
+            future.get(PATIENCE_S)
+        count += 20
+    producer.close()
+    assert [record.value for record in sessions.committed(topic, 0)] == [str(at).encode() for at in range(count)]
+
+
+# More than a producer has at first.
+CONNECTIONS = 6
+
+
+def test_aiokafka_connects_again_when_its_session_ends(sessions: Broker) -> None:
+    """It does not know KIP-368: its connection is closed, and an idempotent producer loses nothing by it."""
+    topic = f"topic-{next(_names)}"
+    handshakes = Handshakes(sessions)
+    settings = kafka_python_settings(sessions.bootstrap_servers, "SCRAM-SHA-512", ALICE)
+
+    async def send() -> int:
+        count = 0
+        async with aiokafka.AIOKafkaProducer(**settings, enable_idempotence=True) as producer:
+            while handshakes.connections < CONNECTIONS:
+                values = [str(count + at).encode() for at in range(20)]
+                await asyncio.gather(*[await producer.send(topic, value, partition=0) for value in values])
+                count += 20
+        return count
+
+    count = asyncio.run(send())
     assert [record.value for record in sessions.committed(topic, 0)] == [str(at).encode() for at in range(count)]
