@@ -1,7 +1,8 @@
 """What a test needs from outside Python, and how its absence is told.
 
-``@pytest.mark.needs("java" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "connect-mirror" | "node" | "go" |
-"kcat" | "jq" | "curl" | "postgres" | "pyjwt" | "systemd" | "chromium")`` skips a test on a machine that lacks the tool;
+``@pytest.mark.needs("java" | "java-21" | "javac" | "kafka" | "kafka-3.9.1" | "kafka-streams" | "connect-mirror" |
+"debezium-connector-postgres" | "apicurio-registry-app" | "node" | "go" | "kcat" | "jq" | "curl" | "postgres" |
+"pyjwt" | "systemd" | "chromium")`` skips a test on a machine that lacks the tool;
 "kafka" is the newest of the versions of Apache Kafka that are tested with.
 Every skip is listed at the end of the run, with ``-n`` too; one of these with what is missing and how to get it. With
 ``CI=true`` it is a failure instead, but for what only examples in documents use.
@@ -25,7 +26,18 @@ from hypothesis import HealthCheck, settings
 
 from tests.memory import GARBAGE_THRESHOLD
 from tools import chromium
-from tools.kafka_jars import APPLICATIONS, KAFKA_4, VERSIONS, Unavailable, application_jars, jars_of, java, javac
+from tools.kafka_jars import (
+    APPLICATIONS,
+    KAFKA_4,
+    REGISTRY_JAVA_MIN,
+    VERSIONS,
+    Unavailable,
+    application_jars,
+    jars_of,
+    java,
+    javac,
+    registry_java,
+)
 from tools.languages import go, node
 from tools.patience import TEST_S_MAX
 from tools.spark_home import use_installed_pyspark
@@ -44,6 +56,10 @@ _LISTED_MAX = 5
 
 def _java() -> None:
     java()
+
+
+def _registry_java() -> None:
+    registry_java()
 
 
 def _javac() -> None:
@@ -101,6 +117,7 @@ def _systemd() -> None:
 # Each raises Unavailable, with a sentence that says how to get the tool.
 _TOOLS: dict[str, Callable[[], None]] = {
     "java": _java,
+    f"java-{REGISTRY_JAVA_MIN}": _registry_java,
     "javac": _javac,
     "node": _node,
     "go": _go,

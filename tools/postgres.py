@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,19 @@ def binaries() -> Path | None:
 
 
 class PostgresServer:
-    def __init__(self, folder: Path, programs: Path, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, programs: Path, port: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._programs = programs
         self._port = port
+        self._settings = {
+            **({} if port is None else {"port": str(port)}),
+            "listen_addresses": "" if port is None else "127.0.0.1",
+            "shared_buffers": "16MB",
+            "max_wal_senders": "0",
+            **(settings or {}),
+        }
         self._process: subprocess.Popen[bytes] | None = None
         # Postgres refuses to run as root.
         self._as_user: dict[str, Any] = {"user": _USER, "group": _USER} if os.getuid() == 0 else {}
@@ -50,17 +59,7 @@ class PostgresServer:
 
     def start(self) -> None:
         folder = str(self._folder)
-        listens = [] if self._port is None else ["-c", f"port={self._port}"]
-        addresses = "" if self._port is None else "127.0.0.1"
-        settings = [
-            *listens,
-            "-c",
-            f"listen_addresses={addresses}",
-            "-c",
-            "shared_buffers=16MB",
-            "-c",
-            "max_wal_senders=0",
-        ]
+        settings = [word for key, value in self._settings.items() for word in ("-c", f"{key}={value}")]
         command = [str(self._programs / "postgres"), "-D", f"{folder}/data", "-k", folder, *settings]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._as_user)
@@ -89,12 +88,12 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(*, port: int | None = None) -> Iterator[PostgresServer]:
+def postgres_server(*, port: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
     """Running. Its folder is not below the caller's: the user that it runs as could not get there."""
     programs = binaries()
     assert programs is not None, "the test needs postgres"
     with tempfile.TemporaryDirectory(prefix="semel-postgres-", ignore_cleanup_errors=True) as folder:
-        server = PostgresServer(Path(folder), programs, port)
+        server = PostgresServer(Path(folder), programs, port, settings)
         server.start()
         try:
             yield server

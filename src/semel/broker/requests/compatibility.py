@@ -50,7 +50,8 @@ _NOTES: Final = {
     ApiKey.DESCRIBE_CONFIGS: "topics, brokers, loggers, client metrics, groups",
     ApiKey.ALTER_CONFIGS: "topics, brokers, client metrics, groups",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics, brokers, loggers, client metrics, groups. Loggers are Python's: "
-    "`semel.*` and `root`. Settings of share and streams groups are refused (INVALID_CONFIG)",
+    "`semel.*` and `root`. Settings of share and streams groups, and `consumer.assignment.interval.ms` above 0, are "
+    "refused (INVALID_CONFIG)",
     ApiKey.LIST_CONFIG_RESOURCES: "all five types",
     ApiKey.UPDATE_FEATURES: "the level that a feature has is accepted, another one refused (INVALID_UPDATE_VERSION): "
     "levels are settings of the first start",
@@ -85,6 +86,11 @@ administration.
 | aiokafka | 0.14 |
 | kcat | 1.7 |
 
+Members of groups are killed and stopped, and their broker with them; what that has found in these libraries, and what
+a program can do about it, is in [the design of groups](design/groups.md#how-this-is-looked-at-with-real-clients).
+librdkafka 2.16 can read partitions from the beginning again that had no offset when a rebalance came, and leaves
+partitions unread whose offsets a coordinator that moves has refused to tell; both on Apache Kafka, too.
+
 In their languages' own test runners, on Semel and on Apache Kafka (`make test-kafka`): producing with compression, a
 group and its offsets, a transaction that commits and one that aborts, topics and configs.
 
@@ -102,7 +108,26 @@ the broker does not have it (UnsupportedVersionException) and stops. Share group
 
 MirrorMaker 2 of Kafka 4.3, which is Kafka Connect with exactly-once sources, runs unmodified from Semel to Semel, from
 Apache Kafka to Semel and from Semel to Apache Kafka (`make test-kafka`): it is killed in the middle, and every record
-is in the mirror once, in order. Not tried: Debezium and other connectors.
+is in the mirror once, in order.
+
+Debezium's Postgres connector 3.6.1 runs unmodified in a distributed worker of Kafka Connect 4.3 with
+`exactly.once.source.support=enabled`, on Semel and on Apache Kafka (`make test-kafka`): inserts, updates and deletes of
+a table in Postgres 15. The worker is killed (`kill -9`) while a transaction of its task is open, and started again: a
+read_committed reader finds every change once, in order for each key, and the rows that are in the table. On both
+brokers a worker does not start before that transaction has timed out (`transaction.timeout.ms`, a minute unless set)
+or was ended with `semel txn terminate`, as the test does. Not tried: a kill during the first snapshot, which Debezium
+reads again from the start; several workers; sink connectors; Debezium Server, the embedded engine and connectors for
+other databases.
+
+Apicurio Registry 3.3.3, a schema registry, runs unmodified with its schemas in topics (`apicurio.storage.kind` is
+`kafkasql`), on Semel and on Apache Kafka (`make test-kafka`). The ids of schemas follow from the order of the records
+in its journal, which is a topic. Clients register Avro and JSON schemas by its Confluent-compatible API while the
+broker is killed (`kill -9`) and started again, and while the registry is killed with a registration in the journal that
+it has not answered. Afterwards every schema is there once, with the id that was answered; no id means two schemas, no
+record of the journal is there twice, and `semel console --schema-registry` decodes records written with the schemas.
+By hand: Confluent's Python serializers (Avro, JSON Schema, Protobuf) with Semel's client and this registry on Semel.
+Not tried: several registries on one journal, its snapshots, and other registries. Karapace itself was not run: it is
+not among the packages that can be installed by name. Nor was Confluent's Schema Registry.
 
 Python frameworks, each in an environment of its own (`make test-frameworks`, last results in
 `benchmarks/results/frameworks.json`). Each copies or counts 2,000 records and is killed (`kill -9`) in the middle:
@@ -113,8 +138,6 @@ Python frameworks, each in an environment of its own (`make test-frameworks`, la
 | Quix Streams | 3.28.1 | exactly-once with a state store and its changelog: every count once |
 | Faust (faust-streaming) | 0.15.3 | an agent that sends on: nothing lost; values may come again. Tables: not tried |
 | Confluent's serializers | 2.16 | Avro, JSON Schema and Protobuf with Semel's client, by a registry in memory |
-
-Not tried: Karapace, which is not on PyPI, and other schema registries on Semel.
 
 Kafka's own tools, on Semel and on Apache Kafka with the same expectations (`tests/clients/test_config_tools.py`):
 `kafka-configs` for topics, brokers, broker-loggers, client-metrics and groups, `kafka-client-metrics`,
