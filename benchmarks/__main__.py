@@ -37,12 +37,16 @@ def main() -> int:
         "--only",
         default="",
         metavar="PART",
-        help="only rows whose key contains this: latency, transactions, clients ...",
+        help="only rows whose key contains this: latency, transactions, clients ...; several with commas",
     )
     parser.add_argument("--out", type=Path, help="where results go (default: benchmarks/results, or .cache/bench)")
     parser.add_argument("--spark", action="store_true", help="only the rows of pipelines on Spark")
     parser.add_argument(
-        "--before", type=Path, metavar="CHECKOUT", help="beside the broker of another checkout, in turns, six rounds"
+        "--before",
+        type=Path,
+        action="append",
+        metavar="CHECKOUT",
+        help="beside the broker of another checkout, in turns, six rounds; again for one more",
     )
     options = parser.parse_args()
     if options.before:

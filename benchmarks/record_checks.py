@@ -6,18 +6,16 @@ are those of this code, not of what else the machine does.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
+from benchmarks.processor_time import best_seconds
 from semel.log.batch_check import BatchCheck, is_plainly_sound
 from semel.log.config import LogConfig
 from semel.wire.records import BatchHeader, Codec, Record, build_batch, parse_header
 
-_ROUNDS: Final = 7
-_ROUND_S: Final = 0.15
 _TIME_MS: Final = 1_750_000_000_000
 
 
@@ -45,7 +43,7 @@ def main() -> None:
     ):
         batch = memoryview(bytearray(build_batch(records, codec=codec)))
         header = parse_header(batch)
-        taken_s = _best(partial(_check, batch, header))
+        taken_s = best_seconds(partial(_check, batch, header))
         count = len(records)
         print(f"| {title} | {len(batch):,} | {count:,} | {taken_s * 1e6:,.1f} | {taken_s * 1e9 / count:,.0f} |")
 
@@ -68,19 +66,6 @@ def _records(count: int, size: Callable[[int], int], keys: Random | None = None)
         key = None if keys is None else b"k" * keys.randint(1, 8)
         records.append(Record(number, _TIME_MS + number // 500, key, value))
     return records
-
-
-def _best(work: Callable[[], None]) -> float:
-    began_s = time.process_time()
-    work()
-    times = max(1, int(_ROUND_S / max(time.process_time() - began_s, 1e-6)))
-    best_s = float("inf")
-    for _ in range(_ROUNDS):
-        began_s = time.process_time()
-        for _ in range(times):
-            work()
-        best_s = min(best_s, (time.process_time() - began_s) / times)
-    return best_s
 
 
 _CONFIG: Final = LogConfig()

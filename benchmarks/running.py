@@ -71,9 +71,9 @@ class Progress:
 
 
 def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, results: Results, only: str = "") -> None:
-    """Measure everything whose rows match ``only`` (a part of a row's key), into ``results`` as it comes."""
-    throughput = [workload for workload in THROUGHPUT if any(only in row.key for row in workload.rows)]
-    lifecycle = [workload for workload in LIFECYCLE if any(only in row.key for row in workload.rows)]
+    """Measure everything whose rows match ``only`` (parts of keys, with commas), into ``results`` as it comes."""
+    throughput = [workload for workload in THROUGHPUT if _is_meant(workload.rows, only)]
+    lifecycle = [workload for workload in LIFECYCLE if _is_meant(workload.rows, only)]
     everything: list[Workload | LifecycleWorkload] = [*throughput, *lifecycle]
     total = effort.rounds * sum(len(_taking_part(workload, contestants)) for workload in everything)
     progress = Progress(total)
@@ -90,6 +90,10 @@ def run(contestants: Sequence[Contestant], effort: Effort, folder: Path, results
                     results.add(name, Measured({MEMORY_AFTER_LOAD.key: server.resident_bytes() / 1e6}))
     for life in lifecycle:
         _lifecycle_rounds(life, contestants, effort, folder, results, progress)
+
+
+def _is_meant(rows: Sequence[Row], only: str) -> bool:
+    return any(part in row.key for part in only.split(",") for row in rows)
 
 
 def _rounds(
