@@ -88,7 +88,7 @@ class StruckCluster:
             wait_until(
                 lambda: self._pid() not in (None, self._pid_before), f"broker {self._struck} was not started again"
             )
-        wait_until(self._is_whole, "not all replicas were in sync again")
+        wait_until(self.is_whole, "not all replicas were in sync again")
 
     def _pid(self) -> int | None:
         """None while the file is being written."""
@@ -124,7 +124,10 @@ class StruckCluster:
             for server in self.bootstrap_servers.split(",")
         )
 
-    def _is_whole(self) -> bool:
+    def leaders_of(self, topic: str) -> set[int | None]:
+        return {partition.leader_id for partition in self._metadata([topic]).topics[0].partitions}
+
+    def is_whole(self) -> bool:
         try:
             known = self._metadata(None)
         except OSError:

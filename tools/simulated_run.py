@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from semel.testing import simulation
 from semel.testing.simulation import Scenario
+from semel.testing.virtual.crash import SimulatedCrash
 
 F = TypeVar("F", bound=Enum)
 
@@ -20,7 +21,7 @@ def simulate(scenario: Scenario[Counter[F]], seed: int) -> dict[str, Any]:
     result: dict[str, Any] = {"scenario": scenario.__name__}
     try:
         faults = simulation.run(scenario, seed=seed)
-    except Exception as error:
+    except (Exception, SimulatedCrash) as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
         return {**result, "passed": False, "error": f"{type(error).__name__}: {error}\n{notes}"}
     return {**result, "passed": True, "faults": {str(fault): count for fault, count in faults.items()}}

@@ -88,10 +88,10 @@ class Outcome:
         return {**asdict(self), "hits": dict(Counter(self.kills)), "passed": not self.problems}
 
 
-def chosen_kills(seed: int, count: int) -> list[Kill]:
-    """Each kind in turn, so that a campaign reaches every point; in another order for each seed."""
-    kills = [KILLS[(seed * count + index) % len(KILLS)] for index in range(count)]
-    random.Random(seed).shuffle(kills)
+def chosen_kills(number: int, count: int, *, order: int) -> list[Kill]:
+    """Each kind in turn, from run to run, so that a campaign reaches every point; shuffled by ``order``."""
+    kills = [KILLS[(number * count + index) % len(KILLS)] for index in range(count)]
+    random.Random(order).shuffle(kills)
     return kills
 
 

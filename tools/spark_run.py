@@ -100,12 +100,12 @@ class Outcome:
         return {**asdict(self), "hits": dict(self.hits), "passed": self.passed}
 
 
-def chosen_kills(seed: int, count: int, *, is_stateful: bool) -> list[Kill]:
-    """Each kind in turn, so that a campaign reaches every point; in another order for each seed."""
+def chosen_kills(number: int, count: int, *, order: int, is_stateful: bool) -> list[Kill]:
+    """Each kind in turn, from run to run, so that a campaign reaches every point; shuffled by ``order``."""
     kinds = [kill for kill in KILLS if not (is_stateful and kill.victim in (CHECKPOINT, RIVAL))]
-    first = seed * count
+    first = number * count
     kills = [kinds[(first + index) % len(kinds)] for index in range(count)]
-    random.Random(seed).shuffle(kills)
+    random.Random(order).shuffle(kills)
     return kills
 
 

@@ -62,11 +62,16 @@ class Meddler:
         self._faults = faults
         self._late_end_probability = late_end_probability
         self._spares_older = spares_older
+        self._late_connections: set[int] = set()
+        """Those on which a request was delayed: what is sent after it is late, too."""
 
     def __call__(self, frame: Frame) -> Verdict:
         random = self._random
         api_key, version = int.from_bytes(frame.payload[:2], "big"), int.from_bytes(frame.payload[2:4], "big")
         is_end = frame.to_server and api_key == ApiKey.END_TXN
+        if frame.to_server and frame.connection in self._late_connections and self._is_spared(api_key, version):
+            self._faults[Fault.REQUEST_LOST] += 1
+            return RESET
         if is_end and self.strike_at_end is not None:
             strike, self.strike_at_end = self.strike_at_end, None
             strike()
@@ -75,7 +80,12 @@ class Meddler:
             return DELIVER
         fault, verdict = self._misfortune(frame.to_server, api_key, version)
         self._faults[fault] += 1
+        if fault is Fault.REQUEST_DELAYED:
+            self._late_connections.add(frame.connection)
         return verdict
+
+    def _is_spared(self, api_key: int, version: int) -> bool:
+        return self._spares_older and version < NAMES_ITS_TRANSACTION.get(ApiKey(api_key), 0)
 
     def _misfortune(self, to_server: bool, api_key: int, version: int) -> tuple[Fault, Verdict]:
         random = self._random
@@ -88,7 +98,7 @@ class Meddler:
                     (Fault.ANSWER_DELAYED, Verdict(delay_ms=random.uniform(1, 3_000))),
                 )
             )
-        if self._spares_older and version < NAMES_ITS_TRANSACTION.get(ApiKey(api_key), 0):
+        if self._is_spared(api_key, version):
             return Fault.REQUEST_LOST, RESET
         if api_key == ApiKey.END_TXN:
             # Later than the client waits: it asks again elsewhere, goes on, and then this one arrives.

@@ -155,6 +155,8 @@ class ReplicaTorment(Torment):
         if not all(alive.intersection(state.isr) for state in states):
             return False  # It may be the last one that has what was acknowledged.
         member.host.disk.kill()
+        # A death in one of the next disk operations may be planned, and these are not the broker's.
+        member.host.disk.repair()
         member.host.disk.remove_folder("/data")
         member.host.disk.sync_directory("/")
         return True
