@@ -24,7 +24,7 @@ help:
 	@echo "make simulate       the simulations; SEEDS=1000 for more of them, SEED=7 for one"
 	@echo "make campaign       all campaigns, for hours; each goes on where it was interrupted. One of them: campaign-copy,"
 	@echo "                    campaign-damage, campaign-disk, campaign-disk-simulation, campaign-failover, campaign-fuzz, campaign-groups, campaign-groups-simulation, campaign-outages,"
-	@echo "                    campaign-cluster-groups, campaign-cluster-transactions, campaign-hostile, campaign-kill, campaign-prover,"
+	@echo "                    campaign-cluster-groups, campaign-cluster-transactions, campaign-hostile, campaign-kill, campaign-leaderships, campaign-prover,"
 	@echo "                    campaign-replicas, campaign-replicas-groups, campaign-replicas-transactions, campaign-simulation, campaign-sinks,"
 	@echo "                    campaign-transactions, campaign-zookeeper"
 	@echo "make campaign-spark kills of driver, tasks and broker at every step of a Spark batch"
@@ -63,7 +63,7 @@ unit: environment
 
 test: check
 	@echo "semel: tests (Apache Kafka's are in make test-kafka)"
-	@$(RUN) -m pytest -n 4 --dist loadgroup $(ARGS)
+	@$(RUN) -m pytest -n 6 --dist loadgroup $(ARGS)
 
 kafka-jars: environment
 	@$(RUN) -m tools.kafka_jars
