@@ -250,9 +250,9 @@ class ProducerStateMachine(RuleBasedStateMachine):
         if (follower or self.model.epoch(producer) is None) and (ahead < 0 or epoch < 0):
             return
         epoch = max(0, self.epoch[producer] + epoch)
-        if epoch > self.epoch[producer]:
-            self.next_sequence[producer] = 0
-        sequence = (self.next_sequence[producer] + ahead) % RING
+        # A batch that is refused leaves the client where it was: what follows it in the log does not go back, either.
+        begin = 0 if epoch > self.epoch[producer] else self.next_sequence[producer]
+        sequence = (begin + ahead) % RING
         if producer == COORDINATOR_WRITTEN:
             sequence = NO_SEQUENCE
         header = batch(producer, epoch, sequence, count, transactional=transactional, now_ms=self.now_ms)
