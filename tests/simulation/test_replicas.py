@@ -106,6 +106,38 @@ def test_what_is_acknowledged_is_on_all_in_sync_replicas() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_the_death_of_a_broker_that_leads_nothing_is_noticed_before_its_session_ends(is_busy: bool) -> None:
+    """Acknowledgements wait for it until it is out of the in-sync sets, and no broker has a reason to connect to it.
+    Its Fetch may wait when it dies, or may just have been answered."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        dying = leader(cluster, 0)
+        dying.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        dying.start()
+        await dying.until_up()
+        async with producer(simulation) as sending:
+            while any(sorted(state(cluster, index).isr) != [1, 2, 3] for index in range(PARTITIONS)):
+                await asyncio.sleep(0.1)
+            assert all(leader(cluster, index) is not dying for index in range(PARTITIONS))
+            await sending.send(TOPIC, b"before", partition=0)
+            if is_busy:
+                while log_of(dying, 0).log_end_offset < 2:
+                    sending.send(TOPIC, b"before", partition=0)
+                    await asyncio.sleep(0.0001)
+            else:
+                await asyncio.sleep(1)
+            dying.host.kill()
+            struck_s = simulation.loop.time()
+            for index in range(PARTITIONS):
+                await sending.send(TOPIC, b"after", partition=index)
+            assert simulation.loop.time() - struck_s < 2
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("restarts", [True, False])
 def test_the_death_of_a_leader_loses_nothing_and_stops_nothing(restarts: bool) -> None:
     async def scenario(simulation: Simulation) -> None:

@@ -301,6 +301,8 @@ class Broker:
 
             of_brokers = InterBrokerDispatcher(node)
             inter_broker_server = self._server(node, of_brokers, loop)
+            assert node.replicas is not None
+            inter_broker_server.on_closed = node.replicas.sessions.connection_closed
             await self.endpoints.listen_to_brokers(node, of_brokers, inter_broker_server)
             await membership.join()
             self._begin_replication(node)

@@ -47,8 +47,12 @@ logger = logging.getLogger("semel.broker")
 
 CONNECT_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 30.0
+LOOKS_MAX: Final = 5
+LOOKS_PAUSE_S: Final = 0.1
 BACKOFF_MS_MIN: Final = 20
 BACKOFF_MS_MAX: Final = 1000
+
+_SOFTWARE: Final = ApiVersionsRequest(client_software_name="semel", client_software_version="broker")
 
 Answered: TypeAlias = Callable[[Any], None]
 
@@ -85,6 +89,7 @@ class Peers:
         """Of this broker's registration."""
         self.on_refused: Callable[[int, int], None] = _ignored
         """Told of a broker, and its broker epoch, whose machine answers that no process listens there."""
+        self._looking_for: set[int] = set()
         self._is_closed = False
 
     def ask(self, node_id: int, purpose: Purpose, key: ApiKey, message: object, answered: Answered) -> None:
@@ -93,6 +98,22 @@ class Peers:
         if peer is None:
             peer = self._peers[node_id, purpose] = _Peer(self, node_id, purpose)
         peer.ask(_Question(APIS[key], message, answered))
+
+    def look_for(self, node_id: int) -> None:
+        """A connection of this broker was lost: is its process gone? Where it is, ``on_refused`` is told."""
+        if node_id not in self._looking_for and self.registration(node_id) is not None:
+            self._looking_for.add(node_id)
+            self._look_for(node_id, LOOKS_MAX)
+
+    def _look_for(self, node_id: int, looks: int) -> None:
+        def answered(response: ApiVersionsResponse | None) -> None:
+            # A process that dies may take one more connection, and a connection to it may not be known as lost yet.
+            if response is None and looks > 1 and self.registration(node_id) is not None:
+                self._loop.call_later(LOOKS_PAUSE_S, self._look_for, node_id, looks - 1)
+            else:
+                self._looking_for.discard(node_id)
+
+        self.ask(node_id, Purpose.QUESTIONS, ApiKey.API_VERSIONS, _SOFTWARE, answered)
 
     def changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
         """Watches ``ClusterMetadata``: where a registration has ended, nothing more is answered."""
@@ -257,8 +278,8 @@ class _Peer:
         self._write(_Question(api, request, answered), api.max_version)
 
     def _agree(self) -> None:
-        software = ApiVersionsRequest(client_software_name="semel", client_software_version="broker")
-        self._write(_Question(APIS[ApiKey.API_VERSIONS], software, self._agreed), APIS[ApiKey.API_VERSIONS].max_version)
+        api = APIS[ApiKey.API_VERSIONS]
+        self._write(_Question(api, _SOFTWARE, self._agreed), api.max_version)
 
     def _agreed(self, response: ApiVersionsResponse | None) -> None:
         if response is None:

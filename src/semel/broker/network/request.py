@@ -89,6 +89,11 @@ class Request:
         self.parts: list[Buffer] | None = None
 
     @property
+    def connection(self) -> Connection:
+        """What it came by, to compare with others."""
+        return self._connection
+
+    @property
     def peer_host(self) -> str:
         return self._connection.host
 

@@ -106,6 +106,8 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._scarce_sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
+        self.on_closed: Callable[[Connection], None] = _ignored
+        """Told of every connection that is gone."""
 
     async def listen(self, network: Network, host: str, port: int, options: ListenerOptions = PLAIN) -> int:
         """Accept there too from now on; returns the port."""
@@ -198,6 +200,7 @@ class Server:
             self._per_ip[connection.host] = remaining
         else:
             self._per_ip.pop(connection.host, None)
+        self.on_closed(connection)
         if not self.connections and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
 
@@ -264,3 +267,7 @@ class Server:
             self._metrics.connections_stalled.value += 1
             logger.warning("connection from %s closed: %s", connection.peer, reason)
             connection.abort()
+
+
+def _ignored(connection: Connection) -> None:
+    """For a listener of clients: each learns of its own."""

@@ -26,6 +26,7 @@ from typing import Final
 from uuid import UUID
 
 from semel.broker.fetch.reading import diverging
+from semel.broker.network.connection import Connection
 from semel.broker.network.request import Request
 from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
@@ -59,6 +60,8 @@ class FollowerSessions:
         self._sessions: dict[int, _Session] = {}
         self.on_progress: Callable[[Partition], None] = _ignored
         """Told when a follower that is not in sync has come further."""
+        self.on_lost: Callable[[int], None] = _unwatched
+        """Told of a follower whose connection is lost, its last Fetch answered or not."""
         node.partitions.on_add.append(self._term_begins)
 
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
@@ -90,6 +93,11 @@ class FollowerSessions:
         else:
             logger.error("%s: no other broker in sync has what is damaged here: %s", partition.topic_partition, reason)
 
+    def connection_closed(self, connection: Connection) -> None:
+        for session in self._sessions.values():
+            if session.connection is connection:
+                self.on_lost(session.replica)
+
     def close(self) -> None:
         for session in self._sessions.values():
             session.end()
@@ -119,6 +127,8 @@ class _Session:
         self.broker_epoch = broker_epoch
         self.id = session_id
         self.next_epoch = 0
+        self.connection: Connection | None = None
+        """Of the last Fetch."""
         self._loop = loop
         self._targets: dict[_Key, _Target] = {}
         self._news: dict[_Target, None] = {}
@@ -136,6 +146,7 @@ class _Session:
 
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
         self._answer_waiting()
+        self.connection = request.connection
         self.next_epoch = (self.next_epoch + 1) & INT32_MAX
         now_ms = self.node.clock.monotonic_ms()
         for forgotten in message.forgotten_topics_data:
@@ -441,3 +452,7 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 def _ignored(partition: Partition) -> None:
     """Until in-sync sets are changed."""
+
+
+def _unwatched(replica: int) -> None:
+    """Until other brokers are asked."""

@@ -32,6 +32,8 @@ class Replicas:
         self.in_sync = InSyncChanges(node, loop)
         self.elections = Elections(node, loop)
         self.sessions.on_progress = self.in_sync.look_at
+        # A broker that leads nothing is asked nothing: only its followers' connections tell that it is gone.
+        self.sessions.on_lost = peers.look_for
         self.on_changed: Callable[[TopicPartition], None] = _ignored
         """Told when a log that was truncated can take up another role."""
         self._copiers: dict[int, Copier] = {}

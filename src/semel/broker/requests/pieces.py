@@ -58,6 +58,7 @@ class Piece:
         self.operation: HasClient | None = None
         self.parts: list[Any] | None = None
         self.api = request.api
+        self.connection = request.connection
         self.listener = request.listener
         self.version = request.version
         self.correlation_id = request.correlation_id

@@ -31,6 +31,7 @@ def test_a_piece_has_what_handlers_ask_of_a_request() -> None:
             "version",
             "correlation_id",
             "client_id",
+            "connection",
             "listener",
             "peer_host",
             "principal",
