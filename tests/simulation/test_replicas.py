@@ -19,9 +19,11 @@ from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from semel.wire.messages.list_transactions import ListTransactionsRequest
 from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
-from tests.simulation.served_cluster import PORT, REPLICATED, ServedCluster, ServedMember
+from tests.simulation.served_cluster import INTER_BROKER_PORT, PORT, REPLICATED, ServedCluster, ServedMember
+from tests.simulation.wire_client import WireClient
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -413,5 +415,40 @@ def test_an_unclean_election_is_made_by_hand_only() -> None:
         await asyncio.sleep(10)
         assert_equal_logs(cluster)
         assert await values(cluster, 0) == [b"kept"]
+
+    run(scenario)
+
+
+def test_a_broker_that_asks_for_transactions_gets_all_of_them_or_an_error() -> None:
+    """It ends what is missing in the answer: a shard whose term ends while the answer is confirmed is not left out."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        async with producer(simulation, "t") as sending:
+            sending.begin()
+            await sending.send(TOPIC, b"record", partition=0)
+            member, shard = next(
+                (member, runtime.partition)
+                for member in cluster.brokers.values()
+                if (coordinators := member.broker.node.active_coordinators) is not None
+                for runtime in coordinators.transactions
+                if runtime.shard.get("t") is not None
+            )
+            asking = WireClient(
+                simulation.host("clients").network,
+                member.name,
+                INTER_BROKER_PORT,
+                client_id="semel-broker/9/questions/1/1",
+            )
+            whole = await asking.call(ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest())
+            assert [listed.transactional_id for listed in whole.transaction_states] == ["t"]
+            simulation.network.partition(member.name, *(other.name for other in cluster.brokers.values()))
+            answer = await asking.send(ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest())
+            while not shard.has_unconfirmed:
+                await asyncio.sleep(0.001)
+            member.broker.node.partitions.resign(shard.topic_partition)
+            simulation.network.heal()
+            assert (await asking.answer(answer)).error_code == ErrorCode.NOT_COORDINATOR
+            await sending.close(timeout_ms=0)
 
     run(scenario)

@@ -33,10 +33,11 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
         try:
             candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
         except KafkaError as refusal:
-            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # One shard that cannot say yet makes the whole list wrong, so then there is none.
+            if request.is_from_broker or refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # One shard that cannot say yet makes the whole list wrong, so then there is none. For a broker, so
+                # does one that has just lost its term: its transactions are not ended.
                 return ListTransactionsResponse(error_code=refusal.code)
-            continue  # What is lost is left out.
+            continue  # For people, what is lost is left out.
         async for some in slices(candidates, node.turns):
             found = listing(some, filters, now_ms=node.clock.now_ms())
             if found.error is not ErrorCode.NONE:
