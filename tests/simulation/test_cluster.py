@@ -140,8 +140,24 @@ def test_an_open_transaction_survives_the_death_of_a_broker_that_does_not_coordi
     run(scenario)
 
 
+async def ask_until_up(cluster: ServedCluster, member: ServedMember) -> int:
+    """A client that asks for coordinators from the moment on that the port is open. Returns how many answers it got
+    before the broker led anything."""
+    early = 0
+    while not member.is_up:
+        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+        try:
+            await cluster.client(member.node_id).call(ApiKey.FIND_COORDINATOR, 4, asked)
+        except (ConnectionError, TimeoutError):
+            await asyncio.sleep(0.001)
+        else:
+            early += not member.is_up
+    return early
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["", "asked while it joins"])
 def test_a_marker_that_a_power_cut_took_is_written_again_as_the_coordinator_elsewhere_recorded(
-    caplog: pytest.LogCaptureFixture,
+    is_asked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With flush=os: the coordinator on another broker knows the transaction as complete."""
 
@@ -158,6 +174,8 @@ def test_a_marker_that_a_power_cut_took_is_written_again_as_the_coordinator_else
             await asyncio.sleep(0.2)
             dying.host.cut_power()
             dying.start()
+            if is_asked:
+                assert await ask_until_up(cluster, dying) > 0
             await dying.until_up()
             await asyncio.sleep(5)
         assert await committed(cluster) == everywhere(b"kept")

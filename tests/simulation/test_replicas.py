@@ -419,6 +419,42 @@ def test_an_unclean_election_is_made_by_hand_only() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+def test_an_unclean_election_leaves_no_transaction_open_that_is_complete__scenario_63(commits: bool) -> None:
+    """A power cut takes unsynced markers from all replicas. Each broker starts without a partition to lead, and a
+    replica that lacks the marker is elected by hand, long after the start."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, flush="os")
+        async with producer(simulation, "t") as sending:
+            sending.begin()
+            for index in range(PARTITIONS):
+                await sending.send(TOPIC, b"record", partition=index)
+            await sending.flush()
+            for member in cluster.brokers.values():
+                member.broker.node.logs.checkpoint()
+            await asyncio.sleep(2)
+            await (sending.commit() if commits else sending.abort())
+            await asyncio.sleep(0.2)
+        for member in cluster.brokers.values():
+            member.host.cut_power()
+        for member in cluster.brokers.values():
+            member.start()
+        for member in cluster.brokers.values():
+            await member.until_up()
+        await asyncio.sleep(10)
+        assert all(state(cluster, index).isr == () for index in range(PARTITIONS)), "they wait for a person"
+        asked = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(TOPIC, list(range(PARTITIONS)))])
+        await cluster.client(1).call(ApiKey.ELECT_LEADERS, 2, asked)
+        await asyncio.sleep(10)
+        for index in range(PARTITIONS):
+            log = log_of(leader(cluster, index), index)
+            assert log.last_stable_offset == log.high_watermark == log.log_end_offset
+            assert await values(cluster, index) == ([b"record"] if commits else [])
+
+    run(scenario)
+
+
 def test_a_broker_that_asks_for_transactions_gets_all_of_them_or_an_error() -> None:
     """It ends what is missing in the answer: a shard whose term ends while the answer is confirmed is not left out."""
 

@@ -49,7 +49,7 @@ from semel.metadata.image import Broker as RegisteredBroker
 from semel.metadata.image import BrokerRegistered, ClusterImage
 from semel.metadata.producer_id_blocks import claim_producer_ids
 from semel.net.network import Network
-from semel.types import INTERNAL_TOPICS, TopicPartition
+from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     from semel.broker.cluster.membership import Membership
@@ -417,10 +417,7 @@ class Broker:
 
 def _have_coordinators_to_do(node: Node) -> bool:
     """Whether there is something to load, or a transaction that was left open."""
-    return any(
-        partition.topic_partition.topic in INTERNAL_TOPICS or partition.log.producers.first_undecided_offset is not None
-        for partition in node.partitions
-    )
+    return any(partition.concerns_coordinators for partition in node.partitions)
 
 
 async def _in_time(work: Coroutine[Any, Any, None], timeout_s: float) -> bool:

@@ -102,7 +102,7 @@ class Coordinators:
         node.partitions.on_add.append(self._added)
         node.partitions.on_remove.append(self._removed)
         node.cluster.watch(self._changed)
-        self._reconciliation.begin()
+        self._reconciliation.look_at(node.partitions)
         self._sweeps.start()
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:
@@ -142,6 +142,7 @@ class Coordinators:
         coordinator = self._by_topic.get(partition.topic_partition.topic)
         if coordinator is not None:
             coordinator.load(partition)
+        self._reconciliation.look_at([partition])
 
     def _removed(self, partition: Partition) -> None:
         topic, index = partition.topic_partition

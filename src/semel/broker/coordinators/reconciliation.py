@@ -1,20 +1,23 @@
-"""Reconciliation after a start: transactions that are open on a partition and not at their coordinator are ended.
+"""Reconciliation: transactions that are open on a partition and not at their coordinator are ended.
 
 What coordinators write is always synced, data only with ``flush=commit``. With ``flush=os`` a power cut may take a
-marker from a data partition although the transaction is complete, and its records would stay undecided for ever. Such a
-transaction gets the outcome that is recorded for it, if it is its producer's last; of any earlier one nothing is
-recorded any more, and it is aborted. Either way a line in the log says so.
+marker from a data partition although the transaction is complete, and its records would stay undecided for ever; so may
+the unclean election of a replica that lacks the marker. Such a transaction gets the outcome that is recorded for it, if
+it is its producer's last; of any earlier one nothing is recorded any more, and it is aborted. Either way a line in the
+log says so.
 
-This is done once, when all shards of ``__transaction_state`` that are here have been loaded, and all coordinators on
-other brokers have answered. What is in doubt (a shard could not be loaded) is left alone, and so is a producer that the
-coordinator has let in since the start: what it writes belongs to a transaction that the coordinator knows.
+Every term of leadership begins with this look, after a start and in a cluster later on: a term that begins does not
+know how its replica came to lead. It waits until all shards of ``__transaction_state`` that are here have been loaded,
+and all coordinators on other brokers have answered. What is in doubt (a shard could not be loaded) is left alone, and
+so is a producer that the coordinator has let in since the term began: what it writes belongs to a transaction that the
+coordinator knows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from semel.broker.coordinators.coordinator import Coordinator
@@ -49,14 +52,11 @@ class Reconciliation:
         self._suspects: Suspects = []
         self._asking: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
-        """All shards are here, if not all are loaded. What is open now is looked at; whatever is opened later is opened
-        with the coordinator's knowledge."""
-        self._suspects = [
-            (partition, opened)
-            for partition in self._node.partitions
-            for opened in partition.log.producers.open_transactions
-        ]
+    def look_at(self, partitions: Iterable[Partition]) -> None:
+        """Terms that begin. What is open now is looked at; what is opened later, the coordinator knows."""
+        self._suspects += (
+            (partition, opened) for partition in partitions for opened in partition.log.producers.open_transactions
+        )
         self.go_on_if_all_loaded()
 
     def stop(self) -> None:
@@ -65,29 +65,49 @@ class Reconciliation:
 
     def go_on_if_all_loaded(self) -> None:
         refusals = {runtime.refusal for runtime in self._transactions} - {None}
-        if not self._suspects or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
+        if not self._suspects or self._asking is not None or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
             return
-        suspects, self._suspects = self._suspects, []
         if refusals or self._transactions.has_broken_shards:
+            self._suspects = []
             logger.warning("open transactions are not compared with their coordinators: not all could be loaded")
-            return
-        if self._node.peers is None:
+        elif self._node.peers is None:
+            suspects = self._take_suspects()
             self._end_unknown(suspects, self._owners(_producer_ids(suspects)))
         else:
             remote = RemoteTransactions(self._node, self._node.peers, self._loop)
-            self._asking = self._loop.create_task(self._ask_all(suspects, remote))
+            self._asking = self._loop.create_task(self._ask_until_none_is_left(remote))
 
-    async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> None:
+    async def _ask_until_none_is_left(self, remote: RemoteTransactions) -> None:
+        """Terms that begin while coordinators are asked are looked at together, afterwards."""
         try:
-            owners = await remote.owners(_producer_ids(suspects), self._search)
-            self._end_unknown(suspects, owners)
+            while suspects := self._take_suspects():
+                await self._ask_all(suspects, remote)
         except Exception:
             logger.exception("open transactions could not be compared with their coordinators")
+        finally:
+            self._asking = None
+
+    async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> None:
+        self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._search))
+
+    def _take_suspects(self) -> Suspects:
+        suspects, self._suspects = self._suspects, []
+        return self._still_open(suspects)
+
+    def _still_open(self, suspects: Suspects) -> Suspects:
+        """Those that were not ended meanwhile. A term that is over is followed by one with a look of its own."""
+        opened_now = {
+            partition: frozenset(partition.log.producers.open_transactions)
+            for partition in dict.fromkeys(partition for partition, _ in suspects)
+            if self._node.partitions.get(*partition.topic_partition) is partition
+        }
+        return [(partition, opened) for partition, opened in suspects if opened in opened_now.get(partition, ())]
 
     def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> None:
-        for partition, opened in suspects:
+        for partition, opened in self._still_open(suspects):
             owner = owners.get(opened.producer_id)
-            if not _is_known_as_open(owner, partition.topic_partition, opened):
+            is_known = _is_known_as_open(owner, partition.topic_partition, opened)
+            if not is_known and not partition.gate.knows(opened.producer_id):
                 self._end(partition, opened, owner)
 
     def _owners(self, producer_ids: frozenset[int]) -> dict[int, Owner]:
@@ -109,12 +129,6 @@ class Reconciliation:
         return owners
 
     def _end(self, partition: Partition, opened: OpenTransaction, owner: Owner | None) -> None:
-        if self._node.partitions.get(*partition.topic_partition) is not partition:
-            return  # The term is over. The next one begins with a look of its own, or without a restart.
-        if opened not in partition.log.producers.open_transactions:
-            return  # Its end has come meanwhile.
-        if partition.gate.knows(opened.producer_id):
-            return
         committed = owner is not None and _is_last_committed(owner.transaction, opened)
         epoch, coordinator_epoch = opened.producer_epoch, partition.log.producers.coordinator_epoch(opened.producer_id)
         if owner is not None:

@@ -1,4 +1,4 @@
-"""What all transaction coordinators of a cluster know of some producers: asked at the start of a broker, once.
+"""What all transaction coordinators of a cluster know of some producers: asked when terms of leadership begin.
 
 The law: an answer is complete. Every partition of ``__transaction_state`` was asked where it is led, by a broker that
 had loaded it, and none of them changed hands meanwhile; else all are asked again. So what no coordinator knows is not

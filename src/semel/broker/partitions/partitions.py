@@ -27,7 +27,7 @@ from semel.log.batch_check import BatchCheck
 from semel.log.outcomes import Appended
 from semel.log.partition_log import PartitionLog
 from semel.replication.replica_set import ReplicaSet
-from semel.types import ProducerIdentity, TopicPartition
+from semel.types import INTERNAL_TOPICS, ProducerIdentity, TopicPartition
 from semel.wire.control import EndTransactionMarker
 from semel.wire.records import BatchHeader
 
@@ -161,6 +161,11 @@ class Partition:
             self.when_committed(last_offset, operation, token)
         else:
             (self._produced if by_all else self._unsynced).append((last_offset, operation, token))
+
+    @property
+    def concerns_coordinators(self) -> bool:
+        """Whether it is one of theirs, or has a transaction that was left open."""
+        return self.topic_partition.topic in INTERNAL_TOPICS or self.log.producers.first_undecided_offset is not None
 
     @property
     def has_unconfirmed(self) -> bool:

@@ -20,7 +20,7 @@ from semel.broker.replication.in_sync_changes import InSyncChanges
 from semel.log.partition_log import PartitionLog
 from semel.metadata.image import PartitionState
 from semel.replication.replica_set import ReplicaSet
-from semel.types import INTERNAL_TOPICS, TopicPartition
+from semel.types import TopicPartition
 
 
 class Replicas:
@@ -78,9 +78,10 @@ class Replicas:
         )
 
     def _leads_now(self, partition: Partition) -> None:
+        """What a coordinator on another broker has decided is to be finished, whether a client asks for it or not; and
+        what is open here is compared with what coordinators know."""
         node = self._node
-        if self._is_started and node.active_coordinators is None and partition.topic_partition.topic in INTERNAL_TOPICS:
-            # What a coordinator on another broker has decided is to be finished, whether a client asks for it or not.
+        if self._is_started and node.active_coordinators is None and partition.concerns_coordinators:
             node.coordinate()
 
     # Following
