@@ -264,6 +264,7 @@ class Unanswered:
     version = 6
     correlation_id = 1
     client_id = None
+    connection = None
     listener = "PLAINTEXT"
     peer_host = "here"
     principal = "User:ANONYMOUS"
