@@ -73,6 +73,12 @@ class Aim:
 
     def new_topic(self, *, partitions: int = 1, **configs: str) -> str:
         """A topic of the attack's own. ``cleanup_policy="compact"`` sets ``cleanup.policy``."""
+        name, answer = self.ask_for_topic(partitions=partitions, **configs)
+        assert answer in ("NONE", "TOPIC_ALREADY_EXISTS"), f"{name}: {answer}"
+        return name
+
+    def ask_for_topic(self, *, partitions: int = 1, **configs: str) -> tuple[str, str]:
+        """As ``new_topic``, where the broker may be unable to: the name, and what was answered."""
         self._topics += 1
         name = f"target-{self.random.getrandbits(48):x}-{self._topics}"
         topic = CreatableTopic(
@@ -83,8 +89,7 @@ class Aim:
         )
         with self.stranger(timeout_s=60) as client:
             response = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
-        assert told(response) in ("NONE", "TOPIC_ALREADY_EXISTS"), f"{name}: {told(response)}"
-        return name
+        return name, told(response)
 
 
 AttackRun: TypeAlias = Callable[[Aim], None]
