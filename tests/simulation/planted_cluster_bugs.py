@@ -180,7 +180,7 @@ def waits_for_an_answer_of_a_process_that_is_gone(patch: pytest.MonkeyPatch) -> 
 def ends_what_coordinators_elsewhere_have_open(patch: pytest.MonkeyPatch) -> None:
     """After a restart only the coordinator's own shards are asked."""
 
-    async def ask_all(self: Any, suspects: Any, remote: Any) -> None:
-        self._end_unknown(suspects, self._owners(frozenset(opened.producer_id for _, opened in suspects)))
+    async def ask_all(self: Any, suspects: Any, remote: Any) -> Any:
+        return self._end_unknown(suspects, self._owners(frozenset(opened.producer_id for _, opened in suspects)))
 
     patch.setattr(Reconciliation, "_ask_all", ask_all)

@@ -186,6 +186,45 @@ def test_a_marker_that_a_power_cut_took_is_written_again_as_the_coordinator_else
     assert all("it was committed" in line for line in ended)
 
 
+def test_a_marker_that_a_power_cut_took_is_written_again_though_others_of_its_transaction_are_still_owed() -> None:
+    """With flush=os. The coordinator goes on with the markers that it owes, and takes this one for written: its
+    transaction is complete only when the broker of the others is back."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, flush="os")
+        async with producer(simulation, "t") as sending:
+            coordinator = coordinator_of(cluster, "t")
+            dying, away = (member for node_id, member in cluster.brokers.items() if node_id != coordinator)
+            sending.begin()
+            for index in range(PARTITIONS):
+                await sending.send(TOPIC, b"kept", partition=index)
+            await sending.flush()
+            dying.broker.node.logs.checkpoint()
+            await asyncio.sleep(2)
+            away.host.kill()
+            ending = asyncio.ensure_future(sending.commit())
+            await asyncio.sleep(0.5)
+            assert open_on(dying) == 0
+            dying.host.cut_power()
+            dying.start()
+            await dying.until_up()
+            assert open_on(dying) > 0, "the power cut must have taken a marker, or this proves nothing"
+            await asyncio.sleep(5)
+            away.start()
+            await away.until_up()
+            await ending
+            await asyncio.sleep(15)
+        assert await committed(cluster) == everywhere(b"kept")
+
+    run(scenario)
+
+
+def open_on(member: ServedMember) -> int:
+    """How many transactions are open on its partitions of the topic."""
+    led = (partition for partition in member.broker.node.partitions if partition.topic_partition.topic == TOPIC)
+    return sum(len(partition.log.producers.open_transactions) for partition in led)
+
+
 def test_every_membership_leads_under_new_epochs() -> None:
     async def scenario(simulation: Simulation) -> None:
         cluster = await started(simulation)

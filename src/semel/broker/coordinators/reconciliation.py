@@ -11,6 +11,9 @@ know how its replica came to lead. It waits until all shards of ``__transaction_
 and all coordinators on other brokers have answered. What is in doubt (a shard could not be loaded) is left alone, and
 so is a producer that the coordinator has let in since the term began: what it writes belongs to a transaction that the
 coordinator knows.
+
+A decided transaction whose markers are still under way is asked about again until it is complete: its coordinator does
+not send a marker again that this partition had acknowledged before it was lost.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ logger = logging.getLogger("semel.broker")
 
 Suspects: TypeAlias = list[tuple[Partition, OpenTransaction]]
 
+ASK_AGAIN_S: Final = 1.0
+
 # Of the marker: its epoch need not be higher than that of what it ends.
 _ANY_EPOCH: Final = 1
 
@@ -64,8 +69,10 @@ class Reconciliation:
             self._asking.cancel()
 
     def go_on_if_all_loaded(self) -> None:
+        if not self._suspects or self._asking is not None:
+            return
         refusals = {runtime.refusal for runtime in self._transactions} - {None}
-        if not self._suspects or self._asking is not None or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
+        if ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in refusals:
             return
         if refusals or self._transactions.has_broken_shards:
             self._suspects = []
@@ -81,14 +88,17 @@ class Reconciliation:
         """Terms that begin while coordinators are asked are looked at together, afterwards."""
         try:
             while suspects := self._take_suspects():
-                await self._ask_all(suspects, remote)
+                decided = await self._ask_all(suspects, remote)
+                if decided:
+                    await asyncio.sleep(ASK_AGAIN_S)
+                    self._suspects += decided
         except Exception:
             logger.exception("open transactions could not be compared with their coordinators")
         finally:
             self._asking = None
 
-    async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> None:
-        self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._search))
+    async def _ask_all(self, suspects: Suspects, remote: RemoteTransactions) -> Suspects:
+        return self._end_unknown(suspects, await remote.owners(_producer_ids(suspects), self._search))
 
     def _take_suspects(self) -> Suspects:
         suspects, self._suspects = self._suspects, []
@@ -103,12 +113,18 @@ class Reconciliation:
         }
         return [(partition, opened) for partition, opened in suspects if opened in opened_now.get(partition, ())]
 
-    def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> None:
+    def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> Suspects:
+        """Returns those that are decided, with markers under way."""
+        decided: Suspects = []
         for partition, opened in self._still_open(suspects):
             owner = owners.get(opened.producer_id)
-            is_known = _is_known_as_open(owner, partition.topic_partition, opened)
-            if not is_known and not partition.gate.knows(opened.producer_id):
+            if _has_markers_under_way(owner, partition.topic_partition):
+                decided.append((partition, opened))
+            elif _is_known_as_open(owner, partition.topic_partition, opened):
+                continue
+            elif not partition.gate.knows(opened.producer_id):
                 self._end(partition, opened, owner)
+        return decided
 
     def _owners(self, producer_ids: frozenset[int]) -> dict[int, Owner]:
         owners = self._search(ListFilters(producer_ids=producer_ids))
@@ -165,13 +181,16 @@ def _producer_ids(suspects: Suspects) -> frozenset[int]:
     return frozenset(opened.producer_id for _, opened in suspects)
 
 
+def _has_markers_under_way(owner: Owner | None, topic_partition: TopicPartition) -> bool:
+    return owner is not None and owner.transaction.state in PREPARED and topic_partition in owner.transaction.partitions
+
+
 def _is_known_as_open(owner: Owner | None, topic_partition: TopicPartition, opened: OpenTransaction) -> bool:
-    if owner is None or topic_partition not in owner.transaction.partitions:
-        return False
-    transaction = owner.transaction
-    # Of what is decided, the markers are under way.
-    return transaction.state in PREPARED or (
-        transaction.state is TxnState.ONGOING and transaction.producer_epoch == opened.producer_epoch
+    return (
+        owner is not None
+        and owner.transaction.state is TxnState.ONGOING
+        and owner.transaction.producer_epoch == opened.producer_epoch
+        and topic_partition in owner.transaction.partitions
     )
 
 
