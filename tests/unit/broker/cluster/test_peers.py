@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from semel.broker.cluster.connection_names import ConnectionName
 from semel.broker.cluster.peers import ANSWER_SECONDS_MAX, BACKOFF_MS_MAX, Peers, Purpose
 from semel.metadata.image import Broker, BrokerRegistered, BrokerUnregistered, ClusterImage, Endpoint
+from semel.net.network import Listener
 from semel.security.sasl.client import Plain
 from semel.testing.simulation import Simulation, run
 from semel.wire.apis import APIS, ApiKey
@@ -36,9 +38,32 @@ class AnsweringBroker:
         self.connections: list[_Connection] = []
         self.session_ms = 0
         self.proofs = 0
+        self.asked_versions = 0
+        self.still_takes: int | None = None
+        """How many connections the machine of a process that is gone takes before it refuses them."""
+        self._listener: Listener | None = None
 
     async def listen(self, port: int = PORT) -> None:
-        await self.host.network.listen(self.host.name, port, lambda: _Connection(self))
+        self._listener = await self.host.network.listen(self.host.name, port, lambda: _Connection(self))
+
+    def die(self, *, still_takes: int) -> None:
+        self.still_takes = still_takes
+        for connection in self.connections:
+            connection.abort()
+        self._refuse_if_none_is_left()
+
+    def is_gone(self) -> bool:
+        """Of a connection that was taken now."""
+        if self.still_takes is None:
+            return False
+        self.still_takes -= 1
+        self._refuse_if_none_is_left()
+        return True
+
+    def _refuse_if_none_is_left(self) -> None:
+        if self.still_takes == 0:
+            assert self._listener is not None
+            self._listener.close()
 
 
 class _Connection(asyncio.Protocol):
@@ -50,6 +75,12 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._broker.connections.append(self)
+        if self._broker.is_gone():
+            self.abort()
+
+    def abort(self) -> None:
+        assert self.transport is not None
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -68,7 +99,13 @@ class _Connection(asyncio.Protocol):
             broker.names.append(name)
         response: Any
         if key is ApiKey.API_VERSIONS:
-            response = ApiVersionsResponse(api_keys=[ApiVersion(ApiKey.LIST_TRANSACTIONS, 0, broker.versions_max)])
+            broker.asked_versions += 1
+            response = ApiVersionsResponse(
+                api_keys=[
+                    ApiVersion(ApiKey.LIST_TRANSACTIONS, 0, broker.versions_max),
+                    ApiVersion(ApiKey.API_VERSIONS, 0, 4),
+                ]
+            )
         elif key is ApiKey.SASL_HANDSHAKE:
             response = SaslHandshakeResponse(mechanisms=["PLAIN"])
         elif key is ApiKey.SASL_AUTHENTICATE:
@@ -232,6 +269,56 @@ def test_a_broker_that_registers_with_another_address_is_asked_there() -> None:
         await asyncio.sleep(1)
         assert asking.answers == [("a", "a"), ("b", "b")]
         assert [text for _, text in new.asked] == ["b"]
+
+    run(scenario)
+
+
+class LookingFor(Asking):
+    def __init__(self, simulation: Simulation, brokers: dict[int, Broker]) -> None:
+        super().__init__(simulation, brokers)
+        self.refusing: list[tuple[int, int]] = []
+
+        def refused(node_id: int, broker_epoch: int) -> None:
+            self.refusing.append((node_id, broker_epoch))
+            brokers.pop(node_id, None)  # As the controller's commit does, soon.
+
+        self.peers.on_refused = refused
+
+
+@pytest.mark.parametrize("still_takes", [0, 1, 2])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_process_that_is_gone_is_found_although_its_machine_takes_connections_for_a_moment(
+    still_takes: int, is_connected: bool
+) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        looking = LookingFor(simulation, {THERE: replace(registered(), epoch=7)})
+        there = AnsweringBroker(simulation)
+        await there.listen()
+        if is_connected:
+            looking.ask("a", Purpose.QUESTIONS)
+            await asyncio.sleep(1)
+        there.die(still_takes=still_takes)
+        looking.peers.look_for(THERE)
+        looking.peers.look_for(THERE)
+        await asyncio.sleep(1)
+        assert looking.refusing == [(THERE, 7)]
+
+    run(scenario)
+
+
+def test_a_process_that_answers_is_left_alone_and_looked_for_again_when_another_connection_is_lost() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        looking = LookingFor(simulation, {THERE: registered()})
+        there = AnsweringBroker(simulation)
+        await there.listen()
+        looking.peers.look_for(THERE)
+        looking.peers.look_for(THERE)
+        await asyncio.sleep(5)
+        assert there.asked_versions == 2, "those of the connection, and once to see whether it answers"
+        looking.peers.look_for(THERE)
+        await asyncio.sleep(5)
+        assert there.asked_versions == 3
+        assert looking.refusing == []
 
     run(scenario)
 
