@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from semel.broker import node as node_module
 from semel.client.producer import Producer
 from semel.errors import ErrorCode, StorageError
 from semel.log.durability.checkpoints import MetaProperties, write_meta_properties
+from semel.metadata import paths
+from semel.metadata.image import PartitionState
 from semel.metadata.paths import broker_path
+from semel.metadata.zookeeper import sequence
+from semel.metadata.zookeeper import store as store_module
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.testing.simulation import Simulation, run
+from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.testing.zookeeper.ensemble import Transaction
 from semel.testing.zookeeper.session import ModelSession
 from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -41,12 +45,12 @@ async def started(simulation: Simulation, **settings: str) -> ServedCluster:
     return cluster
 
 
-def producer(simulation: Simulation, transactional_id: str, **settings: Any) -> Producer:
+def producer(simulation: Simulation, transactional_id: str | None, **settings: Any) -> Producer:
     host = simulation.host("clients")
     return Producer(
         network=host.network,
         clock=host.clock,
-        random=simulation.random(transactional_id),
+        random=simulation.random(transactional_id or "producer"),
         bootstrap_servers=f"broker-1:{PORT},broker-2:{PORT},broker-3:{PORT}",
         request_timeout_ms=2_000,
         delivery_timeout_ms=20_000,
@@ -362,7 +366,6 @@ def test_a_change_that_zookeeper_would_not_take_at_once_is_made_in_several_commi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ZooKeeperStore, "commit_bytes_max", 5_000)
-    monkeypatch.setattr(node_module, "TOPICS_PER_COMMIT", 10)
 
     async def scenario(simulation: Simulation) -> None:
         cluster = await started(simulation)
@@ -377,7 +380,7 @@ def test_a_change_that_zookeeper_would_not_take_at_once_is_made_in_several_commi
         codes = {topic.name: topic.error_code for topic in answer.topics}
         assert codes.pop(TOPIC) == ErrorCode.TOPIC_ALREADY_EXISTS
         assert codes == dict.fromkeys(names, ErrorCode.NONE)
-        assert len(commits) == 6
+        assert len(commits) == 2
         await asyncio.sleep(5)
         assert all(name in cluster.brokers[3].broker.node.image.topics for name in names)
         deleted = await client.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[*names, "unknown"]))
@@ -386,6 +389,70 @@ def test_a_change_that_zookeeper_would_not_take_at_once_is_made_in_several_commi
         assert codes == dict.fromkeys(names, ErrorCode.NONE)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("way", ["killed", "stopped", "disk lost", "disk fails", "lags"])
+def test_what_becomes_of_a_broker_is_committed_in_parts_where_its_topics_are_many(
+    way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Elections, raised epochs, resignations and changes of in-sync sets: each names all topics concerned. What is few
+    partitions may be many bytes, by names and settings."""
+    monkeypatch.setattr(ZooKeeperStore, "commit_bytes_max", 10_000)
+    monkeypatch.setattr(store_module, "REQUEST_BYTES_MAX", 20_000)
+    monkeypatch.setattr(sequence, "HISTORY_PATHS_MAX", 20)
+    names = [f"{number:0200}" for number in range(240)]
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation, replica_lag_time_max_ms="3000", **REPLICATED)
+        wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=3) for name in names]
+        made = await cluster.client(2).call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=wanted))
+        assert {topic.error_code for topic in made.topics} == {ErrorCode.NONE}
+        await asyncio.sleep(5)
+        member = cluster.brokers[1]
+
+        def states() -> list[PartitionState]:
+            tree = cluster.ensemble.tree
+            return [paths.decode_topic(n, tree.nodes[paths.topic_path(n)].data).partitions[0] for n in names]
+
+        assert all(len(state.isr) == 3 for state in states())
+        match way:
+            case "killed" | "disk lost":
+                member.host.kill()
+            case "stopped":
+                await member.host.start(member.broker.stop())
+                member.host.kill()
+            case "disk fails":
+                member.host.disk.fail(DiskFault(Operation.SYNC, times=None))
+            case "lags":
+                others = [other.name for other in cluster.brokers.values() if other is not member]
+                simulation.network.partition(member.name, *others)
+        async with producer(simulation, None) as sending:
+            # What one broker alone has in sync is refused.
+            await asyncio.gather(
+                *(sending.send(name, b"record", partition=0) for name in names), return_exceptions=True
+            )
+        await asyncio.sleep(EXPIRY_S)
+        if way == "lags":
+            assert all((state.leader == 1) == (1 in state.isr) and len(state.isr) < 3 for state in states())
+        else:
+            assert all(1 not in state.isr and state.leader != 1 for state in states())
+        if way == "disk lost":
+            member.host.disk.kill()
+            member.host.disk.repair()
+            member.accept_loss = True
+            member.host.disk.remove_folder("/data")
+            member.host.disk.sync_directory("/")
+        simulation.network.heal()
+        if way == "disk fails":
+            return
+        if way != "lags":
+            member.start()
+            await member.until_up()
+        await asyncio.sleep(EXPIRY_S)
+        assert all(len(state.isr) == 3 for state in states())
+
+    run(scenario)
+    assert not [line for line in caplog.messages if "bytes; ZooKeeper takes" in line]
 
 
 def test_what_brokers_ask_each_other_is_not_answered_to_clients() -> None:

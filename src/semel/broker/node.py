@@ -54,8 +54,6 @@ logger = logging.getLogger("semel.broker")
 Result = TypeVar("Result")
 Wanted = TypeVar("Wanted", NewTopic, NewPartitions, TopicToDelete)
 
-# Where a change of many topics does not fit into one commit.
-TOPICS_PER_COMMIT: Final = 200
 # Of new topics, in a cluster that has as many brokers.
 REPLICAS_BY_DEFAULT: Final = 3
 
@@ -212,8 +210,14 @@ class Node:
         refused = {(result.name, result.id) for result in decision.results if result.refusal is not None}
         accepted = [one for one in wanted if (one.name, one.id) not in refused]
         results: dict[str | None, TopicResult] = {}
-        for start in range(0, len(accepted), TOPICS_PER_COMMIT):
-            results |= {result.name: result for result in await commit(accepted[start : start + TOPICS_PER_COMMIT])}
+        parts = [accepted] if accepted else []
+        while parts:
+            some = parts.pop(0)
+            if len(some) > 1 and not self.cluster.fits_one_commit(decide(self.image, some).changes):
+                half = len(some) // 2
+                parts[:0] = some[:half], some[half:]
+            else:
+                results |= {result.name: result for result in await commit(some)}
         return [
             result if result.refusal is not None else results.get(result.name, result) for result in decision.results
         ]

@@ -12,6 +12,7 @@ they were made. What was decided elsewhere may thus be missing here for a moment
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -86,10 +87,16 @@ class ClusterMetadata:
     def fits_one_commit(self, changes: Sequence[Change]) -> bool:
         """Whether the store takes all of it at once."""
         bytes_max = self._store.commit_bytes_max
-        if bytes_max is None:
-            return True
-        operations = (_operation(change, self._versions) for change in changes)
-        return sum(_OPERATION_BYTES + len(o.path) + len(getattr(o, "value", b"")) for o in operations) <= bytes_max
+        return bytes_max is None or sum(map(_size_bytes, changes)) <= bytes_max
+
+    def room(self) -> CommitRoom:
+        """For the changes of one commit, as many as the store takes at once."""
+        return CommitRoom(self._store.commit_bytes_max)
+
+    def fitting(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """The first of these changes, as many as the store takes at once: for changes that are each right alone, and
+        are decided again until there are none."""
+        return tuple(itertools.takewhile(self.room().takes, changes))
 
     async def change(self, decide: Callable[[ClusterImage], Decision[Result]]) -> Decision[Result]:
         """Decide, commit, and replace the image; returns the decision that was committed.
@@ -228,6 +235,35 @@ class ClusterMetadata:
         del self._running[task]
         if not task.cancelled():
             task.exception()  # Its caller may be gone, and no other code needs the error.
+
+
+class CommitRoom:
+    """How much more one commit takes."""
+
+    def __init__(self, bytes_max: int | None) -> None:
+        self._left_bytes = bytes_max
+        self._is_empty = True
+
+    def takes(self, change: Change) -> bool:
+        """Whether this change fits too, and then it has its place. A commit has one change at least."""
+        if self._left_bytes is None:
+            return True
+        self._left_bytes -= _size_bytes(change)
+        is_first, self._is_empty = self._is_empty, False
+        return is_first or self._left_bytes >= 0
+
+
+def _size_bytes(change: Change) -> int:
+    operation = _operation(change, _ANY_VERSION)
+    return _OPERATION_BYTES + len(operation.path) + len(getattr(operation, "value", b""))
+
+
+class _AnyVersion(dict[str, int]):
+    def __missing__(self, path: str) -> int:
+        return 0
+
+
+_ANY_VERSION = _AnyVersion()
 
 
 def _with_epoch(change: Change, version: int | None) -> Change:

@@ -19,7 +19,7 @@ from semel.metadata.image import ClusterImage, PartitionState, Topic, TopicAlter
 from semel.types import TopicPartition
 
 PARTITIONS_PER_COMMIT: Final = 5000
-"""So that no commit of elections comes near the megabyte that ZooKeeper takes."""
+"""So that no decision is long. How much of it the store takes at once is ``ClusterMetadata.fitting``'s to say."""
 
 Altered: TypeAlias = tuple[TopicAltered, ...]
 

@@ -110,7 +110,7 @@ class Membership:
 
     def _resign(self, image: ClusterImage) -> Decision[None]:
         """At last the registration goes: a broker that stops must not be taken into in-sync sets again."""
-        changes: tuple[Change, ...] = resign(image, self._node_id, partitions_max=PARTITIONS_PER_COMMIT)
+        changes = self._fitting(resign(image, self._node_id, partitions_max=PARTITIONS_PER_COMMIT))
         if not changes and self._is_registered(image):
             changes = (BrokerUnregistered(self._node_id),)
         return Decision(changes, ())
@@ -169,7 +169,7 @@ class Membership:
                 lambda topic, index: TopicPartition(topic, index) not in lost,
                 partitions_max=PARTITIONS_PER_COMMIT,
             )
-            return Decision(changes, ())
+            return Decision(self._fitting(changes), ())
 
         await cluster.change(unregister)
         while (await cluster.change(leave)).changes:
@@ -196,7 +196,10 @@ class Membership:
             if room < 0 and changes:
                 break
             changes.append(TopicAltered(_with_raised_epochs(topic, self._node_id)))
-        return Decision(tuple(changes), ())
+        return Decision(self._fitting(changes), ())
+
+    def _fitting(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        return self._node.cluster.fitting(changes)
 
     def _register(self, image: ClusterImage) -> Decision[None]:
         self._refuse_stranger(image)

@@ -16,7 +16,14 @@ from semel.broker.node import Node
 from semel.errors import StorageError
 from semel.metadata.controller import Decision
 from semel.metadata.election import PARTITIONS_PER_COMMIT, elect
-from semel.metadata.image import BrokerRegistered, BrokerUnregistered, Change, ClusterImage, ControllerChanged
+from semel.metadata.image import (
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ClusterImage,
+    ControllerChanged,
+    TopicAltered,
+)
 
 logger = logging.getLogger("semel.broker")
 
@@ -79,10 +86,11 @@ class Elections:
             self.held += sum(decided.results)
 
     def _decide(self, image: ClusterImage) -> Decision[int]:
-        changes = elect(image, partitions_max=PARTITIONS_PER_COMMIT)
+        changes = self._node.cluster.fitting(elect(image, partitions_max=PARTITIONS_PER_COMMIT))
         moved = sum(
             before.leader != after.leader
             for change in changes
+            if isinstance(change, TopicAltered)
             for before, after in zip(image.topics[change.topic.name].partitions, change.topic.partitions, strict=True)
         )
         return Decision(changes, (moved,))

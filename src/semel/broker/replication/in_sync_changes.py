@@ -27,7 +27,7 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger("semel.broker")
 
-# So that no commit comes near the megabyte that ZooKeeper takes.
+# So that no decision is long; and no more than the store takes at once.
 PARTITIONS_PER_COMMIT: Final = 1000
 RETRY_S: Final = 0.5
 
@@ -109,6 +109,7 @@ class InSyncChanges:
 
     async def _leave_some(self) -> None:
         leaving, self._given_up = self._given_up, {}
+        cluster = self._node.cluster
 
         def decide(image: ClusterImage) -> Decision[None]:
             def stays(topic: str, index: int) -> bool:
@@ -116,10 +117,11 @@ class InSyncChanges:
                 # The last one in sync has to come back itself: its disk has what no other has.
                 return TopicPartition(topic, index) not in leaving or state is None or len(state.isr) == 1
 
-            return Decision(leave_isr(image, self._node.config.node_id, stays), ())
+            return Decision(cluster.fitting(leave_isr(image, self._node.config.node_id, stays)), ())
 
         try:
-            await self._node.cluster.change(decide)
+            while (await cluster.change(decide)).changes:
+                pass
         except StorageError as error:
             logger.warning("%d partitions could not be left to others, and are tried again: %s", len(leaving), error)
             await asyncio.sleep(RETRY_S)
@@ -127,9 +129,14 @@ class InSyncChanges:
 
     async def _commit_some(self) -> None:
         wanted: dict[Partition, frozenset[int]] = {}
-        epochs = _broker_epochs(self._node.image)
+        image = self._node.image
+        epochs, room, topics = _broker_epochs(image), self._node.cluster.room(), set[str]()
         while self._looked_for and len(wanted) < PARTITIONS_PER_COMMIT:
             partition = next(iter(self._looked_for))
+            topic = image.topics.get(partition.topic_partition.topic)
+            if topic is not None and topic.name not in topics and not room.takes(TopicAltered(topic)):
+                break  # The others come with the next commit.
+            topics.add(partition.topic_partition.topic)
             del self._looked_for[partition]
             if partition.replicas is None or self._node.partitions.get(*partition.topic_partition) is not partition:
                 continue
