@@ -24,6 +24,7 @@ from tests.simulation.committed_reader import read_committed
 from tests.simulation.served_broker import create_topic
 from tests.simulation.served_cluster import INTER_BROKER_PORT, PORT, REPLICATED, ServedCluster, ServedMember
 from tests.simulation.wire_client import WireClient
+from tests.unit.broker.metrics.test_metrics import numbers
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -453,6 +454,68 @@ def test_an_unclean_election_leaves_no_transaction_open_that_is_complete__scenar
             assert await values(cluster, index) == ([b"record"] if commits else [])
 
     run(scenario)
+
+
+def test_metrics_tell_what_becomes_of_replicas() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        client = cluster.client(1)
+        await create_topic(client, "single", 3)
+        async with producer(simulation, "t"):
+            await asyncio.sleep(5)
+            whole = [metrics_of(member) for member in cluster.brokers.values()]
+            for name in ("under_replicated", "under_min_isr", "leaderless"):
+                assert [found[f"semel_partitions_{name}"] for found in whole] == [0, 0, 0]
+            assert [found["semel_replication_lag_max"] for found in whole] == [0, 0, 0]
+            assert [found["semel_cluster_member"] for found in whole] == [1, 1, 1]
+            assert [found["semel_zookeeper_connected"] for found in whole] == [1, 1, 1]
+            await asyncio.gather(
+                *(one.call(ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest()) for one in cluster.clients())
+            )
+            assert sum(found["semel_confirmation_seconds_count"] for found in whole) < sum(
+                metrics_of(member)["semel_confirmation_seconds_count"] for member in cluster.brokers.values()
+            )
+        followed = whole[0]["semel_partitions_followed"] + len(cluster.brokers[1].broker.node.partitions)
+        assert followed == len(cluster.brokers[1].broker.node.logs.logs)
+
+        leading = leader(cluster, 0)
+        follower = next(member for member in cluster.brokers.values() if member is not leading)
+        async with producer(simulation, acks=1, enable_idempotence=False) as sending:
+            follower.host.hang_workers()
+            await sending.send(TOPIC, b"record", partition=0)
+            await asyncio.sleep(1)
+            assert metrics_of(leading)["semel_replication_lag_max"] == 1
+            follower.host.hang_workers(False)
+            await asyncio.sleep(1)
+            assert metrics_of(leading)["semel_replication_lag_max"] == 0
+
+        dying, suspended, last = cluster.brokers[3], cluster.brokers[2], cluster.brokers[1]
+        led = len([one for one in dying.broker.node.partitions if one.replicas is not None])
+        dying.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        left = [metrics_of(last), metrics_of(suspended)]
+        replicated = sum(len(topic.partitions) for topic in cluster.image.topics.values()) - 3
+        assert sum(found["semel_partitions_under_replicated"] for found in left) == replicated
+        assert [found["semel_partitions_leaderless"] for found in left] == [1, 1]
+        assert sum(found["semel_elections_total"] for found in left) == led
+
+        simulation.network.partition(suspended.name, *(server.name for server in cluster.servers))
+        await asyncio.sleep(5)
+        assert metrics_of(suspended)["semel_zookeeper_connected"] == 0
+        assert metrics_of(suspended)["semel_cluster_member"] == 1, "its session may go on"
+        await asyncio.sleep(EXPIRY_S)
+        before = metrics_of(last)
+        assert before["semel_partitions_under_min_isr"] == replicated
+        simulation.network.heal()
+        await asyncio.sleep(EXPIRY_S)
+        assert metrics_of(last)["semel_isr_changes_total"] > before["semel_isr_changes_total"], "one came back"
+        assert metrics_of(suspended)["semel_zookeeper_connected"] == metrics_of(suspended)["semel_cluster_member"] == 1
+
+    run(scenario)
+
+
+def metrics_of(member: ServedMember) -> dict[str, float]:
+    return numbers(member.broker.metrics.render())
 
 
 def test_a_broker_that_asks_for_transactions_gets_all_of_them_or_an_error() -> None:

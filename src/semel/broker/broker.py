@@ -305,7 +305,7 @@ class Broker:
             inter_broker_server.on_closed = node.replicas.sessions.connection_closed
             await self.endpoints.listen_to_brokers(node, of_brokers, inter_broker_server)
             await membership.join()
-            self._begin_replication(node)
+            self._begin_replication(node, membership)
             if node.active_coordinators is None and _have_coordinators_to_do(node):
                 node.coordinate()
         measure(node, server)
@@ -394,12 +394,12 @@ class Broker:
         self._closers.append(membership.kill)
         return membership
 
-    def _begin_replication(self, node: Node) -> None:
+    def _begin_replication(self, node: Node, membership: Membership) -> None:
         """Once this broker is a member."""
         from semel.broker.replication.replication_metrics import measure_replicas
 
         assert node.replicas is not None
-        measure_replicas(node, node.replicas)
+        measure_replicas(node, node.replicas, membership)
         node.replicas.start()
 
     def _coordinators(self, node: Node, loop: asyncio.AbstractEventLoop) -> Coordinators:

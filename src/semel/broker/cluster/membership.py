@@ -80,6 +80,11 @@ class Membership:
         store.watch_session(self._session_changed)
         node.cluster.watch(self._changed)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its session with ZooKeeper is neither suspended nor lost."""
+        return self._is_connected
+
     async def join(self) -> None:
         """Become a member. Raises StorageError if this node id is taken, or the store gives no answer."""
         while True:

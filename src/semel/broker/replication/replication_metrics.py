@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from semel.broker.cluster.membership import Membership
 from semel.broker.node import Node
 from semel.broker.replication.replicas import Replicas
 from semel.replication.replica_set import ReplicaSet
 
 
-def measure_replicas(node: Node, replicas: Replicas) -> None:
+def measure_replicas(node: Node, replicas: Replicas, membership: Membership) -> None:
     """Put them on the broker's metrics page."""
     metrics = node.metrics
 
@@ -48,6 +49,11 @@ def measure_replicas(node: Node, replicas: Replicas) -> None:
     metrics.gauge("semel_partitions_followed", "Partitions that this broker copies.", lambda: replicas.followed_count)
     metrics.gauge(
         "semel_cluster_member", "1 while this broker is a member of the cluster.", lambda: float(node.is_member)
+    )
+    metrics.gauge(
+        "semel_zookeeper_connected",
+        "1 while this broker's session with ZooKeeper is neither suspended nor lost.",
+        lambda: float(membership.is_connected),
     )
     metrics.read_counter(
         "semel_isr_changes_total",
