@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from dataclasses import replace
 from enum import StrEnum
 from random import Random
 from typing import Final
@@ -14,7 +15,8 @@ from zlib import crc32
 
 from semel.errors import ErrorCode
 from semel.metadata import paths
-from semel.metadata.image import PartitionState
+from semel.metadata.controller import Decision
+from semel.metadata.image import ClusterImage, PartitionState, TopicAltered
 from semel.testing.simulation import Simulation
 from semel.testing.virtual.clock import START_MS
 from semel.testing.virtual.disk_faults import DiskFault, Operation
@@ -48,6 +50,7 @@ class ReplicaFault(StrEnum):
     GROUP_COORDINATOR_KILLED = "group coordinator killed"
     TRANSACTION_COORDINATOR_KILLED = "transaction coordinator killed"
     CONTROLLER_KILLED = "controller killed"
+    LEADERS_MOVED = "leaders moved to other replicas in sync"
     CLOCK_STEPPED = "clock of a broker set forward or back"
     TOPIC_DELETED = "topic deleted while a replica is away"
 
@@ -65,7 +68,7 @@ class ReplicaTorment(Torment):
         self._topic = topic
         self._replica_ways = deque(ReplicaFault)
         # Few seeds meet all of them: each begins elsewhere, in each kind of run.
-        self._replica_ways.rotate(-4 * simulation.seed - crc32(of.encode()))
+        self._replica_ways.rotate(-5 * simulation.seed - crc32(of.encode()))
 
     async def _one(self) -> None:
         if self._random.random() > REPLICA_PROBABILITY:
@@ -124,6 +127,8 @@ class ReplicaTorment(Torment):
                 member.host.clock.advance(random.choice((-3_600_000, -5_000, 700, 5_000, 3_600_000)))
             case ReplicaFault.TOPIC_DELETED:
                 return await self._delete_topic(member)
+            case ReplicaFault.LEADERS_MOVED:
+                return await self._move_leaders(member)
         return True
 
     def _kill(self, member: ServedMember | None, random: Random) -> bool:
@@ -202,6 +207,28 @@ class ReplicaTorment(Torment):
         finally:
             client.close()
         return deleted
+
+    async def _move_leaders(self, deciding: ServedMember) -> bool:
+        """Of all partitions at once, as a person may ask for it, while the leaders are alive."""
+        if not deciding.is_up:
+            return False
+        moving = deciding.host.start(deciding.broker.node.cluster.change(_all_moved))
+        await asyncio.wait([moving], timeout=10)
+        return moving.done() and not moving.cancelled() and moving.exception() is None and bool(moving.result().changes)
+
+
+def _all_moved(image: ClusterImage) -> Decision[None]:
+    """Each partition that another replica could lead is led by that one, under the next epoch."""
+
+    def moved(state: PartitionState) -> PartitionState:
+        others = [replica for replica in state.isr if replica != state.leader and replica in image.brokers]
+        if not others:
+            return state
+        newer = replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+        return replace(newer, leader=others[0])
+
+    altered = (replace(topic, partitions=tuple(map(moved, topic.partitions))) for topic in image.topics.values())
+    return Decision(tuple(TopicAltered(topic) for topic in altered if topic != image.topics[topic.name]), ())
 
 
 def _one_record_for_each_of(topic: str) -> ProduceRequest:
