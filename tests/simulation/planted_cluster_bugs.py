@@ -21,6 +21,7 @@ from semel.broker.partitions.transaction_gate import TransactionGate
 from semel.broker.requests.handlers import add_partitions_to_txn, txn_offset_commit, write_txn_markers
 from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.errors import ErrorCode
+from semel.log.producers.producer_state import ProducerStates
 from semel.metadata import producer_id_blocks
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.controller import Decision
@@ -104,6 +105,28 @@ def claims_producer_ids_that_another_broker_has(patch: pytest.MonkeyPatch) -> No
 def joins_without_new_leader_epochs(patch: pytest.MonkeyPatch) -> None:
     """Scenario 35: markers of two memberships cannot be told apart."""
     patch.setattr(Membership, "_raise_epochs", lambda self, image, raised: Decision((), ()))
+
+
+def takes_markers_of_an_earlier_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """Scenario 35: what the last coordinator of a transactional id sends late ends the transaction of the next."""
+    sound = ProducerStates.check_marker
+
+    def check_marker(self: Any, producer_id: int, producer_epoch: int, marker: Any, **more: Any) -> None:
+        known = self.coordinator_epoch(producer_id)
+        newest = marker._replace(coordinator_epoch=max(marker.coordinator_epoch, known or 0))
+        sound(self, producer_id, producer_epoch, newest, **more)
+
+    patch.setattr(ProducerStates, "check_marker", check_marker)
+
+
+def sends_markers_under_the_first_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Scenario 35: a coordinator that has come back is refused as its own predecessor."""
+    sound = MarkerDelivery.__init__
+
+    def init(self: Any, node: Any, effect: Any, **more: Any) -> None:
+        sound(self, node, effect._replace(coordinator_epoch=0), **more)
+
+    patch.setattr(MarkerDelivery, "__init__", init)
 
 
 def leads_on_after_its_session_was_lost(patch: pytest.MonkeyPatch) -> None:

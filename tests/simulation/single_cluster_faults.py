@@ -194,7 +194,7 @@ async def a_coordinator_of_an_earlier_term_sends_a_marker(simulation: Simulation
         zombie = WireClient(simulation.host("zombie").network, leader, INTER_BROKER_PORT, client_id=str(name))
         answer = await zombie.call(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([marker]))
         result = answer.markers[0].topics[0].partitions[0]
-        assert result.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert result.error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED, "a marker of an earlier term was taken"
         end = EndTxnRequest(TRANSACTIONAL_ID, transaction.producer_id, transaction.producer_epoch, committed=True)
         for node_id in cluster.brokers.keys() - {coordinator.node_id}:
             refused = await cluster.client(node_id).call(ApiKey.END_TXN, 3, end)

@@ -29,6 +29,7 @@ FIRST = {
 }
 
 OPEN = "a transaction is open"
+EARLIER = "a marker of an earlier term was taken"
 LATE = "not acknowledged within delivery.timeout.ms"
 UNKNOWN_TOPIC = single.its_coordinator_does_not_know_the_topic
 SECOND_MARKER = single.a_marker_arrives_again_in_the_next_transaction
@@ -44,6 +45,8 @@ BUGS: list[tuple[bugs.Plant, Scenario[object], str]] = [
         "did not finish|lost-write|duplicate|OUT_OF_ORDER_SEQUENCE|INVALID_PRODUCER_EPOCH",
     ),
     (bugs.joins_without_new_leader_epochs, single.a_session_expires_unseen, "law 1"),
+    (bugs.takes_markers_of_an_earlier_coordinator, single.a_coordinator_of_an_earlier_term_sends_a_marker, EARLIER),
+    (bugs.sends_markers_under_the_first_epoch, single.a_coordinator_of_an_earlier_term_sends_a_marker, EARLIER),
     (bugs.leads_on_after_its_session_was_lost, single.a_session_expires_unseen, LATE),
     (bugs.keeps_what_the_gate_was_told_over_a_term, commits_offsets_while_the_term_changes, "not asked again"),
     (bugs.serves_older_connections, SECOND_MARKER, "b'second'"),
