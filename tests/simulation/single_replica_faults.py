@@ -6,7 +6,7 @@ Each is a scenario about partition 0 of one topic: its leader, and two followers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from semel.client.producer import Producer
@@ -21,7 +21,13 @@ from semel.testing.virtual.frames import DELIVER, Frame, Verdict
 from semel.testing.zookeeper.ensemble import Transaction
 from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
-from semel.wire.messages.list_offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from semel.wire.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -85,15 +91,17 @@ class Replicated:
     def client(self, member: ServedMember) -> WireClient:
         return WireClient(self._simulation.host(CLIENTS).network, member.name, PORT, timeout_s=300)
 
-    def send(self, *, to: ServedMember | None = None, acks: int = -1) -> asyncio.Task[int]:
-        """The code that it is answered with."""
+    def send(self, *, to: ServedMember | None = None, acks: int = -1, also: Sequence[str] = ()) -> asyncio.Task[int]:
+        """The code that it is answered with. With other topics (``also``) the request is not parsed in place."""
         self._count += 1
-        return asyncio.ensure_future(self._send(self.leader if to is None else to, b"%d" % self._count, acks))
+        return asyncio.ensure_future(self._send(self.leader if to is None else to, b"%d" % self._count, acks, also))
 
-    async def _send(self, to: ServedMember, value: bytes, acks: int) -> int:
+    async def _send(self, to: ServedMember, value: bytes, acks: int, also: Sequence[str]) -> int:
         data = [PartitionProduceData(0, build_batch([Record(0, START_MS, None, value)]))]
         request = ProduceRequest(
-            acks=acks, timeout_ms=250_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+            acks=acks,
+            timeout_ms=250_000,
+            topic_data=[TopicProduceData(name=name, partition_data=data) for name in (TOPIC, *also)],
         )
         answer = await self.client(to).call(ApiKey.PRODUCE, 9, request)
         code: int = answer.responses[0].partition_responses[0].error_code
@@ -103,11 +111,15 @@ class Replicated:
 
     async def end_told_by(self, member: ServedMember) -> int | None:
         """None if it does not say."""
-        asked = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, None, LATEST)])
+        code, offset = await self.offset_told_by(member, LATEST)
+        return None if code else offset
+
+    async def offset_told_by(self, member: ServedMember, timestamp: int) -> tuple[int, int]:
+        """With the code before it."""
+        asked = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, None, timestamp)])
         told = await self.client(member).call(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(topics=[asked]))
         found = told.topics[0].partitions[0]
-        offset: int = found.offset
-        return None if found.error_code else offset
+        return found.error_code, found.offset
 
     def log_end(self, member: ServedMember) -> int:
         log = member.broker.node.logs.get(PARTITION)
@@ -231,7 +243,8 @@ async def too_few_are_in_sync(simulation: Simulation) -> None:
         await one.leave(follower)
     await asyncio.sleep(1)
     end = one.log_end(leader)
-    assert await one.send() == ErrorCode.NOT_ENOUGH_REPLICAS, "taken by a leader alone"
+    for also in ((), ("unknown",)):
+        assert await one.send(also=also) == ErrorCode.NOT_ENOUGH_REPLICAS, "taken by a leader alone"
     assert one.log_end(leader) == end, "appended, and refused"
     await one.check()
 
@@ -242,8 +255,9 @@ async def the_last_follower_leaves_after_the_append(simulation: Simulation) -> N
     leader, (last, first) = one.leader, one.followers
     await one.leave(first)
     last.host.hang_workers()
-    assert await one.send() == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert one.log_end(leader) == 2
+    codes = await asyncio.gather(one.send(), one.send(also=("unknown",)))
+    assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND] * 2
+    assert one.log_end(leader) == 3
     await one.check()
 
 
@@ -399,6 +413,10 @@ async def a_leader_dies_before_it_has_told_the_high_watermark(simulation: Simula
     await asyncio.sleep(0.5)
     told = await one.end_told_by(next_leader)
     assert told is None or told >= end, f"the end was {end} and is {told}"
+    for timestamp in (LATEST, START_MS):
+        code, _ = await one.offset_told_by(next_leader, timestamp)
+        assert code == ErrorCode.OFFSET_NOT_AVAILABLE, f"{timestamp}: {code}"
+    assert await one.offset_told_by(next_leader, EARLIEST) == (ErrorCode.NONE, 0)
     next_leader.host.kill()
     await one.until(lambda: one.leader is not next_leader)
     await one.check()
