@@ -17,6 +17,7 @@ from semel.testing.simulation import Simulation, run, simulate
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from semel.wire.apis import ApiKey
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from semel.wire.messages.list_transactions import ListTransactionsRequest
@@ -340,6 +341,38 @@ def test_records_that_were_deleted_do_not_come_back_with_another_leader() -> Non
                 await member.until_up()
         await asyncio.sleep(EXPIRY_S)
         assert log_of(leader(cluster, 0), 0).log_start_offset == 7
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(2, 1), (3, 3), (5, 3)])
+def test_how_many_replicas_a_topic_has_does_not_depend_on_who_is_away_when_it_is_made(
+    brokers: int, replicas: int
+) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        factors = dict.fromkeys(REPLICATED, str(replicas))
+        cluster = ServedCluster(simulation, brokers, servers=3, **factors)
+        await cluster.start()
+
+        async def made(name: str) -> int:
+            topics = [CreatableTopic(name=name, num_partitions=brokers, replication_factor=-1)]
+            answer = await cluster.client(1).call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=topics))
+            code: int = answer.topics[0].error_code
+            return code
+
+        assert await made("before") == ErrorCode.NONE
+        for away in list(cluster.brokers.values())[2:]:
+            away.host.kill()
+        await asyncio.sleep(EXPIRY_S)
+        assert await made("meanwhile") == (ErrorCode.NONE if brokers == 2 else ErrorCode.INVALID_REPLICATION_FACTOR)
+        for away in list(cluster.brokers.values())[2:]:
+            away.start()
+            await away.until_up()
+        await asyncio.sleep(1)
+        assert await made("after") == ErrorCode.NONE
+        for name in ("before", "after"):
+            assert all(len(state(cluster, index, name).replicas) == replicas for index in range(brokers))
+        assert log_of(leader(cluster, 0, "before"), 0, "before").config.min_insync_replicas == 2
 
     run(scenario)
 

@@ -253,7 +253,21 @@ class Node:
     def _default_replication_factor(self) -> int:
         if self.config.default_replication_factor is not None:
             return self.config.default_replication_factor
-        return REPLICAS_BY_DEFAULT if len(self.image.brokers) >= REPLICAS_BY_DEFAULT else 1
+        return REPLICAS_BY_DEFAULT if self._has_brokers(REPLICAS_BY_DEFAULT) else 1
+
+    def _has_brokers(self, count: int) -> bool:
+        """Whether so many belong to the cluster: those that are registered, and those that have replicas and are away
+        for now. A topic made meanwhile is refused, rather than kept for ever with fewer replicas than all others.
+        """
+        known = set(self.image.brokers)
+        if len(known) >= count or self.peers is None:
+            return len(known) >= count
+        for topic in self.image.topics.values():
+            for state in topic.partitions:
+                known.update(state.replicas)
+            if len(known) >= count:
+                return True
+        return False
 
     def topic_policy(self) -> TopicPolicy:
         config = self.config

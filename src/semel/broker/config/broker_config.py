@@ -164,7 +164,8 @@ class BrokerConfig(
         INT,
         None,
         "How many replicas a topic gets where a request does not say. Where it is not set: 3 in a cluster of three "
-        "brokers and more, else 1. Kafka has 1.",
+        "brokers and more, also while some are away (a topic is refused then, if fewer than 3 are there), else 1. "
+        "Kafka has 1.",
         rule=AtLeast(1),
     )
     auto_create_topics_enable: bool = declare(
