@@ -1,4 +1,4 @@
-"""A proxy in front of a real server: it cuts connections, refuses new ones, and withholds answers."""
+"""A proxy in front of a real server: it cuts connections, refuses new ones, withholds answers, and delays them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from tools.server import HOST
 class CuttingProxy:
     """``address`` leads to ``target`` until it is cut."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, delay_s: float = 0.0, cut_after: int | None = None) -> None:
+        """``delay_s``: of each answer. ``cut_after``: of so many answers the last is lost, with its connection."""
         self.target_port = target_port
+        self.delay_s = delay_s
+        self.loses_next = False
+        self.cuts = 0
+        self._cut_after = cut_after
+        self._answers = 0
         self.withholds_answers = False
         """Requests get through, and nothing comes back."""
         self.withholds_from: bytes | None = None
@@ -49,6 +55,14 @@ class CuttingProxy:
             return False
         self._halves[half] = None
         return True
+
+    def is_lost(self) -> bool:
+        """Whether the answer that comes now is lost."""
+        self._answers += 1
+        is_lost = self.loses_next or (self._cut_after is not None and self._answers % self._cut_after == 0)
+        self.loses_next = False
+        self.cuts += is_lost
+        return is_lost
 
     def closed(self, half: _Half) -> None:
         self._halves.pop(half, None)
@@ -87,7 +101,11 @@ class _Half(asyncio.Protocol):
             self._proxy.withholds_answers = True
         if not self._is_client:
             assert self._other is not None
-            if not self._proxy.withholds_answers:
+            if self._proxy.is_lost():
+                self.abort()
+            elif self._proxy.delay_s and not self._proxy.withholds_answers:
+                asyncio.get_running_loop().call_later(self._proxy.delay_s, self._other.write, data)
+            elif not self._proxy.withholds_answers:
                 self._other.write(data)
         elif self._other is None:
             self._waiting += data

@@ -1,4 +1,7 @@
-"""What every metadata store promises, on each: the embedded one, and ZooKeeper's over a model and over a real one."""
+"""What every metadata store promises, on each: the embedded one, and ZooKeeper's over a model and over a real one.
+
+The real one also answers through a proxy that delays every answer, and loses one of a few with the connection.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from semel.errors import StorageError
 from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict
 from semel.metadata.zookeeper.kazoo_session import KazooSession
 from semel.metadata.zookeeper.store import ZooKeeperStore
+from tests.metadata.cutting_proxy import CuttingProxy
 from tests.unit.metadata.stores import everything, with_store
 from tests.unit.metadata.zookeepers import FOLDERS, World, with_zookeeper
 from tools.patience import PATIENCE_S
@@ -20,6 +24,9 @@ from tools.zookeeper import ZooKeeperServer, running
 
 Use = Callable[[MetadataStore], Awaitable[Any]]
 Run = Callable[[Use], Any]
+
+# More than a store reads at once.
+ANSWERS_PER_CUT = 40
 
 
 def on_the_embedded_store(use: Use) -> Any:
@@ -34,23 +41,42 @@ def on_a_model_of_zookeeper(use: Use) -> Any:
 
 
 def on_zookeeper(address: str) -> Run:
-    def run(use: Use) -> Any:
-        async def in_a_folder_of_its_own() -> Any:
-            session = KazooSession(f"{address}/{uuid4().hex}", timeout_s=30.0)
-            await session.start(timeout_s=PATIENCE_S)
-            try:
-                store = await ZooKeeperStore.open(
-                    session,
-                    author="broker",
-                    incarnation="a",
-                    ephemeral_folders=FOLDERS,
-                    commit_timeout_s=PATIENCE_S,
-                )
-                return await use(store)
-            finally:
-                await session.close()
+    return lambda use: asyncio.run(_in_a_folder_of_its_own(address, use))
 
-        return asyncio.run(in_a_folder_of_its_own())
+
+async def _in_a_folder_of_its_own(address: str, use: Use) -> Any:
+    session = KazooSession(f"{address}/{uuid4().hex}", timeout_s=30.0)
+    await session.start(timeout_s=PATIENCE_S)
+    try:
+        store = await ZooKeeperStore.open(
+            session,
+            author="broker",
+            incarnation="a",
+            ephemeral_folders=FOLDERS,
+            commit_timeout_s=PATIENCE_S,
+        )
+        return await use(store)
+    finally:
+        await session.close()
+
+
+def through_a_bad_proxy(port: int) -> Run:
+    def run(use: Use) -> Any:
+        async def behind_it() -> Any:
+            proxy = CuttingProxy(port, delay_s=0.005, cut_after=ANSWERS_PER_CUT)
+            await proxy.start()
+
+            async def begin(store: MetadataStore) -> Any:
+                proxy.loses_next = True
+                return await use(store)
+
+            try:
+                return await _in_a_folder_of_its_own(proxy.address, begin)
+            finally:
+                proxy.close()
+                assert proxy.cuts > 0, "no answer was lost: this proves nothing"
+
+        return asyncio.run(behind_it())
 
     return run
 
@@ -61,10 +87,19 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
         yield server
 
 
-@pytest.fixture(params=["embedded", "model", pytest.param("zookeeper", marks=pytest.mark.needs("java"))])
+@pytest.fixture(
+    params=[
+        "embedded",
+        "model",
+        pytest.param("zookeeper", marks=pytest.mark.needs("java")),
+        pytest.param("proxy", marks=pytest.mark.needs("java"), id="zookeeper behind a proxy"),
+    ]
+)
 def on_a_store(request: pytest.FixtureRequest) -> Run:
     if request.param == "zookeeper":
         return on_zookeeper(request.getfixturevalue("zookeeper").address)
+    if request.param == "proxy":
+        return through_a_bad_proxy(request.getfixturevalue("zookeeper").port)
     return on_the_embedded_store if request.param == "embedded" else on_a_model_of_zookeeper
 
 
