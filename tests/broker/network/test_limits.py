@@ -57,12 +57,23 @@ def test_connections_over_the_limit_are_closed_and_the_others_served(setting: st
 
 
 def test_connections_over_the_rate_wait_and_are_served() -> None:
-    """At one in a second, ten may come at once."""
-    with Broker(max_connection_creation_rate=1) as broker, contextlib.ExitStack() as clients:
+    """At two in a second, ten may come at once from one address."""
+    with Broker(max_connection_creation_rate=2) as broker, contextlib.ExitStack() as clients:
         started_s = time.monotonic()
         for _ in range(12):
             assert is_served(clients.enter_context(RawClient(broker.port)))
         assert time.monotonic() - started_s > 0.9
+
+
+def test_a_flood_from_one_address_is_closed_and_other_addresses_are_served() -> None:
+    with Broker(max_connection_creation_rate=2) as broker, contextlib.ExitStack() as clients:
+        for _ in range(100):
+            clients.enter_context(socket.create_connection(("127.0.0.1", broker.port), source_address=("127.0.0.2", 0)))
+        assert broker._broker is not None
+        refused = broker._broker.metrics.connections_refused
+        # Ten are served at once and one in a second, of which five may wait.
+        wait_until(lambda: refused.value > 0)
+        assert is_let_in(broker.port)
 
 
 @pytest.mark.parametrize("setting", ["max_connections", "max_connections_per_ip"])

@@ -83,6 +83,17 @@ def test_one_listener_can_have_a_limit_of_its_own_and_a_new_one_while_it_runs() 
         assert third.call(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers
 
 
+def test_a_flood_of_connections_on_one_listener_does_not_keep_others_out() -> None:
+    with Broker(**TWO, **{"listener.name.outside.max.connection.creation.rate": 1}) as broker:
+        flood = [RawClient(port_of(broker, "OUTSIDE")) for _ in range(100)]
+        # Of one address five are served at once and one in two seconds, of which two may wait.
+        assert flood[-1].is_closed_by_broker()
+        with RawClient(port_of(broker, "INSIDE")) as client:
+            assert client.call(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers
+        for one in flood:
+            one.socket.close()
+
+
 def test_a_setting_of_tls_cannot_be_altered_by_a_client() -> None:
     with Broker(**TWO) as broker, RawClient(port_of(broker, "INSIDE")) as client:
         for name in ("ssl.keystore.location", "listener.name.inside.ssl.truststore.location"):

@@ -48,8 +48,8 @@ class ConnectionConfig:
         "max.connection.creation.rate",
         INT,
         200,
-        "How many connections may be made in a second, by all clients together, over ten seconds; further ones wait. "
-        "Kafka sets no limit.",
+        "How many connections may be made in a second, over ten seconds: by all clients together, and half as many by "
+        "one address. Further ones wait for up to five seconds, or are closed. Kafka sets no limit.",
         rule=AtLeast(1),
         update=Update.CLUSTER_WIDE,
     )

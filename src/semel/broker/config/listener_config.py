@@ -19,7 +19,8 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _LISTENER: Final = re.compile(r"(?P<name>[\w.-]+)://(?:\[(?P<v6>[\w:.%]*)\]|(?P<host>[\w.%-]*)):(?P<port>[0-9]{1,5})")
 _FOR_ONE: Final = re.compile(
     r"listener\.name\.(?P<listener>[^.]+)\."
-    r"(?P<setting>ssl\..+|(?:[^.]+\.)?sasl\..+|max\.connections|connections\.max\.reauth\.ms)"
+    r"(?P<setting>ssl\..+|(?:[^.]+\.)?sasl\..+|max\.connections|max\.connection\.creation\.rate|"
+    r"connections\.max\.reauth\.ms)"
 )
 
 

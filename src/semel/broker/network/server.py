@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -61,6 +61,8 @@ class ListenerOptions:
     tls: Callable[[], ssl.SSLContext] | None = None
     connections_max: Callable[[], int | None] = lambda: None
     """How many of all connections this listener may have."""
+    connections_per_second_max: Callable[[], int | None] = lambda: None
+    """How many of all that are made in a second may be made here."""
 
 
 PLAIN: Final = ListenerOptions()
@@ -96,6 +98,7 @@ class Server:
         self._loop = loop
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._rate = ConnectionRate()
+        self._listener_rates: defaultdict[str, ConnectionRate] = defaultdict(ConnectionRate)
         self._per_ip: dict[str, int] = {}
         self._per_listener: Counter[str] = Counter()
         self._options: dict[str, ListenerOptions] = {}
@@ -178,18 +181,28 @@ class Server:
             self._metrics.connections_refused.value += 1
             logger.warning("connection from %s refused: its quota of connection_creation_rate", connection.peer)
             return False
+        own_rate = options.connections_per_second_max()
+        for rates, rate, setting in (
+            (self._listener_rates[name], own_rate, f"listener.name.{name.lower()}.max.connection.creation.rate"),
+            (self._rate, limits.connections_per_second_max, "max.connection.creation.rate"),
+        ):
+            if rate is not None and not self._comes_in_time(connection, rates, rate, setting):
+                return False
         self._metrics.connections_accepted.value += 1
-        wait_ms = self._rate.wait_ms(limits.connections_per_second_max, connection.active_at_ms)
-        if wait_ms:
-            logger.warning(
-                "connection from %s waits for %d ms: max.connection.creation.rate is %d",
-                connection.peer,
-                wait_ms,
-                limits.connections_per_second_max,
-            )
-            connection.mute(wait_ms)
         if options.authenticate is not None:
             options.authenticate(connection)
+        return True
+
+    def _comes_in_time(self, connection: Connection, rates: ConnectionRate, rate: int, setting: str) -> bool:
+        """Whether it is served, perhaps after a while."""
+        wait_ms = rates.wait_ms(connection.host, rate, connection.active_at_ms)
+        if wait_ms is None:
+            self._metrics.connections_refused.value += 1
+            logger.warning("connection from %s refused: %s is %d", connection.peer, setting, rate)
+            return False
+        if wait_ms:
+            logger.warning("connection from %s waits for %d ms: %s is %d", connection.peer, wait_ms, setting, rate)
+            connection.mute(wait_ms)
         return True
 
     def closed(self, connection: Connection) -> None:

@@ -46,13 +46,19 @@ def listener_options(
         authenticate = authenticator.begin
     elif tls is not None:
         authenticate = certificate_authentication(own, serve)
-    setting = f"listener.name.{listener.name.lower()}.max.connections"
 
-    def connections_max() -> int | None:
-        text = node.config.sources.effective().get(setting)
+    def limit(setting: str) -> int | None:
+        """As it is now: it can be altered while the broker runs."""
+        text = node.config.sources.effective().get(f"listener.name.{listener.name.lower()}.{setting}")
         return None if text is None else int(text)
 
-    return ListenerOptions(listener.name, authenticate, tls, connections_max)
+    return ListenerOptions(
+        listener.name,
+        authenticate,
+        tls,
+        partial(limit, "max.connections"),
+        partial(limit, "max.connection.creation.rate"),
+    )
 
 
 def advertised_endpoint(listener: Listener, port: int) -> Endpoint:
