@@ -32,6 +32,7 @@ HANDSHAKES_MAX: Final = 200
 HANDSHAKE_SECONDS_MAX: Final = 10.0
 
 _HANDSHAKE_RECORD: Final = 0x16
+_NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _RECEIVED_BYTES_MAX: Final = 128 * 1024
 # As much as OpenSSL encrypts in one call.
 _RECORD_BYTES: Final = 16 * 1024
@@ -56,6 +57,8 @@ class TlsProtocolFactory:
     loop: asyncio.AbstractEventLoop
     soon: Callable[[Callable[[], None]], object]
     refused: Callable[[str, str], None]
+    certificate_refused: Callable[[str, str], None]
+    """Told host and reason besides, where it fails because of the client's certificate."""
     handshakes: dict[TlsServerTransport, None] = field(default_factory=dict)
     """Those under way, the oldest first."""
     scratch: memoryview = field(default_factory=lambda: memoryview(bytearray(_RECEIVED_BYTES_MAX)))
@@ -191,6 +194,8 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             self._send()  # The alert, which tells the client the reason.
             self._refuse(f"the TLS handshake failed: {_reason(error)}")
+            if isinstance(error, ssl.SSLCertVerificationError) or error.reason == _NO_CERTIFICATE:
+                self._server.certificate_refused(self.host, _reason(error))
             return
         self._end_handshake()
         self._state = _State.OPEN

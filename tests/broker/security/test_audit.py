@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from semel.admin import AclBinding, AclFilter, AclOperation, AclResourceType, ConfigResource, QuotaEntity
 from semel.blocking import Admin, Producer
@@ -17,6 +21,7 @@ from semel.broker.requests.routes import SERVED
 from semel.errors import KafkaError
 from semel.testing import Broker
 from semel.wire.apis import ApiKey
+from semel.wire.messages.api_versions import ApiVersionsRequest
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.raw_client import RawClient
@@ -144,6 +149,43 @@ def test_refused_requests_are_written_down_and_what_is_filtered_is_not(tmp_path:
     ]
     assert ("request", "refused", "CreateTopics", "TOPIC", "orders") in refused
     assert {line[2] for line in refused} == {"CreateTopics"}
+
+
+def test_a_client_whose_certificate_is_not_taken_is_a_login_that_was_refused(tmp_path: Path) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "broker.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    shown = (
+        None,
+        stranger.issue_cert("mallory@example.org"),
+        authority.issue_cert("old@example.org", not_after=yesterday),
+        authority.issue_cert("nobody@example.org", common_name="nobody"),
+        authority.issue_cert("duke@example.org", common_name="duke"),
+    )
+    path = tmp_path / "audit.log"
+    with Broker(
+        listeners="SSL://127.0.0.1:0",
+        ssl_keystore_location=tmp_path / "broker.pem",
+        ssl_truststore_location=tmp_path / "authority.pem",
+        ssl_client_auth="required",
+        ssl_principal_mapping_rules="RULE:^CN=(duke),.*$/$1/",
+        audit_log_path=str(path),
+        data_dir=tmp_path / "data",
+    ) as broker:
+        for certificate in shown:
+            context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+            if certificate is not None:
+                certificate.configure_cert(context)
+            with contextlib.suppress(ssl.SSLError, ConnectionError), RawClient(broker.port, tls=context) as client:
+                client.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        assert broker._broker is not None
+        assert broker._broker.metrics.logins_refused.value == 4
+    refused = [(line["event"], line["verdict"], line["mechanism"], line["host"]) for line in lines(path)]
+    assert refused == [("login", "refused", "TLS", "127.0.0.1")] * 4
+    reasons = ("did not return a certificate", "unable to get local issuer", "expired", "gives 'CN=nobody,")
+    for line, reason in zip(lines(path), reasons, strict=True):
+        assert reason in line["reason"]
 
 
 def test_a_large_request_is_audited_as_well(tmp_path: Path) -> None:

@@ -112,6 +112,9 @@ def test_a_client_without_a_good_certificate_is_told_and_closed(identity: bool, 
     bench.connect(client)
     ((_, reason),) = bench.refused
     assert said in reason
+    ((host, told),) = bench.certificates_refused
+    assert host == "10.0.0.1"
+    assert reason.endswith(told)
     bench.read()
     assert bench.client_error is not None, "the alert has reached the client"
     assert (bench.wire.closing, bench.wire.aborted) == (True, False)
@@ -123,6 +126,7 @@ def test_a_client_that_does_not_trust_the_broker_is_one_line() -> None:
     bench.connect(Authority().client_context())
     ((_, reason),) = bench.refused
     assert reason == "the TLS handshake failed: tlsv1 alert unknown ca"
+    assert bench.certificates_refused == []
 
 
 def test_damaged_bytes_end_an_open_connection() -> None:

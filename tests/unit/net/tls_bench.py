@@ -146,6 +146,7 @@ class Bench:
         self.loop = VirtualLoop()
         self.slices: list[Callable[[], None]] = []
         self.refused: list[tuple[str, str]] = []
+        self.certificates_refused: list[tuple[str, str]] = []
         self.inner = inner or Inner()
         self.factory = TlsProtocolFactory(
             lambda: self.inner,
@@ -153,6 +154,7 @@ class Bench:
             self.loop,
             self.slices.append,
             lambda peer, reason: self.refused.append((peer, reason)),
+            lambda host, reason: self.certificates_refused.append((host, reason)),
         )
         self.wire = Wire()
         self.server: TlsServerTransport = self.factory()

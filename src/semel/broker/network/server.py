@@ -63,6 +63,8 @@ class ListenerOptions:
     """How many of all connections this listener may have."""
     connections_per_second_max: Callable[[], int | None] = lambda: None
     """How many of all that are made in a second may be made here."""
+    certificate_refused: Callable[[str, str], None] = lambda host, reason: None
+    """Told of each client whose certificate is not accepted, or that shows none where one is required."""
 
 
 PLAIN: Final = ListenerOptions()
@@ -118,7 +120,9 @@ class Server:
         if options.tls is not None:
             from semel.net.tls_server import TlsProtocolFactory
 
-            factory = TlsProtocolFactory(factory, options.tls, self._loop, self.soon, self._tls_refused)
+            factory = TlsProtocolFactory(
+                factory, options.tls, self._loop, self.soon, self._tls_refused, options.certificate_refused
+            )
         self._options[options.name] = options
         listener = await network.listen(host, port, factory)
         self._listeners.append(listener)

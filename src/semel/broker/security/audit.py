@@ -50,7 +50,7 @@ class Audit:
         self._lost = 0
 
     def login_refused(self, host: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """``user`` is what the client claimed to be, if it came that far."""
+        """``user`` is what the client claimed to be, if it came that far. Of certificates the mechanism is TLS."""
         self._refuse(host, "login", host=host, mechanism=mechanism, user=user, reason=reason)
 
     def request_refused(

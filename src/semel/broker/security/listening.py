@@ -34,6 +34,12 @@ def listener_options(
     Raises SettingError.
     """
     own, protocol = node.config.for_listener(listener.name), listener.protocol
+
+    def certificate_refused(host: str, reason: str) -> None:
+        node.metrics.logins_refused.value += 1
+        if node.audit is not None:
+            node.audit.login_refused(host, mechanism="TLS", user=None, reason=reason)
+
     tls: ReloadedContext | None = None
     authenticate: Callable[[Connection], None] | None = None
     if protocol.uses_tls:
@@ -45,7 +51,7 @@ def listener_options(
         closers.append(authenticator.kill)
         authenticate = authenticator.begin
     elif tls is not None:
-        authenticate = certificate_authentication(own, serve)
+        authenticate = certificate_authentication(own, serve, certificate_refused)
 
     def limit(setting: str) -> int | None:
         """As it is now: it can be altered while the broker runs."""
@@ -58,6 +64,7 @@ def listener_options(
         tls,
         partial(limit, "max.connections"),
         partial(limit, "max.connection.creation.rate"),
+        certificate_refused,
     )
 
 

@@ -113,18 +113,23 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def certificate_authentication(
-    config: BrokerConfig, serve: Callable[[Connection, memoryview], None]
+    config: BrokerConfig, serve: Callable[[Connection, memoryview], None], refused: Callable[[str, str], None]
 ) -> Callable[[Connection], None]:
     """Who a client of an SSL listener is, by its certificate: known with its first request, which ``serve`` serves.
 
-    A client that shows no certificate, where none is required, stays ANONYMOUS.
+    A client that shows no certificate, where none is required, stays ANONYMOUS. ``refused`` is told the host and the
+    reason where a certificate gives no name.
     """
     mapping = PrincipalMapping(config.ssl_principal_mapping_rules)
 
     def first_request(connection: Connection, frame: memoryview) -> None:
         certificate = None if connection.tls is None else connection.tls.getpeercert(binary_form=True)
         if certificate is not None:
-            connection.principal = _principal(certificate, mapping)
+            try:
+                connection.principal = _principal(certificate, mapping)
+            except DecodeError as error:
+                refused(connection.host, str(error))
+                raise
         connection.serve = serve
         serve(connection, frame)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -228,10 +229,17 @@ class Connected:
     def __init__(self, certificate: bytes | None) -> None:
         self.tls = Shown(certificate)
         self.principal = "User:ANONYMOUS"
+        self.host = "10.0.0.7"
         self.serve: Any = None
 
 
-def first_request(rules: str, certificate: bytes | None) -> tuple[Connected, list[str]]:
+def not_refused(host: str, reason: str) -> None:
+    raise AssertionError(reason)
+
+
+def first_request(
+    rules: str, certificate: bytes | None, refused: Callable[[str, str], None] = not_refused
+) -> tuple[Connected, list[str]]:
     """A connection after its first request, and the principals that its requests were served under."""
     config = BrokerConfig.load("", {"ssl.principal.mapping.rules": rules})
     served: list[str] = []
@@ -240,7 +248,7 @@ def first_request(rules: str, certificate: bytes | None) -> tuple[Connected, lis
     def serve(asking: Any, frame: memoryview) -> None:
         served.append(asking.principal)
 
-    certificate_authentication(config, serve)(connection)
+    certificate_authentication(config, serve, refused)(connection)
     connection.serve(connection, memoryview(b""))
     assert connection.serve is serve, "the next requests cost nothing"
     return connection, served
@@ -263,5 +271,7 @@ def test_a_client_without_a_certificate_is_anonymous() -> None:
 
 @pytest.mark.parametrize("rules", ["RULE:CN=duke/$0/", "RULE:CN=(x?).*//"])
 def test_a_certificate_that_has_no_name_closes_the_connection(rules: str) -> None:
-    with pytest.raises(DecodeError, match="gives 'CN=localhost' a name"):
-        first_request(rules, DER)
+    refused: list[tuple[str, str]] = []
+    with pytest.raises(DecodeError, match="gives 'CN=localhost' a name") as error:
+        first_request(rules, DER, lambda host, reason: refused.append((host, reason)))
+    assert refused == [("10.0.0.7", str(error.value))]
