@@ -6,11 +6,12 @@ resource at all and the cluster is configured to allow that.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from semel.security.acls import ANY_HOST, ANY_NAME, EVERY_USER, AclBinding, AclFilter, AclRule, ResourcePattern
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
@@ -40,41 +41,88 @@ class _Rules:
         for rule in self.all:
             self.by_principal.setdefault(rule.principal, []).append(rule)
 
-    def of(self, principal: str) -> Iterator[AclRule]:
-        yield from self.by_principal.get(principal, ())
-        if principal != EVERY_USER:
-            yield from self.by_principal.get(EVERY_USER, ())
+
+_Right: TypeAlias = tuple[str, AclOperation, AclPermission]
+"""Principal, operation and permission."""
 
 
-class _OfType(NamedTuple):
+class _OfType:
     """The rules for one type of resource, by names and by prefixes. As many look-ups as there are lengths of prefixes
-    find all that cover a name."""
+    find all that cover a name. ``by_right`` has the patterns and hosts of the rules that say the same.
 
-    literal: dict[str, _Rules]
-    prefixed: dict[str, _Rules]
-    prefix_lengths: list[int]
+    Part of a table it is not changed any more; ``copy`` makes one that can be.
+    """
 
-    def add(self, pattern: ResourcePattern, rules: _Rules) -> None:
-        if pattern.pattern_type is AclPatternType.PREFIXED:
-            self.prefixed[pattern.name] = rules
+    __slots__ = ("_counts", "_own", "by_right", "literal", "prefix_lengths", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Rules] = {}
+        self.prefixed: dict[str, _Rules] = {}
+        self.prefix_lengths: list[int] = []
+        self._counts: dict[int, int] = {}
+        """How many patterns have a prefix of each length."""
+        self.by_right: dict[_Right, dict[tuple[ResourcePattern, str], None]] = {}
+        self._own: set[_Right] = set()
+        """Those of ``by_right`` that no other copy has."""
+
+    def copy(self) -> _OfType:
+        twin = _OfType()
+        twin.literal, twin.prefixed, twin.by_right = dict(self.literal), dict(self.prefixed), dict(self.by_right)
+        twin.prefix_lengths, twin._counts = self.prefix_lengths, dict(self._counts)
+        return twin
+
+    def put(self, pattern: ResourcePattern, before: _Rules | None, after: _Rules | None) -> None:
+        is_prefix = pattern.pattern_type is AclPatternType.PREFIXED
+        named = self.prefixed if is_prefix else self.literal
+        if after is None:
+            named.pop(pattern.name, None)
         else:
-            self.literal[pattern.name] = rules
+            named[pattern.name] = after
+        if is_prefix:
+            self._count(len(pattern.name), (after is not None) - (before is not None))
+        old = frozenset() if before is None else before.all
+        new = frozenset() if after is None else after.all
+        for rule in old - new:
+            del self._that_say(rule)[pattern, rule.host]
+        for rule in new - old:
+            self._that_say(rule)[pattern, rule.host] = None
 
-    def covering(self, name: str) -> Iterator[_Rules]:
+    def _count(self, length: int, more: int) -> None:
+        """So many more patterns have a prefix of this length, or one less."""
+        before = self._counts.pop(length, 0)
+        if before + more:
+            self._counts[length] = before + more
+        if not before or not before + more:
+            self.prefix_lengths = sorted(self._counts)
+
+    def _that_say(self, rule: AclRule) -> dict[tuple[ResourcePattern, str], None]:
+        right = (rule.principal, rule.operation, rule.permission)
+        if right not in self._own:
+            self._own.add(right)
+            self.by_right[right] = dict(self.by_right.get(right, ()))
+        return self.by_right[right]
+
+    def covering(self, name: str) -> list[_Rules]:
         """Those of every pattern that has this name."""
-        literal, prefixed = self.literal, self.prefixed
-        if (found := literal.get(name)) is not None:
-            yield found
-        if name != ANY_NAME and (found := literal.get(ANY_NAME)) is not None:
-            yield found
-        for length in self.prefix_lengths:
-            if length > len(name):
-                return
-            if (found := prefixed.get(name[:length])) is not None:
-                yield found
+        literal, prefixed, lengths = self.literal, self.prefixed, self.prefix_lengths
+        if lengths and lengths[-1] > len(name):
+            lengths = lengths[: bisect_right(lengths, len(name))]
+        found = [rules for length in lengths if (rules := prefixed.get(name[:length])) is not None]
+        if (rules := literal.get(name)) is not None:
+            found.append(rules)
+        if name != ANY_NAME and (rules := literal.get(ANY_NAME)) is not None:
+            found.append(rules)
+        return found
+
+    def that_say(
+        self, principal: str, operation: AclOperation, permission: AclPermission
+    ) -> list[dict[tuple[ResourcePattern, str], None]]:
+        """The patterns and hosts for which a rule says this of the principal or of all, of the operation or of all."""
+        rights = [(who, what, permission) for who in (principal, EVERY_USER) for what in (operation, AclOperation.ALL)]
+        return [found for right in rights if (found := self.by_right.get(right))]
 
 
-_NO_RULES: Final = _OfType({}, {}, [])
+_NO_RULES: Final = _OfType()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,28 +162,30 @@ class AclTable:
 
     def altered(self, changes: Mapping[ResourcePattern, frozenset[AclRule]]) -> AclTable:
         """With these rules in place of those that the patterns had; a pattern without rules is gone."""
-        patterns = dict(self._patterns)
+        patterns, of_types = dict(self._patterns), dict(self._of_types)
+        changed: dict[AclResourceType, _OfType] = {}
         for pattern, rules in changes.items():
-            if rules:
-                patterns[pattern] = _Rules(rules)
-            else:
-                patterns.pop(pattern, None)
-        of_types: dict[AclResourceType, _OfType] = {}
-        for pattern, kept in patterns.items():
-            of_types.setdefault(pattern.resource_type, _OfType({}, {}, [])).add(pattern, kept)
-        for of_type in of_types.values():
-            of_type.prefix_lengths.extend(sorted(set(map(len, of_type.prefixed))))
+            kind = pattern.resource_type
+            if kind not in changed:
+                changed[kind] = of_types[kind] = of_types.get(kind, _NO_RULES).copy()
+            before, after = patterns.pop(pattern, None), _Rules(rules) if rules else None
+            if after is not None:
+                patterns[pattern] = after
+            changed[kind].put(pattern, before, after)
         return AclTable(patterns, of_types)
 
     def verdict(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> Verdict:
-        verdict = Verdict.NO_RULE
+        covering = self._of_types.get(resource_type, _NO_RULES).covering(name)
+        if not covering:
+            return Verdict.NO_RULE
+        verdict = Verdict.DENIED
         implied_by = _IMPLIED_BY.get(operation, _NOTHING)
-        for rules in self._of_types.get(resource_type, _NO_RULES).covering(name):
-            if verdict is Verdict.NO_RULE:
-                verdict = Verdict.DENIED
-            for rule in rules.of(principal):
+        # Of most patterns no rule is about the client, so this is what a decision costs.
+        about = [rules for one in covering for who in (principal, EVERY_USER) if (rules := one.by_principal.get(who))]
+        for rules in about:
+            for rule in rules:
                 if rule.host not in (ANY_HOST, host):
                     continue
                 if rule.operation in (operation, AclOperation.ALL):
@@ -148,29 +198,35 @@ class AclTable:
 
     def allows_some(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Whether there may be a name of this type with which the operation is allowed."""
-        allowed: list[ResourcePattern] = []
-        denied: set[ResourcePattern] = set()
-        for pattern, rules in self._patterns.items():
-            if pattern.resource_type is not resource_type:
-                continue
-            for rule in rules.of(principal):
-                if rule.host in (ANY_HOST, host) and rule.operation in (operation, AclOperation.ALL):
-                    if rule.permission is AclPermission.DENY:
-                        denied.add(pattern)
-                    else:
-                        allowed.append(pattern)
-        return any(not self._is_covered(pattern, denied) for pattern in allowed)
+        of_type = self._of_types.get(resource_type, _NO_RULES)
+        denied = _Denied(host, of_type.that_say(principal, operation, AclPermission.DENY))
+        return any(
+            on in (ANY_HOST, host) and not denied.has_all_of(pattern)
+            for found in of_type.that_say(principal, operation, AclPermission.ALLOW)
+            for pattern, on in found
+        )
 
-    @staticmethod
-    def _is_covered(allowed: ResourcePattern, denied: set[ResourcePattern]) -> bool:
-        """Whether the denied patterns have every name that this one has."""
-        kind, name = allowed.resource_type, allowed.name
-        if ResourcePattern(kind, AclPatternType.LITERAL, ANY_NAME) in denied:
+
+class _Denied(NamedTuple):
+    """The patterns of all rules that deny something, to a client at a host."""
+
+    host: str
+    found: list[dict[tuple[ResourcePattern, str], None]]
+
+    def has_all_of(self, allowed: ResourcePattern) -> bool:
+        """Whether every name that this pattern has is denied."""
+        if not self.found:
+            return False
+        kind, _, name = allowed
+        if self.has(ResourcePattern(kind, AclPatternType.LITERAL, ANY_NAME)):
             return True
         if allowed.pattern_type is AclPatternType.LITERAL:
             if name == ANY_NAME:
                 return False
-            if allowed in denied:
+            if self.has(allowed):
                 return True
         prefixes = (name[:length] for length in range(1, len(name) + 1))
-        return any(ResourcePattern(kind, AclPatternType.PREFIXED, prefix) in denied for prefix in prefixes)
+        return any(self.has(ResourcePattern(kind, AclPatternType.PREFIXED, prefix)) for prefix in prefixes)
+
+    def has(self, pattern: ResourcePattern) -> bool:
+        return any((pattern, host) in found for found in self.found for host in (ANY_HOST, self.host))

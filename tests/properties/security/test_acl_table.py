@@ -7,10 +7,11 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.security.acl_table import AclTable
+from semel.security.acl_table import AclTable, Verdict
 from semel.security.acls import AclBinding, AclRule, ResourcePattern
 from semel.security.authorizer import Authorizer
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
+from tests.executed_lines import lines_executed
 
 OPERATIONS = [operation for operation in AclOperation if operation > AclOperation.ALL]
 NAMES = ("a", "ab", "abc", "b", "*", "hardcode")
@@ -115,10 +116,48 @@ def test_a_table_that_was_altered_is_the_one_made_of_the_result(
     assert altered == new
     assert set(altered.bindings()) == set(after)
     assert len(altered) == len(set(after))
-    for name in NAMES:
+    again = altered.altered({pattern: old.rules(pattern) for pattern in patterns})
+    assert again == old
+    # Another table was made of it, and it is what it was.
+    for one, other in ((altered, new), (again, old)):
         for principal in PRINCIPALS[:2]:
-            asked = (principal, HOSTS[1], AclOperation.READ, AclResourceType.TOPIC, name)
-            assert altered.verdict(*asked) is new.verdict(*asked)
+            some = (principal, HOSTS[1], AclOperation.READ, AclResourceType.TOPIC)
+            assert one.allows_some(*some) is other.allows_some(*some)
+            for name in NAMES:
+                assert one.verdict(*some, name) is other.verdict(*some, name)
+
+
+def of_ten_thousand(count: int) -> AclTable:
+    """Literal and prefixed patterns, each with rules of users of its own; one user may write to a last one."""
+    kinds = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
+    bindings = [
+        AclBinding(
+            AclResourceType.TOPIC,
+            f"{number:06}-orders",
+            f"User:{number % 50}",
+            AclOperation.READ,
+            pattern_type=kinds[number % 2],
+        )
+        for number in range(count)
+    ]
+    return table_of([*bindings, AclBinding(AclResourceType.TOPIC, "z", "User:alice", AclOperation.WRITE)])
+
+
+def test_a_question_and_a_change_cost_the_same_with_ten_thousand_acls() -> None:
+    asked = ("User:alice", "10.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC)
+    change = AclBinding(AclResourceType.TOPIC, "y", "User:alice", AclOperation.WRITE)
+    costs = []
+    for count in (10, 10_000):
+        table = of_ten_thousand(count)
+
+        def ask(table: AclTable = table) -> None:
+            assert table.allows_some(*asked)
+            assert table.verdict(*asked, "000003-orders") is Verdict.DENIED
+            altered = table.altered({change.pattern: frozenset({change.rule})})
+            assert altered.verdict(*asked, "y") is Verdict.ALLOWED
+
+        costs.append(lines_executed(ask, within="acl_table.py"))
+    assert costs[0] == costs[1] < 200
 
 
 @given(st.lists(BINDINGS), ASKED, st.sampled_from(NAMES))

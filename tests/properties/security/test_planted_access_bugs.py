@@ -37,8 +37,8 @@ BY_RULES: dict[str, tuple[Bug, ApiKey, int]] = {
     "a rule that denies is not looked for behind a prefix": (
         Bug(
             cast(Any, acl_table._OfType.covering),
-            "for length in self.prefix_lengths:",
-            "for length in () if found is not None else self.prefix_lengths:",
+            "[rules for length in lengths if",
+            "[rules for length in (() if name in literal else lengths) if",
         ),
         ApiKey.LIST_OFFSETS,
         6,
