@@ -182,7 +182,7 @@ All clients share one event loop, so no request may keep it ([the design](design
 | a fetch session | 10,000 partitions, 100,000 in all sessions | there is no session: every fetch is a full one |
 | a regular expression | 4,096 characters, 2,000 steps and 5,000 ways between them | INVALID_REGULAR_EXPRESSION |
 | regular expressions of a group's members | ten different ones | INVALID_REGULAR_EXPRESSION |
-| producers that one partition remembers | 100,000 | NOT_ENOUGH_REPLICAS to a new one: clients send again |
+| producers that one partition remembers | 100,000; 120,000 in transactions | NOT_ENOUGH_REPLICAS: clients send again |
 | open transactions of a partition of `__transaction_state` | 10,000 | CONCURRENT_TRANSACTIONS to the next one |
 | a coordinator epoch in WriteTxnMarkers | the highest leader epoch of `__transaction_state` | INVALID_REQUEST |
 

@@ -42,6 +42,10 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 PRODUCERS_MAX: Final = 100_000
 """Of one partition. None is forgotten for another one: that would be to forget which of its batches are duplicates. A
 new one is told to send again, and has its turn when others have expired."""
+TRANSACTIONAL_RESERVE: Final = 20_000
+"""So many more for new producers in transactions. A client that may write to the partition gets as many producer ids as
+it likes, and could use up the others' places. An id that is good for a transaction takes the right to a transactional
+id too, and there is one for each."""
 REFUSALS: Final = frozenset(
     {
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -157,7 +161,7 @@ class ProducerStates:
         producer = appended if pending is None else pending.producers.get(producer_id, appended)
         if producer is None:
             if len(self._producers) >= PRODUCERS_MAX:
-                raise self._too_many(producer_id)
+                self._check_reserve(header)
             if require_zero_first and header.base_sequence > 0:
                 raise self._out_of_order(header, "as the first", expected=0)
         else:
@@ -177,12 +181,15 @@ class ProducerStates:
             pending.producers[producer_id] = expected
         return None
 
-    def _too_many(self, producer_id: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"producer {producer_id} is new on {self.topic_partition}, which knows {len(self._producers)} producers "
-            f"already; the limit is {PRODUCERS_MAX}. Idle ones are forgotten after {self.producer_id_expiration_ms} ms",
-        )
+    def _check_reserve(self, header: BatchHeader) -> None:
+        limit = PRODUCERS_MAX + (TRANSACTIONAL_RESERVE if header.is_transactional else 0)
+        if len(self._producers) >= limit:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"producer {header.producer_id} is new on {self.topic_partition}, which knows {len(self._producers)} "
+                f"producers already; the limit is {limit}. Idle ones are forgotten after "
+                f"{self.producer_id_expiration_ms} ms",
+            )
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, *, transaction_version: int = 1

@@ -646,3 +646,16 @@ def test_a_new_producer_beyond_the_limit_sends_again_until_others_have_expired(
 
     assert partition.states.expire(DAY_MS * 2 + 1) == [1]
     assert partition.send(0, producer=4) == 5
+
+
+def test_producers_that_only_repeat_safely_leave_places_for_those_in_transactions(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 2)
+    monkeypatch.setattr(producer_state, "TRANSACTIONAL_RESERVE", 1)
+    for producer in (1, 2):
+        partition.send(0, producer=producer)
+    refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition.states, batch(0, producer=3))
+    assert partition.send(0, producer=4, transactional=True) == 2
+    message = refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition.states, batch(0, producer=5, transactional=True))
+    assert "which knows 3 producers already; the limit is 3" in message
