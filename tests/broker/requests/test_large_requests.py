@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from semel.broker.requests.audited_changes import audited
 from semel.broker.requests.large_requests import (
     COPIES_BYTES_MAX,
     ELEMENTS_MAX,
@@ -36,6 +37,9 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -272,7 +276,53 @@ class Unanswered:
     is_from_broker = False
     is_abandoned = False
 
-    def delay(self, operation: object, *, hold: bool) -> None: ...
+    def __init__(self) -> None:
+        self.waiting: Any = None
+
+    def delay(self, operation: object, *, hold: bool) -> None:
+        self.waiting = operation
+
+
+class WrittenDown:
+    """An audit log."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, ...]] = []
+
+    def changed(self, *change: str) -> None:
+        self.changes.append(change)
+
+
+def test_a_change_is_audited_although_its_client_has_left_in_the_middle_of_a_large_request() -> None:
+    key = ApiKey.OFFSET_COMMIT
+    audit, begun = WrittenDown(), list[tuple[Any, Any]]()
+    partitions = [OffsetCommitRequestPartition(number) for number in range(3 * SPLIT[key].size)]
+    message = OffsetCommitRequest(group_id="readers", topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
+
+    def reset(piece: Any, part: Any) -> None:
+        """Decided now, and answered when it is synced."""
+        begun.append((piece, part))
+
+    async def scenario() -> None:
+        request: Any = Unanswered()
+        request.api = APIS[key]
+        request.version = 8
+        handle = audited(audit, key, reset)  # type: ignore[arg-type]
+        large = LargeRequests(Turns(ManualClock()))
+        served = asyncio.ensure_future(large.serve(request, OffsetCommitRequest, handle, encode(message, 8)))
+        while not begun and not served.done():
+            await asyncio.sleep(0)
+        request.is_abandoned = True
+        request.waiting.abandoned()
+        await asyncio.sleep(0)
+        ((piece, part),) = begun
+        done = [OffsetCommitResponsePartition(one.partition_index) for one in part.topics[0].partitions]
+        piece.answer(OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", partitions=done)]))
+        assert await served is None
+
+    asyncio.run(scenario())
+    assert audit.changes == [("User:ANONYMOUS", "here", "OffsetCommit", "ALTER", "GROUP", "readers")]
+    assert len(begun) == 1, "nothing more is done for a client that is gone"
 
 
 def test_others_get_their_turn_after_every_slice() -> None:

@@ -130,7 +130,13 @@ class Piece:
             self.operation = operation
 
     def abandoned(self) -> None:
-        """The client has left: the operation that waits for this piece stops, and so does its task."""
+        """The client has left: the operation that waits for this piece stops, and so does its task.
+
+        Except where something is done to the answer, which may be that it is written down (the audit log): what this
+        piece changes is changed whether its client is there or not. No piece is begun after it.
+        """
+        if self.amend is not None:
+            return
         operation, self.operation = self.operation, None
         if operation is not None:
             operation.abandoned()
