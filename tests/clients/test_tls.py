@@ -129,14 +129,15 @@ def test_a_client_is_known_by_the_rule_that_fits_its_certificate(certificates: C
         assert "User:DUKE" in principals(strict)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_certificate_of_a_client_that_has_expired_is_refused(
-    certificates: Certificates, strict: Broker, tmp_path: Path
+    certificates: Certificates, strict: Broker, client: SecuredClient, tmp_path: Path
 ) -> None:
     yesterday = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     leaf = certificates.authority.issue_cert("old@example.org", not_after=yesterday)
     identity = Identity(certificates.known.authority, written(tmp_path / "old.pem", leaf))
     with pytest.raises(Refused):
-        PYTHON_CLIENTS[0].write(strict.bootstrap_servers, "refused", identity, b"x")
+        client.write(strict.bootstrap_servers, "refused", identity, b"x")
 
 
 def test_new_certificates_are_taken_without_a_restart_and_connections_live_on(tmp_path: Path) -> None:
