@@ -21,6 +21,7 @@ from semel.spark.sink.sink import Reached
 from semel.spark.sinks import BatchSink, Files, Line, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
 from tests.rows_without_spark import Rows
+from tools.patience import PATIENCE_MS
 
 if TYPE_CHECKING:
     from tools.postgres import PostgresServer
@@ -510,6 +511,63 @@ def test_what_an_attempt_that_failed_has_staged_is_dropped_by_the_next_one(table
         sink.write(rows(1, 2), batch(0))
     sink.write(rows(1, 2), batch(0))
     assert (table.numbers(), table.asked(STAGED)) == ([1, 2], [])
+
+
+# A wait that this ends has no end of its own.
+WAITS_FOR_NO_LOCK = "options='-c lock_timeout=100ms'"
+
+
+@pytest.mark.needs("postgres")
+def test_a_task_that_was_replaced_and_hangs_in_its_copy_holds_up_neither_the_batch_nor_the_next_driver(
+    table: PostgresTable,
+) -> None:
+    import psycopg
+
+    with psycopg.connect(table.server.dsn) as hanging:
+
+        def replaced(point: str, number: int) -> None:
+            if point == "sink staged":
+                hanging.execute(f"LOCK TABLE {table.asked(STAGED)[0][0]} IN ROW EXCLUSIVE MODE")  # As COPY does.
+
+        dsn = f"{table.server.dsn} {WAITS_FOR_NO_LOCK}"
+        sink = table.table("rows", dsn=dsn, reached=replaced)
+        sink.prepare(FIRST)
+        sink.write(rows(1, 2), batch(0))
+        successor = table.table("rows", dsn=dsn)
+        successor.prepare(SECOND)
+        successor.write(rows(3), batch(1))
+    assert (table.numbers(), len(table.asked(STAGED))) == ([1, 2, 3], 1)
+    prepared(table, OTHER_ID)
+    assert table.asked(STAGED) == []
+
+
+@pytest.mark.needs("postgres")
+def test_a_driver_that_is_stopped_in_the_middle_of_its_commit_holds_up_its_successor_for_a_while_only(
+    table: PostgresTable,
+) -> None:
+    """It holds the lock on the line. When it wakes up its transaction is over, and the line is another's."""
+    from semel.spark.sinks import Postgres
+
+    class Impatient(Postgres):
+        idle_ms = 2_000  # Longer than a driver that runs says nothing.
+
+    successors: list[BatchSink] = []
+    longest = f"options='-c lock_timeout={PATIENCE_MS}'"
+
+    def stopped(point: str, number: int) -> None:
+        if point == "sink merged":
+            successors.append(table.table("rows", dsn=f"{table.server.dsn} {longest}"))
+            successors[0].prepare(SECOND)
+
+    zombie = Impatient(table.server.dsn, "rows", reached=stopped)
+    zombie.prepare(FIRST)
+    with pytest.raises(SinkError):
+        zombie.write(rows(1), batch(0))
+    assert (table.numbers(), successors[0].last_batch()) == ([], None)
+    with pytest.raises(SinkFenced):
+        zombie.write(rows(1), batch(0))
+    successors[0].write(rows(1), batch(0))
+    assert table.numbers() == [1]
 
 
 @pytest.mark.needs("postgres")

@@ -6,18 +6,22 @@ nothing.
 
 Staging is not logged by the server: it is empty after the server has crashed. So the driver counts the staged rows
 inside its transaction, and merges them only if they are all there.
+
+What stands still elsewhere is not waited for without end: the server ends the transaction of a driver that was stopped
+in the middle of it, and a staging table into which a task that was replaced still copies is left to a later start.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -38,9 +42,13 @@ try:
 except ImportError as missing:
     raise ImportError("Postgres needs psycopg: pip install 'semel[postgres]'") from missing
 
+log = logging.getLogger(__name__)
+
 _BAD: Final = (psycopg.IntegrityError, psycopg.DataError)
 _WAIT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
+# How long a table that is to be dropped may be in use.
+_DROP_MS: Final = 1_000
 _TASK: Final = "semel_task"
 _STAGED_SCHEMA: Final = "task STRING, row_count BIGINT"
 
@@ -70,6 +78,9 @@ class Postgres:
     column that says which of several rows with equal keys in one batch counts. A server that is away while the query
     runs is waited for, ``wait_s`` seconds.
     """
+
+    idle_ms: ClassVar[int] = 60_000
+    """How long a driver may say nothing within its transaction. A successor waits for the line for so long at most."""
 
     def __init__(
         self,
@@ -169,7 +180,7 @@ class Postgres:
                 raise SinkError(f"{self.name} has batch {batch.batch_id} already")
             refused = self._bring(connection, staging, [one["task"] for one in staged], row_count, chosen.columns)
             self._put(connection, str(batch), refused)
-            connection.execute(f"DROP TABLE {staging}")
+            _drop(connection, staging)
             self._reached("sink merged", batch.batch_id)
         self._has_failed = False
         self._reached("sink committed", batch.batch_id)
@@ -229,7 +240,7 @@ class Postgres:
                 (self._schema, prefix),
             ).fetchall()
             for (name,) in found:
-                connection.execute(f"DROP TABLE IF EXISTS {self._name_of(name)}")
+                _drop(connection, self._name_of(name))
 
     # The ledger
 
@@ -277,6 +288,7 @@ class Postgres:
         with self._connected() as connection, connection.transaction():
             # An acknowledged commit must outlive a crash of the server, whatever the server's default is.
             connection.execute("SET LOCAL synchronous_commit = on")
+            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {self.idle_ms}")
             yield connection
 
     @contextmanager
@@ -326,6 +338,16 @@ def connect(dsn: str, wait_s: float) -> psycopg.Connection[Any]:
             if monotonic() >= deadline:
                 raise SinkError(f"no connection to Postgres: {error}") from None
             sleep(_PAUSE_S)
+
+
+def _drop(connection: psycopg.Connection[Any], staging: str) -> None:
+    """Leave it if it is in use: a task that was replaced still copies into it, and may do so for long."""
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = {_DROP_MS}")
+            connection.execute(f"DROP TABLE IF EXISTS {staging}")
+    except psycopg.errors.LockNotAvailable:
+        log.info("%s is in use by a task that was replaced: a later start drops it", staging)
 
 
 def as_csv(rows: pa.RecordBatch, task: str) -> bytes:
