@@ -17,6 +17,7 @@ from semel.admin import AclBinding, AclOperation, AclPatternType, AclResourceTyp
 from semel.blocking import Admin, Producer
 from semel.cli.exits import Exit
 from semel.cli.terminal.passwords import PASSWORD_VARIABLE
+from semel.spark import pipeline
 from semel.testing import Broker
 from tests.documentation.blocks import ROOT, RUN, SHOWN, Block, blocks_of, documents
 from tests.documentation.cast import make_topics, send_an_order, values_in
@@ -155,6 +156,38 @@ def test_what_a_document_says_works_in_the_order_in_which_it_says_it(
                     make_topics(addresses["127.0.0.1:9092"], "orders", "totals")
                     send_an_order(addresses["127.0.0.1:9092"])
             console.run(block) if block.language == "console" else scripts.run(block)
+
+
+@pytest.mark.needs("java")
+@pytest.mark.needs("postgres")
+@pytest.mark.xdist_group("spark")
+def test_the_recipe_for_postgres_keeps_a_table_of_the_latest_orders_without_those_that_were_cancelled(
+    broker: Broker, folder: Path, spark: SparkSession
+) -> None:
+    import psycopg
+
+    from tools.postgres import postgres_server
+
+    (block,) = [block for block in blocks_of("docs/spark.md") if "import Postgres" in block.text]
+    make_topics(broker.bootstrap_servers, "orders")
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for key, value in ((b"1", b"an apple"), (b"1", b"two apples"), (b"2", b"a pear"), (b"2", None)):
+            producer.send("orders", value, key).result()
+    reader = spark.readStream.format("semel").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    reader = reader.option("kafka.group.id", "orders-table").option("startingOffsets", "earliest")
+    names = {"orders": reader.option("subscribe", "orders").load(), "pipeline": pipeline}
+    with postgres_server() as server, ExitStack() as stack:
+        stack.callback(stop_queries, spark)
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute("CREATE SCHEMA shop")
+            connection.execute('CREATE TABLE shop.orders (id text PRIMARY KEY, body text, "offset" bigint)')
+        in_this_test = {"host=db.example.org dbname=shop user=report": server.dsn}
+        Scripts(folder, {**addresses_of(broker), **in_this_test}, names).run(block)
+        (query,) = spark.streams.active
+        query.processAllAvailable()
+        with psycopg.connect(server.dsn) as connection:
+            found = connection.execute("SELECT id, body FROM shop.orders").fetchall()
+    assert found == [("1", "two apples")]
 
 
 def write_files(document: str, folder: Path) -> None:
