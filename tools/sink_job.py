@@ -1,15 +1,18 @@
 """The driver of the campaign over sinks, as a process of its own: ``python -m tools.sink_job FOLDER``.
 
-It is the pipeline's own start and batches, with a checkpoint and rows that are made here: what a batch reads is its
-offsets. So a process is ready in a second, and every step of a batch can be killed hundreds of times. Wherever the plan
-in its folder says so it claims that it has arrived and waits, as the driver of the campaign on Spark does.
+It is the pipeline's own start and batches, with a checkpoint, rows and workers that are made here: what a batch reads
+is its offsets. So a process is ready in a second, and every step of a batch can be killed hundreds of times. Wherever
+the plan in its folder says so, in the driver or in a worker, it claims that it has arrived and waits, as the driver of
+the campaign on Spark does.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +28,10 @@ from semel.spark.sinks.other_sinks import OtherSinks
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.types import TopicPartition
-from tests.rows_without_spark import Rows
+from tools.sink_worker import DELTA_FOLDER, WorkerRows, Workers
 from tools.spark_job import Halting
 
-TOPIC, GROUP, TRANSACTIONAL_ID, TABLE = "in", "campaign", "campaign", "numbers"
+TOPIC, OUTPUT, GROUP, TRANSACTIONAL_ID, TABLE = "in", "out", "campaign", "campaign", "numbers"
 PARTITION = TopicPartition(TOPIC, 0)
 ICEBERG_TABLE = "lake.numbers"
 
@@ -57,7 +60,7 @@ class FolderCheckpoint(Checkpoint):
         self._folder = folder
         for name in ("offsets", "commits"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        if not (folder / "metadata").exists():
+        with suppress(FileExistsError):
             self._write("metadata", json.dumps({"id": "the-query"}))
 
     def _read(self, name: str) -> str | None:
@@ -82,15 +85,21 @@ class FolderCheckpoint(Checkpoint):
         return max((int(name) for name in self._names("commits")), default=-1) + 1
 
     def plan(self, batch_id: int, end: int) -> None:
+        """Raises ``FileExistsError``, and Spark an error of its own, if another driver has planned the batch."""
         self._write(f"offsets/{batch_id}", f"v1\n{{}}\n{json.dumps({TOPIC: {'0': end}})}")
 
     def finish(self, batch_id: int) -> None:
-        self._write(f"commits/{batch_id}", "v1\n{}")
+        with suppress(FileExistsError):
+            self._write(f"commits/{batch_id}", "v1\n{}")
 
     def _write(self, name: str, text: str) -> None:
-        draft = self._folder / f"{name}.draft"
+        """Complete when it appears, and never replaced."""
+        draft = self._folder / f"{name}.draft-{os.getpid()}"
         draft.write_text(text)
-        draft.rename(self._folder / name)
+        try:
+            os.link(draft, self._folder / name)
+        finally:
+            draft.unlink()
 
 
 def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
@@ -102,10 +111,27 @@ def sinks(job: SinkJob, folder: Path, reached: Reached) -> list[BatchSink]:
     return [
         SQLite(folder / "numbers.db", TABLE, reached=named("sqlite")),
         Files(folder / TABLE, reached=named("files")),
-        Delta(folder / "delta", reached=named("delta")),
+        Delta(folder / DELTA_FOLDER, reached=named("delta")),
         Iceberg(ICEBERG_TABLE, catalog=iceberg_catalog(folder), reached=named("iceberg")),
         Postgres(job.dsn, TABLE, reached=named("postgres")),
     ]
+
+
+class DriverHalting(Halting):
+    """A driver that was left behind, and a worker of one, arrive nowhere any more: what is killed is its successor."""
+
+    def __init__(self, folder: Path, driver: int) -> None:
+        super().__init__(folder)
+        self._left_behind = left_behind(folder, driver)
+
+    def __call__(self, point: str, batch_id: int) -> None:
+        if not self._left_behind.exists():
+            super().__call__(point, batch_id)
+
+
+def left_behind(folder: Path, driver: int) -> Path:
+    """The file that says that this driver is not the pipeline's any more."""
+    return folder / f"left-behind-{driver}"
 
 
 def iceberg_catalog(folder: Path) -> dict[str, str]:
@@ -115,7 +141,8 @@ def iceberg_catalog(folder: Path) -> dict[str, str]:
 def main() -> int:
     folder = Path(sys.argv[1])
     job = SinkJob.read(folder)
-    reached = Halting(folder)
+    reached = DriverHalting(folder, os.getpid())
+    workers = Workers(reached)
     checkpoint = FolderCheckpoint(folder / "checkpoint")
     options = {"kafka.bootstrap.servers": job.servers, "kafka.group.id": GROUP, "subscribe": TOPIC}
     source = SourceOptions.parse({**options, "startingOffsets": "earliest"}, is_streaming=True)
@@ -124,12 +151,13 @@ def main() -> int:
         "transactional_id": TRANSACTIONAL_ID,
         "transaction_timeout_ms": 60_000,
     }
-    sink = Sink(settings, None, None, None, reached)
+    sink = Sink(settings, OUTPUT, None, None, reached)
     written = sinks(job, folder, reached)
     for one in written:
-        one.check(rows(0, 0))
+        one.check(rows(0, 0, workers))
     also = OtherSinks(written)
-    batches = Start(QueryPlan((source,), (), False), sink, "checkpoint", [], 1, None, 3, also=also).begin(checkpoint)
+    plan = QueryPlan((source,), (), is_stateful=False)
+    batches = Start(plan, sink, "checkpoint", ["value"], 1, None, 3, also=also).begin(checkpoint)
     with Cluster(bootstrap_servers=job.servers) as cluster:
         while True:
             batch_id = checkpoint.next_batch_id()
@@ -140,14 +168,16 @@ def main() -> int:
                     time.sleep(_PAUSE_S)
                     continue
                 checkpoint.plan(batch_id, end)
-            batches(rows(begin, end), batch_id)
+            batches(rows(begin, end, workers), batch_id)
             checkpoint.finish(batch_id)
 
 
-def rows(begin: int, end: int) -> Any:
+def rows(begin: int, end: int, workers: Workers) -> Any:
     """What a query would make of these offsets."""
-    return Rows(pa.table({"number": pa.array(range(begin, end), pa.int64())}))
+    return WorkerRows(pa.table({"number": pa.array(range(begin, end), pa.int64())}), workers)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tools.sink_job import main as importable_main  # So that workers find DriverHalting under its own name.
+
+    sys.exit(importable_main())

@@ -1,11 +1,14 @@
-"""Kill the driver, the broker or Postgres at every step of a batch with five sinks, then compare them with the input.
+"""Kill the driver, a worker, the broker or Postgres at every step of a batch with five sinks and a topic, then compare
+them with the input.
 
-A zombie is a driver that waits at a step until its successor has committed more, and then goes on. When the faults are
-over every sink must have every number once, and the group must be where the input ends.
+A zombie is a driver that waits at a step until its successor has committed more, and then goes on. A worker whose
+driver is killed goes on as well. When the faults are over the topic and every sink must have every number once, and the
+group must be where the input ends.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
@@ -26,33 +29,61 @@ from pyiceberg.catalog import load_catalog
 from semel.blocking import Producer
 from semel.spark.cluster import Cluster
 from tools.load import create_topic
-from tools.patience import PATIENCE_S
+from tools.patience import PATIENCE_S, wait_until
 from tools.postgres import PostgresServer
 from tools.server import Server
-from tools.sink_job import GROUP, ICEBERG_TABLE, PARTITION, TABLE, TOPIC, SinkJob, iceberg_catalog
+from tools.sink_job import (
+    GROUP,
+    ICEBERG_TABLE,
+    OUTPUT,
+    PARTITION,
+    TABLE,
+    TOPIC,
+    SinkJob,
+    iceberg_catalog,
+    left_behind,
+)
 from tools.spark_job import Halt
+from tools.spark_run import committed_rows
 
-DRIVER, BROKER, POSTGRES, ZOMBIE = "driver", "broker", "postgres", "zombie"
+DRIVER, WORKER, BROKER, POSTGRES, ZOMBIE = "driver", "worker", "broker", "postgres", "zombie"
 
 POINTS = (
     "planned",
     "begun",
     "sqlite staged",
     "sqlite committed",
+    "files copying",
+    "files copied",
     "files staged",
     "files committed",
+    "delta copying",
+    "delta copied",
     "delta staged",
     "delta committed",
+    "iceberg copying",
+    "iceberg copied",
     "iceberg staged",
     "iceberg committed",
+    "postgres copying",
+    "postgres copied",
     "postgres staged",
     "postgres merged",
     "postgres committed",
     "sinks written",
+    "producing",
+    "produced",
     "written",
     "offsets sent",
     "committed",
     "done",
+)
+"""The steps of a batch in order. Those of ``WORKER_POINTS`` are reached in a worker, the others in the driver."""
+
+WORKER_POINTS = (
+    *(point for point in POINTS if point.endswith((" copying", " copied"))),
+    "producing",
+    "produced",
 )
 # At these the zombie holds the lock on a line, and its successor waits for it.
 _LOCKED = ("sqlite staged", "postgres merged")
@@ -71,6 +102,7 @@ class Kill:
 
 KILLS = (
     *(Kill(DRIVER, point) for point in POINTS),
+    *(Kill(WORKER, point) for point in WORKER_POINTS),
     *(Kill(BROKER, point) for point in POINTS),
     *(Kill(POSTGRES, point) for point in POINTS),
     *(Kill(ZOMBIE, point) for point in POINTS if point not in (*_LOCKED, "done")),
@@ -96,7 +128,8 @@ def chosen_kills(number: int, count: int, *, order: int) -> list[Kill]:
 
 
 def kill_sinks(server: Server, postgres: PostgresServer, folder: Path, kills: list[Kill]) -> Outcome:
-    create_topic(server.bootstrap_servers, TOPIC, partitions=1)
+    for topic in (TOPIC, OUTPUT):
+        create_topic(server.bootstrap_servers, topic, partitions=1)
     with sqlite3.connect(folder / "numbers.db") as connection:
         connection.execute(f"CREATE TABLE {TABLE} (number INTEGER)")
     with psycopg.connect(postgres.dsn) as database:
@@ -124,6 +157,8 @@ class _Run:
         self._folder = folder
         self._driver: subprocess.Popen[bytes] | None = None
         self._zombies: list[subprocess.Popen[bytes]] = []
+        self._orphans: list[int] = []
+        """Workers whose driver was killed while they were at work."""
 
     def kill(self, number: int, kill: Kill) -> None:
         halt = Halt(number, kill.point, survives=False)
@@ -131,9 +166,16 @@ class _Run:
         self._feed()
         claim = halt.claim(self._folder)
         self._wait(claim.exists, f"{kill} was not reached")
+        arrived = int(claim.read_text())
+        assert self._driver is not None, "it waits at the point, or its worker does"
+        assert (arrived == self._driver.pid) == (kill.point not in WORKER_POINTS), f"{kill}: another process is there"
         match kill.victim:
             case "driver":
+                if kill.point in WORKER_POINTS:
+                    self._orphans.append(arrived)
                 self._end_driver()
+            case "worker":
+                os.kill(arrived, signal.SIGKILL)
             case "broker":
                 self._server.kill()
                 self._server.start()
@@ -141,7 +183,7 @@ class _Run:
                 self._postgres.crash()
                 self._postgres.start()
             case "zombie":
-                assert self._driver is not None, "it waits at the point"
+                left_behind(self._folder, self._driver.pid).touch()
                 self._zombies.append(self._driver)
                 self._driver = None
                 self._feed()
@@ -157,6 +199,8 @@ class _Run:
                 zombie.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 return [f"a zombie goes on: {self._printed()}"]
+        wait_until(lambda: not any(map(_is_running, self._orphans)), "a worker without a driver goes on")
+        self._end_driver()  # What zombies and workers have staged is dropped by a start after them.
         self._feed()
         self._wait(self._is_consumed, "not all input was consumed after the last zombie")
         return self._problems()
@@ -169,6 +213,7 @@ class _Run:
 
     def _end_driver(self) -> None:
         if self._driver is not None:
+            left_behind(self._folder, self._driver.pid).touch()
             self._driver.send_signal(signal.SIGKILL)
             self._driver.wait()
             self._driver = None
@@ -209,7 +254,9 @@ class _Run:
         in_iceberg = lake.scan().to_arrow().column("number").to_pylist()
         wanted = Counter(range(self.sent))
         problems = []
+        in_topic = [int(value) for _, value in committed_rows(self._server.bootstrap_servers, OUTPUT, 1)]
         everywhere = {
+            "the topic": in_topic,
             "SQLite": in_sqlite,
             "files": in_files,
             "Delta": in_delta,
@@ -221,10 +268,18 @@ class _Run:
             if found != wanted:
                 missing, twice = sorted((wanted - found).elements()), sorted((found - wanted).elements())
                 problems.append(f"{name}: missing {missing[:10]}, twice or foreign {twice[:10]}")
-        if staged is not None and staged[0] > len(self._zombies):
+        if staged is not None and staged[0] > 0:
             problems.append(f"{staged[0]} staging tables are left")
         return problems
 
     def _printed(self) -> str:
         file = self._folder / "driver.txt"
         return file.read_text()[-2000:] if file.exists() else "nothing was printed"
+
+
+def _is_running(pid: int) -> bool:
+    """A process of Linux that has ended may still be listed, until its new parent asks for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

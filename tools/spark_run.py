@@ -355,18 +355,22 @@ class _Run:
         return [f"producer id {producer_id} had no epochs left, and is in use still"] if is_same else []
 
     def _written(self) -> list[tuple[bytes, bytes]]:
-        level = IsolationLevel.READ_COMMITTED
-        with Cluster(bootstrap_servers=self._server.bootstrap_servers, isolation_level=level) as cluster:
-            partitions = [TopicPartition(SINK, index) for index in range(_PARTITIONS)]
-            return [
-                (row["key"], row["value"])
-                for place, end in cluster.end_offsets(partitions).items()
-                for rows in read_split(Split(place, 0, end), cluster, include_headers=False, fail_on_data_loss=True)
-                for row in rows.to_pylist()
-            ]
+        return committed_rows(self._server.bootstrap_servers, SINK, _PARTITIONS)
 
     def _printed(self) -> str:
         return (self._folder / "driver.txt").read_bytes()[-2000:].decode(errors="replace")
+
+
+def committed_rows(servers: str, topic: str, partition_count: int) -> list[tuple[bytes, bytes]]:
+    """Key and value of all that a read_committed reader finds in a topic."""
+    with Cluster(bootstrap_servers=servers, isolation_level=IsolationLevel.READ_COMMITTED) as cluster:
+        partitions = [TopicPartition(topic, index) for index in range(partition_count)]
+        return [
+            (row["key"], row["value"])
+            for place, end in cluster.end_offsets(partitions).items()
+            for rows in read_split(Split(place, 0, end), cluster, include_headers=False, fail_on_data_loss=True)
+            for row in rows.to_pylist()
+        ]
 
 
 def _last_batch(log: Path) -> int:

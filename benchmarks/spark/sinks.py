@@ -22,9 +22,9 @@ from semel.spark.decision import Place
 from semel.spark.java import use_java
 from semel.spark.sinks import Owner, Postgres, SinkBatch
 from semel.types import TopicPartition
-from tests.rows_without_spark import Rows
 from tools.kafka_jars import Unavailable, cache, fetch_jars
 from tools.postgres import PostgresServer, postgres_server
+from tools.rows_without_spark import Rows
 from tools.server import HOST, free_port
 
 ROWS = 300_000

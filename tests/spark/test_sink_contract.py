@@ -20,8 +20,8 @@ from semel.spark.decision import Place
 from semel.spark.sink.sink import Reached
 from semel.spark.sinks import BatchSink, Files, Line, Owner, SinkBatch, SinkError, SinkFenced, SQLite
 from semel.types import TopicPartition
-from tests.rows_without_spark import Rows
 from tools.patience import PATIENCE_MS
+from tools.rows_without_spark import Rows
 
 if TYPE_CHECKING:
     from tools.postgres import PostgresServer

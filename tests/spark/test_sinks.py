@@ -39,9 +39,9 @@ from semel.spark.sinks.refused_rows import RefusedRow
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
 from semel.testing import Broker
-from tests.rows_without_spark import Rows
 from tests.spark.jobs import fails_at, kill_this_process, run, source
 from tests.spark.topics import committed, create, fill, group_offsets
+from tools.rows_without_spark import Rows
 
 SIZE = 4
 POINTS = (

@@ -14,7 +14,7 @@ from semel.spark import BadRow, Refused
 from semel.spark.decision import Place
 from semel.spark.sinks import Owner, SinkBatch, SQLite
 from semel.types import TopicPartition
-from tests.rows_without_spark import Rows
+from tools.rows_without_spark import Rows
 
 OWNER = Owner("jobs", 1, 0)
 PLACE = Place("jobs", TopicPartition("in", 0))

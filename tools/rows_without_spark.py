@@ -29,14 +29,14 @@ class Rows:
     def columns(self) -> list[str]:
         return list(self._table.schema.names)
 
-    def selectExpr(self, *expressions: str) -> Rows:
+    def selectExpr(self, *expressions: str) -> Rows:  # noqa: N802 (Spark's name)
         """Names of columns, and other names for them: ``offset AS at``."""
         pairs = [expression.partition(" AS ") for expression in expressions]
         arrays = [self._table.column(name.strip("`")) for name, _, _ in pairs]
         table = pa.table(arrays, names=[other or name.strip("`") for name, _, other in pairs])
         return Rows(table, part_count=self._part_count, again=self._again)
 
-    def toArrow(self) -> pa.Table:
+    def toArrow(self) -> pa.Table:  # noqa: N802
         return self._table
 
     def persist(self) -> None:
@@ -45,17 +45,20 @@ class Rows:
     def unpersist(self) -> None:
         pass
 
-    def mapInArrow(self, function: Function, schema: object) -> Mapped:
-        size = -(-self._table.num_rows // self._part_count) or 1
-        parts = [self._table.slice(first, size) for first in range(0, self._table.num_rows, size)]
+    def mapInArrow(self, function: Function, schema: object) -> Mapped:  # noqa: N802
         found: list[dict[str, Any]] = []
-        for number, part in enumerate(parts):
+        for number, part in enumerate(self._parts()):
             if number in self._again:
                 for _ in function(iter(part.to_batches())):
                     pass
             for answer in function(iter(part.to_batches())):
                 found += answer.to_pylist()
         return Mapped(found)
+
+    def _parts(self) -> list[pa.Table]:
+        """What each task has."""
+        size = -(-self._table.num_rows // self._part_count) or 1
+        return [self._table.slice(first, size) for first in range(0, self._table.num_rows, size)]
 
 
 class Mapped:
