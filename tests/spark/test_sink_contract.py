@@ -84,6 +84,13 @@ class ParquetFolder:
         ]
         return sorted(number for table in found for number in table.column("number").to_pylist())
 
+    def table_of(self, schema: pa.Schema) -> None:
+        pass
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = [pq.read_table(path, partitioning=None) for path in sorted(self.path.glob("batch=*/*.parquet"))]
+        return [row for table in found for row in table.to_pylist()]
+
 
 class DeltaFolder:
     def __init__(self, folder: Path) -> None:
@@ -107,6 +114,15 @@ class DeltaFolder:
 
         found = DeltaTable(str(self.path)).to_pyarrow_table().column("number").to_pylist()
         return sorted(found)
+
+    def table_of(self, schema: pa.Schema) -> None:
+        pass
+
+    def rows(self) -> list[dict[str, Any]]:
+        from deltalake import DeltaTable
+
+        found: list[dict[str, Any]] = DeltaTable(str(self.path)).to_pyarrow_table().to_pylist()
+        return found
 
     def append_as_another_writer_would(self, number: int) -> None:
         from deltalake import write_deltalake
@@ -145,6 +161,14 @@ class IcebergTable:
 
     def numbers(self) -> list[int]:
         return sorted(self.loaded().load_table("db.rows").scan().to_arrow().column("number").to_pylist())
+
+    def table_of(self, schema: pa.Schema) -> None:
+        self.loaded().drop_table("db.rows")
+        self.loaded().create_table("db.rows", schema)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.loaded().load_table("db.rows").scan().to_arrow().to_pylist()
+        return found
 
     def append_as_another_writer_would(self, number: int) -> None:
         self.loaded().load_table("db.rows").append(pa.table({"number": pa.array([number], pa.int64())}))
@@ -338,6 +362,38 @@ def test_another_writer_that_commits_in_between_hinders_nothing_and_is_kept(targ
     sink.write(rows(3), batch(1))
     assert target.numbers() == [1, 2, 3, 100, 100]
     assert prepared(target, SECOND).last_batch() == batch(1)
+
+
+@pytest.mark.parametrize("target", [FILES, DELTA, ICEBERG], indirect=True)
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_every_type_is_read_as_it_was_written_whatever_the_time_zone_of_the_session(target: Any, zone: str) -> None:
+    """Spark hands timestamps over in that zone. The columns of the source are among them."""
+    now = datetime(2026, 11, 16, 23, 59, 59, 123456, tzinfo=UTC)
+
+    def columns(zone: str) -> dict[str, pa.Array]:
+        header = pa.struct([("key", pa.string()), ("value", pa.binary()), ("at", pa.timestamp("us", tz=zone))])
+        return {
+            "key": pa.array([b"\x00\xff", None], pa.binary()),
+            "topic": pa.array(["in", None]),
+            "partition": pa.array([3, None], pa.int32()),
+            "offset": pa.array([2**40, None], pa.int64()),
+            "timestamp": pa.array([now, None], pa.timestamp("us", tz=zone)),
+            "local": pa.array([now.replace(tzinfo=None), None], pa.timestamp("us")),
+            "headers": pa.array([[{"key": "k", "value": b"v", "at": now}], []], pa.list_(header)),
+            "total": pa.array([Decimal("12345678901234567890.12"), None], pa.decimal128(22, 2)),
+            "price": pa.array([Decimal("1.25"), None], pa.decimal128(9, 2)),
+            "ratio": pa.array([float("inf"), None]),
+            "is_paid": pa.array([True, None]),
+            "day": pa.array([now.date(), None]),
+        }
+
+    target.table_of(pa.table(columns("UTC")).schema)
+    written = Rows(pa.table(columns(zone)), part_count=1)
+    sink = target.sink()
+    sink.check(written)
+    sink.prepare(FIRST)
+    sink.write(written, batch(0))
+    assert target.rows() == pa.table(columns("UTC")).to_pylist()
 
 
 @pytest.mark.parametrize("target", [SQLITE, POSTGRES], indirect=True)

@@ -22,9 +22,8 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import Reached, nothing_reached
@@ -68,7 +67,7 @@ class Delta:
         self.name = name or f"delta:{self._path.name}"
         self._columns = columns
         self._reached = reached
-        self._schema: pa.Schema | None = None
+        self._schema: DeltaSchema | None = None
         self._owner: Owner | None = None
 
     def __repr__(self) -> str:
@@ -76,7 +75,7 @@ class Delta:
 
     def check(self, rows: DataFrame) -> None:
         self._shared.check(self.name)
-        self._schema = to_arrow_schema(selected(rows, self._columns).schema)
+        self._schema = _stored(selected(rows, self._columns).schema)
         if DeltaTable.is_deltatable(str(self._path)):
             _check_table(self._opened(), self._schema, self.name)
         elif self._path.is_dir() and any(self._path.iterdir()):
@@ -84,7 +83,7 @@ class Delta:
 
     def prepare(self, owner: Owner) -> None:
         assert self._schema is not None, "check comes first"
-        DeltaTable.create(str(self._path), _stored(self._schema), mode="ignore")
+        DeltaTable.create(str(self._path), self._schema, mode="ignore")
         self._folder(owner).mkdir(parents=True, exist_ok=True)
         for _ in range(_COMMITS_MAX):
             table = self._opened()
@@ -200,7 +199,7 @@ def _application(owner: Owner, sink: str) -> str:
     return f"semel/{owner.groups}/{sink}"
 
 
-def _check_table(table: DeltaTable, schema: pa.Schema, sink: str) -> None:
+def _check_table(table: DeltaTable, schema: DeltaSchema, sink: str) -> None:
     """Raises ``Refused`` for what a commit of added files would not look at."""
     metadata = table.metadata()
     if metadata.partition_columns:
@@ -211,7 +210,7 @@ def _check_table(table: DeltaTable, schema: pa.Schema, sink: str) -> None:
         if setting.startswith(_CONSTRAINT):
             raise Refused(f"{sink}: the table has {setting}, which this sink does not check: drop the constraint")
     there = {field.name: field for field in table.schema().fields}
-    for field in _stored(schema).fields:
+    for field in schema.fields:
         if field.name not in there:
             raise Refused(f"{sink}: the table has no column {field.name!r}; it has {', '.join(there)}")
         if field.type != there[field.name].type:
@@ -224,6 +223,8 @@ def _check_table(table: DeltaTable, schema: pa.Schema, sink: str) -> None:
         raise Refused(f"{sink}: column {required[0]!r} of the table is NOT NULL, which this sink does not check")
 
 
-def _stored(schema: pa.Schema) -> DeltaSchema:
-    """The schema as Delta has it. Every column may be null: rows are not looked at when files are added."""
-    return DeltaSchema.from_arrow(pa.schema([field.with_nullable(True) for field in schema]))
+def _stored(schema: StructType) -> DeltaSchema:
+    """The schema as Delta has it, in the same JSON. Every column may be null: rows are not looked at when files are
+    added."""
+    nullable = [StructField(field.name, field.dataType, nullable=True) for field in schema]
+    return DeltaSchema.from_json(StructType(nullable).json())

@@ -173,7 +173,7 @@ class WriteParts:
         row_count = 0
         path = Path(self.folder, file)
         try:
-            for rows in batches:
+            for rows in map(in_utc, batches):
                 if rows.num_rows:
                     writer = writer or pq.ParquetWriter(path, rows.schema)
                     writer.write_batch(rows)
@@ -184,6 +184,27 @@ class WriteParts:
         if writer is not None:
             sync(path)
             yield pa.RecordBatch.from_pydict({"file": [file], "row_count": [row_count]})
+
+
+def in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same instants. Spark hands timestamps over in the time zone of its session, which not every reader takes."""
+    schema = pa.schema([field.with_type(_type_in_utc(field.type)) for field in rows.schema])
+    if schema.equals(rows.schema):
+        return rows
+    arrays = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _type_in_utc(of: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(of) and of.tz is not None:
+        return pa.timestamp(of.unit, tz="UTC")
+    if pa.types.is_list(of):
+        return pa.list_(of.value_field.with_type(_type_in_utc(of.value_type)))
+    if pa.types.is_struct(of):
+        return pa.struct([field.with_type(_type_in_utc(field.type)) for field in of])
+    if pa.types.is_map(of):
+        return pa.map_(_type_in_utc(of.key_type), of.item_field.with_type(_type_in_utc(of.item_type)))
+    return of
 
 
 def _folder_of(owner: Owner) -> str:

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from semel.spark.refusals import Refused
 from semel.spark.sink.sink import Reached, nothing_reached
+from semel.spark.sinks.files import in_utc
 from semel.spark.sinks.protocol import Line, Owner, SinkBatch, SinkError
 from semel.spark.sinks.selection import selected
 
@@ -188,7 +189,7 @@ class WriteTo:
         writer: pq.ParquetWriter | None = None
         stream: Any = None
         try:
-            for rows in batches:
+            for rows in map(in_utc, batches):
                 if rows.num_rows:
                     if writer is None:
                         stream = self.io.new_output(path).create()
