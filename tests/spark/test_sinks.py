@@ -34,7 +34,7 @@ from semel.spark.decision import Batch
 from semel.spark.plan import QueryPlan
 from semel.spark.sink.sink import Reached, Sink, nothing_reached
 from semel.spark.sinks import BatchSink, Delta, Files, Iceberg, Owner, SinkBatch, SQLite
-from semel.spark.sinks.other_sinks import OtherSinks
+from semel.spark.sinks.other_sinks import OtherSinks, check_deterministic
 from semel.spark.sinks.refused_rows import RefusedRow
 from semel.spark.source.options import SourceOptions
 from semel.spark.starting import Start
@@ -574,8 +574,23 @@ def test_a_stateful_query_ends_in_a_topic_a_table_a_folder_and_two_lakes_that_ag
     assert in_table == dict(in_topic) == Counter(f"key-{number % 7}" for number in range(40))
 
     random = source(spark, broker).select("value", sf.rand().alias("number"))
-    with pytest.raises(Refused, match="the query is not deterministic"):
+    with pytest.raises(Refused, match=r"the query is not deterministic, by rand: "):
         run(random, broker, tmp_path / "d", transactional_id="other", also=[Files(tmp_path / "random")])
+
+
+def test_a_query_is_refused_by_the_functions_that_may_give_other_rows_after_a_crash(spark: SparkSession) -> None:
+    rows = spark.range(3)
+    spark.udf.register("tossed", sf.udf(lambda: 4, "int").asNondeterministic())
+    for expression, said in {
+        "uuid() AS x": "uuid",
+        "1 + rand() AS x": "rand",
+        "monotonically_increasing_id() AS x": "monotonically_increasing_id",
+        "tossed() AS x": "the UDF tossed",
+        "input_file_name() AS x": "input_file_name",
+    }.items():
+        with pytest.raises(Refused, match=f"not deterministic, by {said}: "):
+            check_deterministic(rows.selectExpr(expression).where("x IS NOT NULL"))
+    check_deterministic(rows.selectExpr("id + 1", "current_timestamp()"))
 
 
 ROWS = 1_000

@@ -84,6 +84,22 @@ class QueryPlan:
         return cls(tuple(sources), tuple(foreign), is_stateful, tuple(names))
 
 
+def nondeterministic_in(root: Any) -> list[str]:
+    """The functions of a plan that Spark calls not deterministic. Those that depend on the order of rows are not."""
+    found = set()
+    waiting = [expression for node in _nodes(root) for expression in _all(node.expressions())]
+    while waiting:
+        expression = waiting.pop()
+        if expression.deterministic():
+            continue
+        within = [child for child in _children(expression) if not child.deterministic()]
+        waiting += within
+        if not within:
+            is_udf = expression.getClass().getSimpleName() == "PythonUDF"
+            found.add(f"the UDF {expression.name()}" if is_udf else str(expression.prettyName()))
+    return sorted(found)
+
+
 def _name(relation: Any) -> str | None:
     """What ``DataStreamReader.name`` said. An older version of Spark does not know of names."""
     try:
@@ -100,5 +116,8 @@ def _nodes(node: Any) -> Iterator[Any]:
 
 
 def _children(node: Any) -> list[Any]:
-    children = node.children()
-    return [children.apply(index) for index in range(children.size())]
+    return _all(node.children())
+
+
+def _all(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from semel.client.values import OffsetAndMetadata
 from semel.spark.checkpoint import Checkpoint
 from semel.spark.decision import Batch, Note, Place
-from semel.spark.plan import QueryPlan
+from semel.spark.plan import QueryPlan, nondeterministic_in
 from semel.spark.refusals import Refused
 from semel.spark.sink.row_partitioning import BadRow
 from semel.spark.sinks.ledger import LedgerMismatch, is_written, refusal_at_start
@@ -182,11 +182,11 @@ def computed_once(rows: DataFrame) -> Iterator[None]:
 
 def check_deterministic(rows: DataFrame) -> None:
     """Raises ``Refused`` if Spark says that the same input may give other rows."""
-    if not rows._jdf.queryExecution().analyzed().deterministic():
+    root = rows._jdf.queryExecution().analyzed()
+    if not root.deterministic():
         raise Refused(
-            "the query is not deterministic (rand, uuid, monotonically_increasing_id, a UDF that says so): after a "
-            "crash its outputs would get other rows of the same batch. For a stable id, use topic, partition and "
-            "offset of the source"
+            f"the query is not deterministic, by {', '.join(nondeterministic_in(root))}: after a crash its outputs "
+            "would get other rows of the same batch. For a stable id, use topic, partition and offset of the source"
         )
 
 
