@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semel.errors import StateError
-from semel.spark import PipelineError, Refused
+from semel.spark import PipelineError, Refused, pipeline
 from semel.spark.rewinding import Rewind
 from semel.spark.sink.sink import Reached, nothing_reached
 from semel.spark.sinks.other_sinks import OtherSinks
@@ -160,3 +160,9 @@ def test_a_sink_of_a_later_generation_than_the_group_is_refused(world: RewoundWo
         connection.execute("UPDATE semel_ledger SET batch = ?", (later,))
     with pytest.raises(Refused, match="of generation 1, and the group is in generation 0"):
         world.driver()
+
+
+def test_an_argument_that_would_rewind_at_every_restart_is_refused_with_the_way_to_say_it_once() -> None:
+    df: Any = None
+    with pytest.raises(Refused, match=r"rewind\(to\) of the pipeline, or semel pipeline rewind FILE --to PLACE"):
+        pipeline(df, topic="out", transactional_id="jobs", servers="x:1", checkpoint="c", restart_from="earliest")

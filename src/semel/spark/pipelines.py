@@ -92,6 +92,11 @@ def pipeline(
     ``compression_type="zstd"``; or with Kafka's names behind ``kafka.``, as the source has them:
     ``**{"kafka.security.protocol": "SASL_SSL"}``.
     """
+    if "restart_from" in settings:
+        raise Refused(
+            "there is no restart_from=, which would begin again at every restart of the program. Say it once: "
+            "rewind(to) of the pipeline, or semel pipeline rewind FILE --to PLACE"
+        )
     settings = {name.removeprefix(PREFIX).replace(".", "_"): value for name, value in settings.items()}
     settings.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
     settings.setdefault("max_block_ms", outage_timeout_ms)
