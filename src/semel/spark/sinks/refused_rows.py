@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any, Final
 
 from semel.spark.sink.row_partitioning import OFFSET_HEADER, REASON_HEADER, BadRow
@@ -144,6 +145,8 @@ def check_count(refused: Mapping[int, str]) -> None:
 
 def _json_value(value: Any) -> Any:
     match value:
+        case float() if not isfinite(value):
+            return str(value)  # JSON has no number for it.
         case None | bool() | int() | float() | str():
             return value
         case bytes() | memoryview():
