@@ -88,6 +88,8 @@ WORKER_POINTS = (
 # At these the zombie holds the lock on a line, and its successor waits for it.
 _LOCKED = ("sqlite staged", "postgres merged")
 _RECORDS = 20
+# It has no factor in common with the number of kills, so all of them have their turn.
+_STRIDE = 50
 _PAUSE_S = 0.02
 
 
@@ -121,8 +123,9 @@ class Outcome:
 
 
 def chosen_kills(number: int, count: int, *, order: int) -> list[Kill]:
-    """Each kind in turn, from run to run, so that a campaign reaches every point; shuffled by ``order``."""
-    kills = [KILLS[(number * count + index) % len(KILLS)] for index in range(count)]
+    """Each kind once, from run to run, so that a campaign reaches every point, and a run has victims of all kinds;
+    shuffled by ``order``."""
+    kills = [KILLS[(number * count + index) * _STRIDE % len(KILLS)] for index in range(count)]
     random.Random(order).shuffle(kills)
     return kills
 
