@@ -11,9 +11,10 @@ from itertools import islice
 import pytest
 
 from semel import blocking
+from semel.cli.main import make_parser
 from semel.console.app import PAGES
 from semel.testing import Broker
-from tests.console.visitor import Answer, Visitor
+from tests.console.visitor import Answer, Visitor, running_console
 from tools.console_scene import HOSTILE_ID, OPEN_ID
 from tools.patience import PATIENCE_S, wait_until
 
@@ -274,6 +275,82 @@ def test_a_hostile_name_is_text_on_every_page_that_has_it(visitor: Visitor) -> N
     assert "<script>alert" not in records.body
     assert "&lt;script&gt;alert" in records.body
     assert "&lt;b&gt;web&lt;/b&gt;" in records.body
+
+
+@pytest.mark.parametrize(
+    ("path", "offered"),
+    [
+        ("/", "cluster info"),
+        ("/topics?internal=1", "topic list --internal"),
+        ("/topic?name=orders", "consume orders --show-control --isolation read_uncommitted --from beginning"),
+        (
+            "/topic?name=orders&partition=1&offset=5",
+            "consume orders --show-control --isolation read_uncommitted --partition 1 --from 5",
+        ),
+        (
+            "/topic?name=orders&time=2026-01-31T12:00:00Z",
+            "consume orders --show-control --isolation read_uncommitted --from 2026-01-31T12:00:00.000Z",
+        ),
+        ("/topic?name=orders&follow=1", "consume orders --show-control --isolation read_uncommitted --follow"),
+        ("/producers?topic=payments&partition=0", "producer list payments:0 --window"),
+        ("/groups?state=Stable", "group list --state Stable"),
+        ("/group?id=billing", "group describe billing"),
+        ("/group?id=billing", "group trace billing"),
+        (
+            "/group/reset?id=reports&topic=clicks&to=earliest",
+            "group reset-offsets reports --topic clicks --to-earliest",
+        ),
+        ("/transactions?state=open&longer=60", "txn list --state Ongoing --longer-than 60000"),
+        ("/transactions", "txn find-hanging"),
+        (f"/transaction?id={OPEN_ID}", f"txn trace {OPEN_ID}"),
+        (f"/transaction?id={OPEN_ID}", f"txn terminate {OPEN_ID}"),
+        ("/settings?topic=orders&all=1", "config describe --topic orders --all"),
+        ("/access", "user list"),
+        ("/cluster", "cluster status"),
+        ("/lab?lang=zh", "lab --lang zh"),
+        ("/scene?name=lost-answer&protection=off", "lab --scene 1 --without-protection"),
+    ],
+)
+def test_what_a_page_shows_and_does_is_there_as_a_command(visitor: Visitor, path: str, offered: str) -> None:
+    assert f"semel {offered}" in commands_of(visitor.get(path))
+
+
+def test_a_name_that_begins_with_a_dash_is_no_option_of_a_command() -> None:
+    with (
+        Broker(num_partitions=1) as broker,
+        running_console({"bootstrap_servers": broker.bootstrap_servers}) as port,
+        blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        blocking.Producer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="-billing", transaction_timeout_ms=900_000
+        ) as producer,
+    ):
+        producer.begin()
+        producer.send("-orders", b"one").result(PATIENCE_S)
+        admin.groups.alter_offsets("-readers", {("-orders", 0): 0}).all()
+        for path, count in (
+            ("/group?id=-readers", 2),
+            ("/group/reset?id=-readers&topic=-orders&to=shift&value=-1", 1),
+            ("/transaction?id=-billing", 2),
+            ("/topic?name=-orders", 1),
+            ("/settings?topic=-orders", 1),
+            ("/producers?topic=-orders&partition=0", 1),
+        ):
+            assert len(commands_of(Visitor(port).get(path))) == count, path
+        producer.close(timeout_ms=0)
+
+
+def commands_of(page: Answer) -> list[str]:
+    """The commands that a page offers to copy. Each is one that the command line takes."""
+    assert page.status == 200, page.text
+    found = [unescape(line) for line in re.findall(r'data-copy="([^"]*)"', page.body)]
+    for line in found:
+        first, *words = shlex.split(line)
+        assert first == "semel"
+        options = vars(make_parser(words[:1]).parse_args(words))
+        # What is shown is named in it, and has not become an option.
+        for name in ("-orders", "-billing", "-readers"):
+            assert (name in shlex.join(words)) == any(name in str(value) for value in options.values()), line
+    return found
 
 
 def test_a_command_to_copy_keeps_a_hostile_name_one_word(visitor: Visitor) -> None:

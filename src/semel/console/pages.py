@@ -86,7 +86,7 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(link=link, sparkline=charts.sparkline, offsets_bar=charts.offsets_bar, lane=charts.lane)
-    environment.globals.update(command=texts.command)
+    environment.globals.update(command=texts.command, option=texts.option)
     environment.filters.update(
         number=texts.number,
         span=texts.span,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from semel.inspection.times import time_text
@@ -101,6 +102,16 @@ def tone(state: str | None) -> str:
     return _TONES.get(state or "", "calm")
 
 
-def command(*words: object) -> str:
-    """A line for a shell: every word is quoted where it has to be, so that a hostile name stays one word."""
-    return shlex.join(["semel", *map(str, words)])
+def command(*words: str, name: str | None = None, options: Sequence[object] = ()) -> str:
+    """A line for a shell: every word is quoted where it has to be, so that a hostile name stays one word. A name that
+    begins with a dash stands at the end, where it is no option."""
+    rest = [str(option) for option in options]
+    if name is not None:
+        rest = [*rest, "--", name] if name.startswith("-") else [name, *rest]
+    return shlex.join(["semel", *words, *rest])
+
+
+def option(name: str, value: object) -> list[str]:
+    """An option of a command with its value."""
+    text = str(value)
+    return [f"{name}={text}"] if text.startswith("-") else [name, text]

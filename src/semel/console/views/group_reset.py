@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from semel.console.pages import Page, Visit, Wrong, link
 from semel.console.paging import sliced
-from semel.console.texts import command
+from semel.console.texts import command, option
 from semel.errors import KafkaError
 from semel.inspection.group_offsets import ResetTo, reset_destinations
 from semel.inspection.times import timestamp_of
@@ -31,7 +31,7 @@ def preview(visit: Visit) -> Page:
         "to": to.value,
         "value": visit.query.get("value", ""),
         "part": sliced(visit, "group/reset", moves),
-        "line": command("group", "reset-offsets", group, *_which(topic), *words),
+        "line": command("group", "reset-offsets", name=group, options=[*_which(topic), *words]),
         "said": None,
     }
     return Page("group_reset.html", f"Reset {group}", "groups", values, live_every_s=None)
@@ -75,7 +75,7 @@ def _destination(visit: Visit) -> tuple[ResetTo, int | None, list[str]]:
 
 
 def _which(topic: str) -> list[str]:
-    return ["--topic", topic] if topic else ["--all-topics"]
+    return option("--topic", topic) if topic else ["--all-topics"]
 
 
 def _moves(visit: Visit, group: str, topic: str, to: ResetTo, number: int | None) -> list[Move]:

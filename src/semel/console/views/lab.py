@@ -23,7 +23,7 @@ def scenes(visit: Visit) -> Page:
         (one, {protected: visit.scenes.find(visit.session, one, protected=protected) for protected in (True, False)})
         for one in texts.scenes
     ]
-    values = {**_around(visit, texts, language, "lab"), "rows": rows, "line": command("lab", *_lang(language))}
+    values = {**_around(visit, texts, language, "lab"), "rows": rows, "line": command("lab", options=_lang(language))}
     return Page("lab.html", "Lab", "lab", values, live_every_s=None)
 
 
@@ -44,7 +44,7 @@ def scene(visit: Visit) -> Page:
             choice: link("scene", name=shown.name, protection=_PROTECTIONS[choice], **_lang_query(language))
             for choice in (True, False)
         },
-        "line": command("lab", "--scene", shown.number, *off, *_lang(language)),
+        "line": command("lab", options=["--scene", shown.number, *off, *_lang(language)]),
         "minutes_max": round(SECONDS_MAX / 60),
         "said": None,
     }

@@ -6,6 +6,7 @@ from semel.admin import ConfigResource
 from semel.console import questions
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches
+from semel.console.texts import option
 
 
 def settings(visit: Visit) -> Page:
@@ -14,9 +15,9 @@ def settings(visit: Visit) -> Page:
     with_defaults = visit.query.get("all") == "1"
     topic, group, broker_id = visit.query.get("topic", ""), visit.query.get("group", ""), visit.number("broker")
     if topic:
-        resource, whose, words = ConfigResource.topic(topic), f"topic {topic}", ["--topic", topic]
+        resource, whose, words = ConfigResource.topic(topic), f"topic {topic}", option("--topic", topic)
     elif group:
-        resource, whose, words = ConfigResource.group(group), f"group {group}", ["--group", group]
+        resource, whose, words = ConfigResource.group(group), f"group {group}", option("--group", group)
     else:
         chosen = broker_id if broker_id is not None else min(broker.broker_id for broker in brokers)
         resource, whose, words = ConfigResource.broker(chosen), f"broker {chosen}", ["--broker", str(chosen)]

@@ -10,6 +10,7 @@ from semel.console.lags import LagCounter
 from semel.console.pages import Page, Visit
 from semel.console.paging import sliced
 from semel.console.questions import Ends
+from semel.console.texts import command, option
 from semel.console.views.records import Search, found_records
 from semel.console.views.topics import groups_of, sizes_of
 from semel.errors import KafkaError
@@ -61,10 +62,23 @@ def topic(visit: Visit) -> Page:
             "settings": _settings(visit, name),
             "search": search,
             "records": records,
+            "line": _consuming(name, search),
         },
         # Following looks at the end again and again; what was searched for stays on the page.
         live_every_s=1.0 if search.is_following else questions.FRESH_S + 0.5 if search.is_latest else None,
     )
+
+
+def _consuming(name: str, search: Search) -> str:
+    """The command that reads what is shown; a key is no option of it."""
+    options = ["--show-control", *option("--isolation", "read_uncommitted")]
+    if search.partition is not None:
+        options += option("--partition", search.partition)
+    if search.is_following:
+        options.append("--follow")
+    else:
+        options += option("--from", search.time or ("beginning" if search.offset is None else search.offset))
+    return command("consume", name=name, options=options)
 
 
 def _settings(visit: Visit, name: str) -> list[tuple[str, str]] | None:

@@ -8,6 +8,7 @@ from semel.admin import TransactionDescription, TransactionListing
 from semel.console import questions
 from semel.console.pages import Page, Visit
 from semel.console.paging import matches, sliced
+from semel.console.texts import command, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +58,15 @@ def transactions(visit: Visit) -> Page:
         "states": sorted({listing.state for listing in every}),
         "id_count": len(every),
         "open_count": sum(questions.is_open(listing.state) for listing in every),
+        "line": _listing({listing.state for listing in every}, state, longer_s),
     }
     return Page("transactions.html", "Transactions", "transactions", values)
+
+
+def _listing(states: set[str], state: str, longer_s: int) -> str:
+    """The command that lists what is shown; a part of a name is no option of it."""
+    wanted = sorted(one for one in states if state == one or (state == "open" and questions.is_open(one)))
+    options = [word for one in wanted for word in option("--state", one)]
+    if longer_s:
+        options += option("--longer-than", longer_s * 1_000)
+    return command("txn", "list", options=options)
