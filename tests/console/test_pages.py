@@ -181,7 +181,25 @@ def test_the_producers_of_a_partition_have_their_open_transaction(visitor: Visit
     page = visitor.get("/producers", topic="payments", partition=0)
     row = next(row for row in table_rows(page.body) if OPEN_ID in row)
     assert row.endswith(" 10")
-    assert "No request of the Kafka protocol tells them" in page.text
+    assert "0 at 10 1 at 11 2 at 12 3 at 13" in row
+
+
+def test_a_producer_has_its_last_five_batches_from_the_log(visitor: Visitor, broker: Broker) -> None:
+    with blocking.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(6):
+            producer.send("window", b"one", partition=0).result(PATIENCE_S)
+        page = visitor.get("/producers", topic="window", partition=0)
+    with blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.topics.delete("window")
+    assert "1 at 1 2 at 2 3 at 3 4 at 4 5 at 5" in page.text
+    assert " 0 at 0 " not in page.text
+
+
+def test_a_partition_that_is_too_large_to_be_read_says_so(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.console.views.producers._READ_BYTES_MAX", 100)
+    page = visitor.get("/producers", topic="clicks", partition=5)
+    assert "they cannot be told from the log: the last 5,000 offsets are more than" in page.text
+    assert "semel producer list clicks:5 --window" in page.text
 
 
 def test_settings_say_where_they_come_from(visitor: Visitor) -> None:

@@ -2,6 +2,7 @@
 
     trace             the life of a transactional id, from the logs; group_trace: the generations of a group
     marked_records    records with what they are: data, open, aborted, control
+    producer_window   the last batches of a producer, with which a partition recognises a repetition
     group_offsets     a group's offsets with its lag; where a reset would take them
     pipeline_batches  what a Spark pipeline leaves on the wire; pipeline_note: its note beside an offset
     lag               how many records a read_committed reader has still to read

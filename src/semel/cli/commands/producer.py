@@ -6,6 +6,7 @@ With ``--window`` also the last five batches of each, by which the partition rec
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Final
 
 from semel.cli.exits import Exit, UsageError
@@ -15,6 +16,9 @@ from semel.cli.terminal.output import print_rows
 from semel.inspection.times import time_text
 
 WITHIN: Final = 100_000
+_WINDOW_COLUMNS: Final = (
+    "partition", "producer_id", "epoch", "first_sequence", "last_sequence", "first_offset", "time",
+)  # fmt: skip
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -49,9 +53,10 @@ def _list(options: argparse.Namespace) -> int:
         raise UsageError(f"--within {options.within}: it is at least 1")
     with Admin(**client_settings(options)) as admin:
         if options.window:
-            from semel.cli.traces.producer_window import print_windows, windows
+            from semel.inspection.producer_window import windows
 
-            print_windows(windows(admin, partitions, options.within), as_json=options.json)
+            batches = [asdict(batch) for batch in windows(admin, partitions, options.within)]
+            print_rows(batches, _WINDOW_COLUMNS, as_json=options.json, empty="no batches with numbers")
             return Exit.OK
         described = admin.partitions.describe_producers(partitions).all()
     rows = [

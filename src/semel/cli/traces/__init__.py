@@ -1,2 +1,2 @@
-"""Histories that are read from logs, as any client may read them: what ``semel group trace`` prints, and ``semel
-producer list --window``. What the console shows too is read in ``semel.inspection``: ``trace``, ``group_trace``."""
+"""Histories that are read from logs, as any client may read them: how ``semel group trace`` prints what
+``semel.inspection`` has read."""

@@ -1,11 +1,20 @@
-"""The idempotent producers that a partition remembers."""
+"""The idempotent producers that a partition remembers, each with its last batches from the log."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from semel.console import questions
 from semel.console.pages import Page, Visit, Wrong
 from semel.console.paging import sliced
+from semel.errors import KafkaError
+from semel.inspection.producer_window import TooMuchToRead, WindowBatch, windows_of
 from semel.types import TopicPartition
+
+OFFSETS_MAX: Final = 5_000
+_READ_BYTES_MAX: Final = 8 * 1024 * 1024
+_WINDOWS_FRESH_S: Final = 10.0
 
 
 def producers(visit: Visit) -> Page:
@@ -19,6 +28,7 @@ def producers(visit: Visit) -> Page:
         questions.FRESH_S,
         lambda: connection.admin.partitions.describe_producers([partition])[partition],
     )
+    windows, trouble = _windows(visit, partition, {state.producer_id: state.producer_epoch for state in states})
     ids = {listing.producer_id: listing.transactional_id for listing in questions.transactions(connection)}
     ordered = sorted(states, key=lambda state: (state.transaction_start_offset is None, -(state.last_timestamp or 0)))
     values = {
@@ -26,6 +36,27 @@ def producers(visit: Visit) -> Page:
         "part": sliced(visit, "producers", ordered),
         "ids": ids,
         "now_ms": visit.now_ms,
+        "windows": windows,
+        "trouble": trouble,
+        "offsets_max": OFFSETS_MAX,
         "open_count": sum(state.transaction_start_offset is not None for state in states),
     }
     return Page("producers.html", f"Producers of {name}:{index}", "topics", values)
+
+
+def _windows(
+    visit: Visit, partition: TopicPartition, epochs: Mapping[int, int]
+) -> tuple[Mapping[int, Sequence[WindowBatch]], str | None]:
+    """The last batches by producer id; and why they are not known, if so."""
+    connection = visit.connection
+    wanted = tuple(sorted(epochs.items()))
+    try:
+        return connection.answers.get(
+            ("windows", partition, wanted),
+            _WINDOWS_FRESH_S,
+            lambda: windows_of(connection.admin, partition, epochs, OFFSETS_MAX, _READ_BYTES_MAX),
+        ), None
+    except TooMuchToRead:
+        return {}, f"the last {OFFSETS_MAX:,} offsets are more than {_READ_BYTES_MAX // 1024 // 1024} MB"
+    except KafkaError as error:
+        return {}, str(error)

@@ -1,4 +1,4 @@
-"""``semel producer list --window``: the last batches of each producer of a partition, read from its log.
+"""The last batches of each producer of a partition, read from its log.
 
 A partition recognises a batch that is sent again among the last five of its producer's epoch, and answers it with the
 offset that it had. No request tells these five; the log does.
@@ -7,22 +7,21 @@ offset that it had. No request tells these five; the log does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.terminal.output import print_rows
 from semel.inspection.log_reading import fetches
 from semel.inspection.offsets import offsets_at
 from semel.inspection.times import time_text
-from semel.log.producers.known_producer import WINDOW
 from semel.types import TopicPartition
 from semel.wire.records import NO_SEQUENCE, iterate_headers
 
 if TYPE_CHECKING:
     from semel.blocking import Admin
 
-_COLUMNS: Final = ("partition", "producer_id", "epoch", "first_sequence", "last_sequence", "first_offset", "time")
+WINDOW: Final = 5
+"""So many batches of a producer a partition recognises: Semel's ``KnownProducer``, and Apache Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +38,35 @@ class WindowBatch:
     time: str | None
 
 
+class TooMuchToRead(Exception):
+    """The last offsets of the partition take more bytes than the caller wanted to read."""
+
+
 def windows(admin: Admin, partitions: Iterable[tuple[str, int]], within: int) -> list[WindowBatch]:
     """Of the producers that the partitions remember now, oldest batch first."""
     described = admin.partitions.describe_producers(partitions).all()
     found: list[WindowBatch] = []
     for partition, states in described.items():
         epochs = {state.producer_id: state.producer_epoch for state in states}
-        for window in _windows_of(admin, partition, epochs, within).values():
+        for window in windows_of(admin, partition, epochs, within).values():
             found += window
     return found
 
 
-def print_windows(found: list[WindowBatch], *, as_json: bool) -> None:
-    print_rows([asdict(batch) for batch in found], _COLUMNS, as_json=as_json, empty="no batches with numbers")
-
-
-def _windows_of(
-    admin: Admin, partition: TopicPartition, epochs: dict[int, int], within: int
+def windows_of(
+    admin: Admin, partition: TopicPartition, epochs: Mapping[int, int], within: int, bytes_max: int | None = None
 ) -> dict[int, deque[WindowBatch]]:
+    """By producer id, as far as the last ``within`` offsets have them. Raises TooMuchToRead."""
     from semel.client.admin.partitions import OffsetSpec
 
     first = offsets_at(admin, [partition], OffsetSpec.EARLIEST)[partition]
     end = offsets_at(admin, [partition], OffsetSpec.LATEST)[partition]
     found: dict[int, deque[WindowBatch]] = {producer_id: deque(maxlen=WINDOW) for producer_id in sorted(epochs)}
+    read = 0
     for _, raw in fetches(admin, partition, max(first, end - within), end=end):
+        read += len(raw.records)
+        if bytes_max is not None and read > bytes_max:
+            raise TooMuchToRead(f"the last {within} offsets of {partition.topic}:{partition.partition}")
         for _, header in iterate_headers(raw.records, allow_partial_tail=True):
             if header.base_sequence == NO_SEQUENCE or epochs.get(header.producer_id) != header.producer_epoch:
                 continue
