@@ -22,7 +22,7 @@ from tests.documentation.blocks import Block, Command, commands_of
 from tools.patience import SPARK_PATIENCE_S
 
 READY: Final = re.compile(r"semel ready on (\S+),(?:.* metrics on http://(\S+)/metrics)?")
-ENDLESS: Final = re.compile(r"--follow|semel console|semel pipeline run(?!.*--available-now)")
+ENDLESS: Final = re.compile(r"(--follow|semel console|semel pipeline run(?!.*--available-now))(?!.*--help)")
 
 _VARIABLE: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
