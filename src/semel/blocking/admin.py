@@ -188,6 +188,9 @@ class Partitions:
     ) -> Results[TopicPartition, ListedOffset]:
         return self._run(self._partitions.list_offsets(times, isolation_level=isolation_level))
 
+    def log_ends(self, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, ListedOffset]:
+        return self._run(self._partitions.log_ends(partitions))
+
     def delete_records(self, before: OffsetsBeforeLike) -> Results[TopicPartition, int]:
         return self._run(self._partitions.delete_records(before))
 

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from semel import blocking
 from semel.errors import ErrorCode
+from semel.testing import Cluster
 from semel.wire.apis import APIS, ApiKey
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.messages.list_offsets import (
+    DEBUGGING_REPLICA_ID,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -17,6 +20,7 @@ from semel.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.broker.raw_client import RawClient, batch
+from tools.patience import wait_until
 
 VERSIONS = range(APIS[ApiKey.LIST_OFFSETS].min_version, APIS[ApiKey.LIST_OFFSETS].max_version + 1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -103,12 +107,29 @@ def test_earliest_follows_deleted_records(client: RawClient, timed: str) -> None
     assert summary(ask(client, timed, 0)) == (0, 4, TIME + 50, 0)
 
 
-@pytest.mark.parametrize("isolation_level", [0, 1])
-@pytest.mark.parametrize("replica_id", [None, -2, 3])
-def test_whoever_asks_is_told_no_more_than_a_client(
-    client: RawClient, timed: str, isolation_level: int, replica_id: int
+@pytest.mark.parametrize(
+    ("replica_id", "latest"), [(None, (0, 0)), (3, (0, 0)), (DEBUGGING_REPLICA_ID, (1, 1))], ids=["client", "3", "-2"]
+)
+def test_only_a_debugging_replica_is_told_the_log_end_and_no_record_there(
+    replica_id: int | None, latest: tuple[int, int]
 ) -> None:
-    assert ask(client, timed, LATEST, isolation_level=isolation_level, replica_id=replica_id).offset == 5
+    """A record that the other replica has not copied, as far as the leader knows."""
+    with Cluster(brokers=2, replica_lag_time_max_ms=3_600_000) as cluster:
+        with blocking.Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.topics.create("copied", partitions=1, replication_factor=2)
+        wait_until(lambda: cluster.leader("copied", 0) is not None)
+        leader = cluster.brokers[cluster.leader("copied", 0) or 0]
+        leader.faults.fail("Fetch", "UNKNOWN_SERVER_ERROR", times=1_000_000)
+        with RawClient(leader.port) as client:
+            assert client.produce("copied", batch(b"a", timestamp=TIME), acks=1).error_code == 0
+            asked = [
+                ask(client, "copied", LATEST, isolation_level=isolation_level, replica_id=replica_id).offset
+                for isolation_level in (0, 1)
+            ]
+            found = ask(client, "copied", 0, replica_id=replica_id)
+        leader.faults.clear()
+    assert tuple(asked) == latest
+    assert found.offset is None
 
 
 @pytest.mark.parametrize(

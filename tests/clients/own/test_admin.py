@@ -401,6 +401,28 @@ def test_one_partition_s_transaction_is_aborted_by_its_start_offset(cluster: Clu
     run(cluster, scenario)
 
 
+def test_the_log_end_is_told_whatever_is_stable(cluster: Cluster, name: str) -> None:
+    """Brokers tell it to the debugging replica, which they do not take for a read_committed reader either."""
+
+    async def scenario(admin: Admin) -> None:
+        await admin.topics.create(name)
+        partition = TopicPartition(name, 0)
+        async with (
+            Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer,
+            producer.transaction(),
+        ):
+            for value in (b"1", b"2"):
+                await producer.send(name, value)
+            times = {partition: OffsetSpec.LATEST}
+            stable = await admin.partitions.list_offsets(times, isolation_level="read_committed")
+            ends = await admin.partitions.log_ends([(name, 0), (name, 7)])
+        assert stable[partition].offset == 0
+        assert ends[partition].offset == 2
+        assert list(ends.failed) == [(name, 7)]
+
+    run(cluster, scenario)
+
+
 def test_a_transaction_that_hangs_is_found_and_ended(cluster: Cluster, name: str) -> None:
     """Scenario 42. Kafka lets one be made where it was told not to verify; Semel cannot be told."""
 

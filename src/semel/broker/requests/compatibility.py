@@ -31,7 +31,8 @@ _NOTES: Final = {
     "batches v2 only. From 12 on (transactions V2) the write itself adds its partitions to the transaction; before, it "
     "is verified that they were added (KIP-890)",
     ApiKey.FETCH: "incremental sessions, topic ids, both isolation levels",
-    ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1",
+    ApiKey.LIST_OFFSETS: "tiered offsets (-5, -6) are always -1. The debugging replica (-2) is told the log end as the "
+    "latest offset; other replica ids are clients",
     ApiKey.METADATA: "a topic created by asking for it is in the answer",
     ApiKey.OFFSET_COMMIT: "of members, and of groups that have none",
     ApiKey.OFFSET_FETCH: "both forms of asking, one group or many; require_stable",

@@ -20,6 +20,7 @@ from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRec
 from semel.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from semel.wire.messages.describe_producers import ProducerState as WireProducerState
 from semel.wire.messages.list_offsets import (
+    DEBUGGING_REPLICA_ID,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -85,6 +86,18 @@ class Partitions:
         level = _isolation_level(isolation_level)
         return await self._asker.many(list_offsets(wanted, level, self._asker.request_timeout_ms), wanted)
 
+    async def log_ends(self, partitions: Iterable[PartitionLike]) -> Results[TopicPartition, ListedOffset]:
+        """The log end of each partition: its leader has records up to there, replicated and synced or not.
+
+        No reader gets what stands behind the high watermark, and it may still be lost. Brokers tell the log end to
+        Kafka's debugging replica; this asks as one.
+
+        ends = await admin.partitions.log_ends([("orders", 0)])
+        """
+        wanted = dict.fromkeys(map(as_partition, partitions), int(OffsetSpec.LATEST))
+        level, timeout_ms = IsolationLevel.READ_UNCOMMITTED, self._asker.request_timeout_ms
+        return await self._asker.many(list_offsets(wanted, level, timeout_ms, DEBUGGING_REPLICA_ID), wanted)
+
     async def delete_records(self, before: OffsetsBeforeLike) -> Results[TopicPartition, int]:
         """Delete the records before an offset; ``None``: all that can be read. The value is the first offset left.
 
@@ -132,7 +145,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def list_offsets(
-    times: Mapping[TopicPartition, int], isolation_level: IsolationLevel, timeout_ms: int
+    times: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
+    timeout_ms: int,
+    replica_id: int | None = None,
 ) -> Ask[TopicPartition, ListedOffset]:
     def build(partitions: Sequence[TopicPartition], version: int) -> ListOffsetsRequest:
         topics = [
@@ -142,7 +158,7 @@ def list_offsets(
             )
             for topic, indexes in by_topic(partitions).items()
         ]
-        return ListOffsetsRequest(None, isolation_level, topics, timeout_ms)
+        return ListOffsetsRequest(replica_id, isolation_level, topics, timeout_ms)
 
     return Ask(
         ApiKey.LIST_OFFSETS,

@@ -15,6 +15,10 @@ LATEST_TIERED: Final = -5  # 9: the last in remote storage
 EARLIEST_PENDING_UPLOAD: Final = -6  # 11: the first that is not yet in remote storage
 
 
+DEBUGGING_REPLICA_ID = -2
+"""The replica id of a tool that looks at a log and copies nothing."""
+
+
 @struct
 class ListOffsetsPartition:
     partition_index: int = field(INT32)

@@ -1,12 +1,14 @@
 """ListOffsets (versions 1-11): the offset for a time, or for one of the special times.
 
 The law: no offset leaves that its reader could not fetch. Latest is the high watermark, or the last stable offset for
-read_committed, and a record found by time counts only below that. Whatever replica id a client claims, it is a client.
+read_committed, and a record found by time counts only below that. Whatever replica id a client claims, it is a client,
+with one exception: Kafka's debugging replica reads nothing, and is told the log end for the latest offset.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum, auto
 from typing import Final
 
 from semel.broker.fetch.reading import check_leader_epoch
@@ -15,6 +17,7 @@ from semel.broker.node import Node
 from semel.broker.partitions.partitions import Partition
 from semel.errors import DecodeError, ErrorCode, KafkaError, StorageError
 from semel.wire.messages.list_offsets import (
+    DEBUGGING_REPLICA_ID,
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -41,15 +44,27 @@ _READ_COMMITTED: Final = 1
 _KNOWN_AT_ONCE: Final = frozenset({EARLIEST, EARLIEST_LOCAL})
 
 
+class _Bound(Enum):
+    """Up to where the caller is told of offsets."""
+
+    LAST_STABLE = auto()
+    HIGH_WATERMARK = auto()
+    LOG_END = auto()
+
+
 def list_offsets(node: Node, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
     times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
-    committed_only = message.isolation_level == _READ_COMMITTED
+    bound = _Bound.HIGH_WATERMARK
+    if message.replica_id == DEBUGGING_REPLICA_ID:
+        bound = _Bound.LOG_END
+    elif message.isolation_level == _READ_COMMITTED:
+        bound = _Bound.LAST_STABLE
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 topic.name,
                 [
-                    _answer(node, topic.name, asked, request.version, committed_only)
+                    _answer(node, topic.name, asked, request.version, bound)
                     if times[topic.name, asked.partition_index] == 1
                     else ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.INVALID_REQUEST)
                     for asked in topic.partitions
@@ -61,7 +76,7 @@ def list_offsets(node: Node, request: Request, message: ListOffsetsRequest) -> L
 
 
 def _answer(
-    node: Node, topic: str, asked: ListOffsetsPartition, version: int, committed_only: bool
+    node: Node, topic: str, asked: ListOffsetsPartition, version: int, bound: _Bound
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
@@ -69,7 +84,7 @@ def _answer(
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = node.led_partition(topic, asked.partition_index)
         check_leader_epoch(partition, asked.current_leader_epoch)
-        _look_up(partition, asked.timestamp, committed_only, answer)
+        _look_up(partition, asked.timestamp, bound, answer)
     except KafkaError as error:
         answer.error_code = error.code
     except (StorageError, OSError):
@@ -80,14 +95,17 @@ def _answer(
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int, committed_only: bool, answer: ListOffsetsPartitionResponse) -> None:
+def _look_up(partition: Partition, timestamp: int, bound: _Bound, answer: ListOffsetsPartitionResponse) -> None:
     log = partition.log
     if log.offline is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline)
+    if bound is _Bound.LOG_END and timestamp == LATEST:
+        answer.offset, answer.leader_epoch = log.log_end_offset, partition.leader_epoch
+        return
     if timestamp not in _KNOWN_AT_ONCE and partition.replicas is not None and not partition.replicas.is_settled:
         # A term before this one may have told a higher end than this leader knows to be committed by now.
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-    end_offset = log.last_stable_offset if committed_only else log.high_watermark
+    end_offset = log.last_stable_offset if bound is _Bound.LAST_STABLE else log.high_watermark
     if timestamp == LATEST:
         answer.offset, answer.leader_epoch = end_offset, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
