@@ -106,6 +106,9 @@ class _Partitions(_Part):
         }
         return Results(times, found, {})
 
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> Results[TopicPartition, ListedOffset]:
+        return self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+
     def read_batches(self, partition: TopicPartition, offset: int, **how: object) -> RawBatches:
         # The page of a group reads its generations from the coordinator's partition.
         self._of.asked("Fetch of the coordinator's log" if partition.topic.startswith("__") else "Fetch")

@@ -13,7 +13,7 @@ import pytest
 from semel import blocking
 from semel.cli.main import make_parser
 from semel.console.app import PAGES
-from semel.testing import Broker
+from semel.testing import Broker, Cluster
 from tests.console.visitor import Answer, Visitor, running_console
 from tools.console_scene import HOSTILE_ID, OPEN_ID
 from tools.patience import PATIENCE_S, wait_until
@@ -51,6 +51,35 @@ def test_a_topic_shows_its_partitions_and_every_record_as_what_it_is(visitor: Vi
     assert kinds.count("aborted") == 1
     assert "abort marker" in page.text
     assert "commit marker" in page.text
+
+
+def test_a_partition_is_drawn_with_its_log_end_and_what_was_aborted(visitor: Visitor) -> None:
+    page = visitor.get("/topic", name="payments")
+    assert "last stable offset 10; 7 held up; log end 17; 1 aborted of those that were read" in page.body
+    assert page.body.count("<title>aborted: 4 to 4</title>") == 2  # One record in each partition.
+    assert "bar-behind" not in page.body
+    searched = visitor.get("/topic", name="payments", partition=0, offset=3)
+    assert searched.body.count("<title>aborted: 4 to 4</title>") == 1
+
+
+def test_what_is_not_on_every_replica_is_behind_the_high_watermark() -> None:
+    with Cluster(brokers=2, replica_lag_time_max_ms=3_600_000) as cluster:
+        servers = {"bootstrap_servers": cluster.bootstrap_servers}
+        with blocking.Admin(**servers) as admin:
+            admin.topics.create("copied", partitions=1, replication_factor=2)
+        wait_until(lambda: cluster.leader("copied", 0) is not None)
+        leader = cluster.brokers[cluster.leader("copied", 0) or 0]
+        leader.faults.fail("Fetch", "UNKNOWN_SERVER_ERROR", times=1_000_000)
+        with blocking.Producer(**servers, acks=1, enable_idempotence=False) as producer:
+            for _ in range(2):
+                producer.send("copied", b"one").result(PATIENCE_S)
+        with running_console(servers) as port:
+            page = Visitor(port).get("/topic", name="copied")
+        leader.faults.clear()
+    assert "offsets 0 to 0; last stable offset 0; 0 held up; log end 2" in page.body
+    assert 'class="bar-behind" x="0.0" y="5" width="1000.0"' in page.body
+    # The leader tells its log end, and no record behind the high watermark.
+    assert table_rows(page.body)[0].split()[1:5] == ["0", "0", "0", "2"]
 
 
 def test_records_are_found_by_offset_time_and_key(visitor: Visitor) -> None:

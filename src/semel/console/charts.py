@@ -8,6 +8,8 @@ from typing import Final
 from markupsafe import Markup, escape
 
 _WIDTH: Final = 1_000.0
+_PART_MIN: Final = 24.0
+_SPAN_MIN: Final = 4.0
 _SERIES_MIN: Final = 30
 """A line of fewer values begins on the right and grows to the left."""
 
@@ -29,30 +31,51 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
     ).format(label, area, line)
 
 
-def offsets_bar(start: int, stable: int, end: int, ticks: Iterable[tuple[str, int]] = ()) -> Markup:
-    """A partition from its first offset to its end: what can be read, and what an open transaction holds up.
+def offsets_bar(
+    start: int,
+    stable: int,
+    end: int,
+    log_end: int | None = None,
+    aborted: Iterable[tuple[int, int]] = (),
+    ticks: Iterable[tuple[str, int]] = (),
+) -> Markup:
+    """A partition from its first offset to its log end: what can be read, what an open transaction holds up, and what
+    is not committed yet.
 
-    ``ticks`` are named positions in it: where groups are.
+    ``aborted`` are first and last offsets of records that no read_committed reader gets; ``ticks`` are named positions
+    in it: where groups are.
     """
-    length = max(end - start, 1)
+    last = end if log_end is None else max(end, log_end)
+    length = max(last - start, 1)
 
     def at(offset: int) -> float:
         return _WIDTH * min(max(offset - start, 0), length) / length
 
-    held = max(end - stable, 0)
-    # What is held up is seen however little it is beside the rest.
-    held_width = max(_WIDTH - at(stable), 24.0) if held else 0.0
-    readable = _WIDTH - held_width if end > start else 0.0
-    label = f"offsets {start} to {end}; last stable offset {stable}; {held} held up"
+    # What is held up or not committed is seen however little it is beside the rest.
+    behind_width = max(_WIDTH - at(end), _PART_MIN) if last > end else 0.0
+    held_width = max(at(end) - at(stable), _PART_MIN) if end > stable else 0.0
+    readable = _WIDTH - behind_width - held_width if end > start else 0.0
+    spans = list(aborted)
+    label = f"offsets {start} to {end}; last stable offset {stable}; {max(end - stable, 0)} held up"
+    if log_end is not None:
+        label += f"; log end {last}"
+    if spans:
+        label += f"; {sum(final + 1 - first for first, final in spans)} aborted of those that were read"
     parts = [
         Markup('<rect class="bar-none" x="0" y="5" width="1000" height="10"/>'),
         Markup('<rect class="bar-readable" x="0" y="5" width="{:.1f}" height="10"/>').format(readable),
     ]
-    if held:
-        parts.append(
-            Markup('<rect class="bar-held" x="{:.1f}" y="5" width="{:.1f}" height="10"/>').format(
-                _WIDTH - held_width, held_width
+    for name, x, width in (("held", readable, held_width), ("behind", readable + held_width, behind_width)):
+        if width:
+            parts.append(
+                Markup('<rect class="bar-{}" x="{:.1f}" y="5" width="{:.1f}" height="10"/>').format(name, x, width)
             )
+    for first, final in spans:
+        width = max(at(final + 1) - at(first), _SPAN_MIN)
+        parts.append(
+            Markup(
+                '<rect class="bar-aborted" x="{:.1f}" y="5" width="{:.1f}" height="10"><title>{}</title></rect>'
+            ).format(min(at(first), max(readable - width, 0.0)), width, f"aborted: {first} to {final}")
         )
     for name, offset in ticks:
         parts.append(

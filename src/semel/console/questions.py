@@ -96,6 +96,17 @@ def _ends(connection: Connection, wanted: tuple[TopicPartition, ...]) -> dict[To
     }
 
 
+def log_ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """Up to where the leader of each has records, replicated and synced or not. Of those that tell it."""
+    wanted = tuple(sorted(partitions))
+
+    def ask() -> dict[TopicPartition, int]:
+        found = connection.admin.partitions.log_ends(wanted).succeeded
+        return {partition: listed.offset for partition, listed in found.items() if listed.offset is not None}
+
+    return connection.answers.get(("log ends", wanted), FRESH_S, ask)
+
+
 def sample_rates(connection: Connection) -> bool:
     """Note how far every partition of users' topics is. Returns whether there are few enough to do so."""
     listed = topics(connection)

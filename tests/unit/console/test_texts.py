@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from semel.console import charts, texts
 from semel.console.live import _event
 from semel.console.pages import link
@@ -14,11 +16,41 @@ def test_numbers_and_times_are_short() -> None:
 
 
 def test_a_picture_escapes_the_names_in_it_and_shows_little_that_is_held_up() -> None:
-    drawn = str(charts.offsets_bar(0, 1_000_000, 1_000_001, [("<b>", 10)]))
+    drawn = str(charts.offsets_bar(0, 1_000_000, 1_000_001, ticks=[("<b>", 10)]))
     assert "&lt;b&gt; is at 10" in drawn
     assert 'class="bar-held" x="976.0" y="5" width="24.0"' in drawn
     assert "bar-held" not in str(charts.offsets_bar(5, 9, 9))
     assert 'width="0.0"' in str(charts.offsets_bar(5, 5, 5))
+
+
+def test_the_picture_of_a_partition_has_its_five_offsets() -> None:
+    drawn = str(charts.offsets_bar(100, 160, 180, 200, [(110, 119), (130, 130)]))
+    assert 'aria-label="offsets 100 to 180; last stable offset 160; 20 held up; log end 200; 11 aborted of' in drawn
+    assert rectangles(drawn) == [
+        ("none", 0.0, 1000.0),
+        ("readable", 0.0, 600.0),
+        ("held", 600.0, 200.0),
+        ("behind", 800.0, 200.0),
+        ("aborted", 100.0, 100.0),
+        ("aborted", 300.0, 10.0),
+    ]
+    assert "<title>aborted: 110 to 119</title>" in drawn
+
+
+def test_little_beside_much_is_seen_and_nothing_is_drawn_beyond_the_picture() -> None:
+    drawn = rectangles(str(charts.offsets_bar(0, 10**6, 10**6 + 1, 10**6 + 2, [(10**6 - 1, 10**6 - 1)])))
+    assert drawn[1:] == [
+        ("readable", 0.0, 952.0),
+        ("held", 952.0, 24.0),
+        ("behind", 976.0, 24.0),
+        ("aborted", 948.0, 4.0),
+    ]
+    assert [name for name, _, _ in rectangles(str(charts.offsets_bar(5, 9, 9, 9)))] == ["none", "readable"]
+
+
+def rectangles(picture: str) -> list[tuple[str, float, float]]:
+    found = re.findall(r'<rect class="bar-(\w+)" x="([\d.]+)" y="5" width="([\d.]+)"', picture)
+    return [(name, float(x), float(width)) for name, x, width in found]
 
 
 def test_a_line_break_in_a_record_cannot_end_an_event() -> None:

@@ -7,8 +7,8 @@ text, JSON indented, what names a schema of the registry decoded, other bytes in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from semel.client.admin.partitions import ProducerState
@@ -18,7 +18,7 @@ from semel.console.connections import Connection
 from semel.console.pages import Visit, Wrong
 from semel.console.schema_registry import FRAME_BYTES, NoSchema, SchemaRegistry, schema_id_of
 from semel.errors import KafkaError
-from semel.inspection.marked_records import DATA, OPEN, WAITING, Seen, marked
+from semel.inspection.marked_records import ABORTED, DATA, OPEN, WAITING, Seen, marked
 from semel.inspection.times import time_text, timestamp_of
 from semel.types import TopicPartition
 
@@ -27,6 +27,7 @@ READ_BYTES_MAX: Final = 8 * 1024 * 1024
 _FETCH_BYTES: Final = 1024 * 1024
 _LATEST_PARTITIONS_MAX: Final = 24
 _TEXT_MAX: Final = 4_000
+_SPANS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,16 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search brought. ``next_offset``: where to go on, in a search of one partition that is not at its end."""
+    """What a search brought. ``next_offset``: where to go on, in a search of one partition that is not at its end.
+
+    ``aborted``: of all that was read, also what is not shown, the first and last offsets of aborted records, by
+    partition.
+    """
 
     records: Sequence[ShownRecord]
     next_offset: int | None = None
     said: str | None = None
+    aborted: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
 
 def found_records(
@@ -133,8 +139,24 @@ def _latest(connection: Connection, partitions: Sequence[TopicPartition], schema
             lambda partition=partition, first=first, at=at: list(_read(connection, partition, first, at)),  # type: ignore[misc]
         )
         seen += kept[-SHOWN_MAX:]
+    aborted = _aborted(seen)
     seen.sort(key=lambda one: (one.record.timestamp, one.record.offset), reverse=True)
-    return Found([shown(one, schemas) for one in seen[:SHOWN_MAX]], said=said)
+    return Found([shown(one, schemas) for one in seen[:SHOWN_MAX]], said=said, aborted=aborted)
+
+
+def _aborted(seen: Iterable[Seen]) -> dict[int, list[tuple[int, int]]]:
+    """``seen``: those of each partition in the order of their offsets. The first hundred spans: a picture has no room
+    for more."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for one in seen:
+        if one.kind == ABORTED:
+            spans = found.setdefault(one.partition, [])
+            offset = one.record.offset
+            if spans and spans[-1][1] + 1 == offset:
+                spans[-1] = (spans[-1][0], offset)
+            elif len(spans) < _SPANS_MAX:
+                spans.append((offset, offset))
+    return found
 
 
 def _searched(
@@ -151,10 +173,13 @@ def _searched(
     budget = READ_BYTES_MAX
     go_on: int | None = None
     looked: list[str] = []
+    aborted: list[Seen] = []
     for partition, first in starts.items():
         last = first
         for one in _read(connection, partition, first, ends[partition]):
             last = one.record.offset + 1
+            if one.kind == ABORTED:
+                aborted.append(one)
             budget -= len(one.record.value or b"") + len(one.record.key or b"") + 60
             if search.key is None or _key_text(one) == search.key:
                 shown_records.append(shown(one, schemas))
@@ -171,7 +196,7 @@ def _searched(
             said += " Choose one partition to look further."
     elif not starts:
         said = "There is no record as late as that."
-    return Found(shown_records, go_on, said)
+    return Found(shown_records, go_on, said, _aborted(aborted))
 
 
 def _read(connection: Connection, partition: TopicPartition, offset: int, ends: questions.Ends) -> Iterator[Seen]:
@@ -222,7 +247,7 @@ def shown(seen: Seen, schemas: SchemaRegistry | None) -> ShownRecord:
 
 def _key_text(seen: Seen) -> str | None:
     key = seen.record.key
-    return None if key is None or seen.kind not in (DATA, OPEN, WAITING, "aborted") else key.decode("utf-8", "replace")
+    return None if key is None or seen.kind not in (DATA, OPEN, WAITING, ABORTED) else key.decode("utf-8", "replace")
 
 
 def _shown_text(value: bytes | dict[str, Any] | None, schemas: SchemaRegistry | None = None) -> ShownText:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semel.admin import ConfigResource, PartitionDescription
@@ -23,6 +24,8 @@ _TICKS_MAX = 12
 class PartitionRow:
     state: PartitionDescription
     ends: Ends | None
+    log_end: int | None
+    aborted: Sequence[tuple[int, int]]
     size_bytes: int | None
     ticks: list[tuple[str, int]]
 
@@ -37,19 +40,23 @@ def topic(visit: Visit) -> Page:
     partitions = [TopicPartition(name, state.partition) for state in part.rows]
     ends = questions.ends(connection, partitions)
     committed = questions.committed(connection) or {}
+    log_ends = questions.log_ends(connection, partitions)
     sizes = sizes_of(connection, partitions) or {}
+    search = Search.of(visit)
+    readable = [TopicPartition(name, state.partition) for state in description.partitions if state.leader is not None]
+    records = found_records(connection, readable, search, visit.schemas)
     rows = [
         PartitionRow(
             state,
             ends.get(partition),
+            # Asked a moment later or earlier than the high watermark, which is never behind it.
+            max(log_ends[partition], ends[partition].end) if partition in log_ends and partition in ends else None,
+            records.aborted.get(partition.partition, ()),
             sizes.get(partition),
             [(group, offsets[partition]) for group, offsets in committed.items() if partition in offsets][:_TICKS_MAX],
         )
         for state, partition in zip(part.rows, partitions, strict=True)
     ]
-    search = Search.of(visit)
-    readable = [TopicPartition(name, state.partition) for state in description.partitions if state.leader is not None]
-    records = found_records(connection, readable, search, visit.schemas)
     return Page(
         "topic.html",
         name,
