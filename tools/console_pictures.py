@@ -15,6 +15,7 @@ from semel.testing import Broker
 from semel.types import TopicPartition
 from tools.chromium import browser, executable
 from tools.console_scene import OPEN_ID, run_pipeline, shop
+from tools.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -27,12 +28,19 @@ PICTURES = (
     ("console-overview", "/", 1200, 720, "#live.on"),
     ("console-topics", "/topics", 1200, 430, "#live.on"),
     ("console-topic", "/topic?name=payments", 1200, 860, "#live.on"),
+    ("console-producers", "/producers?topic=payments&partition=0", 1200, 420, "#live.on"),
+    ("console-groups", "/groups", 1200, 420, "#live.on"),
     ("console-group", "/group?id=billing", 1200, 820, "#live.on"),
     ("console-reset", "/group/reset?id=reports&to=earliest", 1200, 560, "h1"),
     ("console-transactions", "/transactions", 1200, 460, "#live.on"),
     ("console-transaction", f"/transaction?id={OPEN_ID}", 1200, 980, "#live.on"),
     ("console-transaction-dark", "/transaction?id=payments-1", 1200, 820, "#live.on"),
+    ("console-pipelines", "/pipelines", 1200, 330, "#live.on"),
     ("console-pipeline", "/pipeline?group=totals-job", 1200, 590, "#live.on"),
+    ("console-cluster", "/cluster", 1200, 620, "#live.on"),
+    ("console-settings", "/settings?topic=orders&all=1", 1200, 480, "#live.on"),
+    ("console-access", "/access", 1200, 420, "#live.on"),
+    ("console-lab", "/lab", 1200, 500, "h1"),
     ("console-phone", f"/transaction?id={OPEN_ID}", 390, 780, "#live.on"),
     ("console-scene", "/scene?name=lost-answer&protection=off", 1200, 860, "text=Verdict"),
 )
@@ -52,26 +60,32 @@ def main() -> int:
         browser() as chromium,
     ):
         watch_rates(chromium, address)
-        for name, path, width, height, awaited in PICTURES:
-            context = chromium.new_context(
-                base_url=address,
-                viewport={"width": width, "height": height},
-                color_scheme="dark" if name.endswith("dark") else "light",
-            )
-            page = context.new_page()
-            page.goto(path)
-            if path.startswith("/scene"):
-                page.click("button[value=run]")
-            page.wait_for_selector(awaited)
-            target = FOLDER / f"{name}.png"
-            page.screenshot(path=target)
-            context.close()
+        for target in take(FOLDER, chromium, address):
             size = target.stat().st_size
             print(f"  docs/pictures/{target.name}: {size} bytes")
             if size > SIZE_BYTES_MAX:
                 print(f"semel: {target.name} is larger than {SIZE_BYTES_MAX} bytes: show less", file=sys.stderr)
                 return 1
     return 0
+
+
+def take(folder: Path, chromium: Browser, address: str) -> Iterator[Path]:
+    """Each picture, as it is there."""
+    for name, path, width, height, awaited in PICTURES:
+        context = chromium.new_context(
+            base_url=address,
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if name.endswith("dark") else "light",
+        )
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
+        page.goto(path)
+        if path.startswith("/scene"):
+            page.click("button[value=run]")
+        page.wait_for_selector(awaited)
+        page.screenshot(path=folder / f"{name}.png")
+        context.close()
+        yield folder / f"{name}.png"
 
 
 def watch_rates(chromium: Browser, address: str) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from semel.blocking import Producer
+from semel.blocking import Admin, Producer
+from semel.console.app import PAGES as CONSOLE_PAGES
 from semel.console.app import Rules
+from semel.testing import Broker
 from semel.types import TopicPartition
 from tests.console.visitor import running_console
 from tools.brokers import apache_kafka, semel
 from tools.chromium import browser
+from tools.console_pictures import FOLDER, PICTURES, take
 from tools.console_scene import HOSTILE_ID, OPEN_ID, run_pipeline, shop
 from tools.patience import PATIENCE_S, wait_until
 from tools.server import running
@@ -101,6 +108,9 @@ def test_every_page_is_shown_without_complaint_or_barrier(page: Page) -> None:
         page.wait_for_selector("h1")
         assert page.evaluate("document.querySelectorAll('img[src=x], b').length") == 0, path
         violations = Axe().run(page).response["violations"]
+        page.emulate_media(color_scheme="dark")
+        violations += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+        page.emulate_media(color_scheme="light")
         bad = [f"{one['id']}: {one['nodes'][0]['html']}" for one in violations if one["impact"] in SERIOUS]
         if bad:
             found[path] = bad
@@ -172,6 +182,22 @@ def test_hostile_names_and_records_are_text(page: Page) -> None:
     assert page.inner_text("h1") == HOSTILE_ID
     page.goto("/topic?name=audit.events&partition=0&offset=0")
     assert "<script>alert('records are text')</script>" in page.inner_text(".records")
+
+
+def test_every_page_has_a_picture_in_the_document(chromium: Browser, address: str, tmp_path: Path) -> None:
+    """The pictures that stand there can be taken today, of pages that are as large."""
+    assert {path.partition("?")[0] for _, path, *_ in PICTURES} == {*CONSOLE_PAGES}
+    document = (FOLDER.parent / "console.md").read_text()
+    for taken, (name, _, width, height, _) in zip(take(tmp_path, chromium, address), PICTURES, strict=True):
+        assert f"](pictures/{name}.png)" in document
+        kept = FOLDER / taken.name
+        assert size_of(taken) == size_of(kept) == (width, height), "run make console-pictures"
+
+
+def size_of(picture: Path) -> tuple[int, int]:
+    """Width and height, as the header of a PNG has them."""
+    width, height = struct.unpack_from(">II", picture.read_bytes(), 16)
+    return width, height
 
 
 def test_everything_fits_a_phone(chromium: Browser, address: str) -> None:
@@ -256,3 +282,82 @@ def test_a_transaction_is_aborted_by_hand(page: Page, servers: str) -> None:
         page.wait_for_selector("text=nothing is open")
         assert "CompleteAbort" in page.inner_text(".lives")
         producer.close(timeout_ms=0)
+
+
+def test_a_form_on_another_page_changes_nothing(chromium: Browser, address: str, servers: str) -> None:
+    """A page of another origin on the same machine: the browser sends the session's cookie with its form."""
+
+    def offset() -> int:
+        with Admin(bootstrap_servers=servers) as admin:
+            return admin.groups.list_offsets("reports", [("clicks", 0)])[TopicPartition("clicks", 0)].offset
+
+    before = offset()
+    context = chromium.new_context()
+    window = context.new_page()
+    window.set_default_timeout(PATIENCE_S * 1000)
+    window.goto(f"{address}/group/reset?id=reports&to=earliest")
+    assert window.locator("button.danger").is_visible()
+    with foreign_form(f"{address}/group/reset?id=reports&to=earliest") as foreign:
+        window.goto(foreign)
+        with window.expect_navigation() as sent:
+            window.click("button")
+    assert sent.value is not None
+    assert (sent.value.url, sent.value.status) == (f"{address}/group/reset?id=reports&to=earliest", 403)
+    assert "cookie" in sent.value.request.all_headers()
+    context.close()
+    assert (before, offset()) == (5, 5)
+
+
+@contextlib.contextmanager
+def foreign_form(target: str) -> Iterator[str]:
+    """The address of a page that posts to ``target``."""
+    page = f'<form method="post" action="{target}"><input name="token" value="{"0" * 64}"><button>Win</button></form>'
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, format: str, *values: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_visitor_logs_in_and_out(chromium: Browser) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    with Broker(users={"alice": "wonder<land>"}) as broker:
+        settings = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+        }
+        with running_console(settings) as port:
+            context = chromium.new_context(base_url=f"http://127.0.0.1:{port}")
+            window = context.new_page()
+            window.set_default_timeout(PATIENCE_S * 1000)
+            window.goto("/topics")
+            assert window.url.endswith("/login?next=%2Ftopics")
+            violations = Axe().run(window).response["violations"]
+            assert [one["id"] for one in violations if one["impact"] in SERIOUS] == []
+            for password in ("no", "wonder<land>"):
+                window.fill("input[name=user]", "alice")
+                window.fill("input[name=password]", password)
+                click(window, "main button")
+            assert window.url.endswith("/topics")
+            window.wait_for_selector("#live.on")
+            # Scripts see no cookie, so none can take it elsewhere.
+            assert window.evaluate("document.cookie") == ""
+            click(window, "text=Log out")
+            assert "/login" in window.url
+            context.close()
