@@ -10,6 +10,8 @@ from semel.lab.scenes import SCENES
 from tests.documentation.blocks import ROOT, blocks_of
 
 PAGES = [("README.md", "README.zh.md"), ("docs/lab.md", "docs/lab.zh.md")]
+_MEASURED = re.compile(r"<!-- benchmarks:begin -->.*<!-- benchmarks:end -->", re.DOTALL)
+_LINK = re.compile(r"\]\(([^)]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -42,6 +44,16 @@ def test_pictures_and_links_to_each_other_are_there(english: str, chinese: str) 
     names = [path.rpartition("/")[2] for path in (english, chinese)]
     assert f"]({names[1]})" in (ROOT / english).read_text()
     assert f"]({names[0]})" in (ROOT / chinese).read_text()
+
+
+@pytest.mark.parametrize(("english", "chinese"), PAGES)
+def test_tables_are_as_long_and_lead_to_the_same_pages(english: str, chinese: str) -> None:
+    """But for the numbers of benchmarks, for which the Chinese page leads to the English one."""
+    texts = [_MEASURED.sub("", (ROOT / page).read_text()) for page in (english, chinese)]
+    led, led_in_chinese = ({link.replace(".zh.md", ".md") for link in _LINK.findall(text)} for text in texts)
+    assert led_in_chinese == led
+    rows, rows_in_chinese = (len(re.findall(r"^\|", text, re.MULTILINE)) for text in texts)
+    assert rows_in_chinese == rows > 10
 
 
 @pytest.mark.parametrize("page", ["docs/lab.md", "docs/lab.zh.md"])
