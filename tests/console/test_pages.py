@@ -206,6 +206,19 @@ def test_one_transactional_id_tells_its_life_and_what_waits_for_it(visitor: Visi
     assert ended.text.count("payments:0") == ended.text.count("payments:1") == 5
 
 
+def test_an_open_transaction_names_the_groups_that_read_what_it_holds_up(visitor: Visitor, broker: Broker) -> None:
+    with blocking.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.groups.alter_offsets("ledger", {("payments", 0): 4}).all()
+        admin.groups.alter_offsets("other partition", {("payments", 1): 4}).all()
+
+        def told() -> bool:
+            page = visitor.get("/transaction", id=OPEN_ID)
+            return "7 offsets wait. Read by ledger ; which of them" in page.text
+
+        wait_until(told)  # The answer about all groups is good for some seconds.
+        admin.groups.delete_many(["ledger", "other partition"]).all()
+
+
 def test_the_producers_of_a_partition_have_their_open_transaction(visitor: Visitor) -> None:
     page = visitor.get("/producers", topic="payments", partition=0)
     row = next(row for row in table_rows(page.body) if OPEN_ID in row)

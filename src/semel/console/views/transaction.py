@@ -6,6 +6,7 @@ reads all of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,6 +74,7 @@ def transaction(visit: Visit) -> Page:
     lived = lives(history) if history is not None else []
     is_open = questions.is_open(found.state)
     newest = lived[:_TRANSACTIONS_MAX]
+    holds_up = _holds_up(visit, found, history) if is_open else []
     begin_ms = min((one.begun_ms for one in newest), default=visit.now_ms)
     values = {
         "found": found,
@@ -95,7 +97,8 @@ def transaction(visit: Visit) -> Page:
             for one in newest
         ],
         "tones": OUTCOME_TONES,
-        "holds_up": _holds_up(visit, found, history) if is_open else [],
+        "holds_up": holds_up,
+        "readers": _readers(visit, holds_up),
         "offsets_max": OFFSETS_MAX,
         "said": None,
     }
@@ -172,6 +175,17 @@ def _holds_up(visit: Visit, found: TransactionDescription, history: Trace | None
         for one in found.partitions
         if one in ends and ends[one].held_up
     ]
+
+
+def _readers(visit: Visit, holds_up: Sequence[HeldUp]) -> dict[str, list[str]]:
+    """The groups that have an offset in each partition; empty where there are too many groups to ask all."""
+    committed = questions.committed(visit.connection) if holds_up else None
+    found: dict[str, list[str]] = {held.partition: [] for held in holds_up}
+    for group, offsets in sorted((committed or {}).items()):
+        for one in offsets:
+            if f"{one.topic}:{one.partition}" in found:
+                found[f"{one.topic}:{one.partition}"].append(group)
+    return found
 
 
 def _ms(event: Event) -> int:
