@@ -24,6 +24,7 @@ from semel.admin import (
     LogDir,
     OffsetSpec,
     PartitionDescription,
+    ProducerState,
     RawBatches,
     ReplicaSize,
     Results,
@@ -40,6 +41,8 @@ TOPICS: Final = 10_000
 MEMBERS: Final = 1_000
 GROUPS: Final = 150
 TRANSACTIONS: Final = 10_000
+PRODUCERS: Final = 10_000
+"""Of every partition."""
 OPEN: Final = 600
 EVERYONE: Final = "everyone"
 """The group of all members. It reads every topic, and is a record behind everywhere."""
@@ -108,6 +111,14 @@ class _Partitions(_Part):
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> Results[TopicPartition, ListedOffset]:
         return self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+
+    def describe_producers(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        wanted = [TopicPartition(*one) for one in partitions]
+        self._of.asked("DescribeProducers", len(wanted))
+        states = tuple(ProducerState(number, 0, 7, 1_700_000_000_000, None, None) for number in range(PRODUCERS))
+        return Results(wanted, dict.fromkeys(wanted, states), {})
 
     def read_batches(self, partition: TopicPartition, offset: int, **how: object) -> RawBatches:
         # The page of a group reads its generations from the coordinator's partition.

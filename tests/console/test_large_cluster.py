@@ -21,6 +21,7 @@ PAGES = (
     "/topics?page=200",
     "/topics?q=topic-0077",
     "/topic?name=topic-00000",
+    "/producers?topic=topic-00000&partition=0",
     "/groups",
     f"/group?id={EVERYONE}",
     f"/group?id={EVERYONE}&page=20&offsets=200",
@@ -64,6 +65,15 @@ def test_a_page_of_a_large_cluster_is_small_and_asks_little(path: str, visitor: 
         # One list of names; everything else is about what the page shows.
         cluster.about["Metadata"] -= TOPICS
         assert max(cluster.about.values()) <= max(3 * ROWS_MAX, GROUPS, 500), cluster.about
+
+
+def test_a_log_that_is_too_large_to_be_read_is_not_read_with_every_look(
+    visitor: Visitor, cluster: LargeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.console.views.producers._READ_BYTES_MAX", 1)
+    for _ in range(3):
+        assert "they cannot be told from the log" in visitor.get("/producers", topic="topic-00000", partition=0).text
+    assert cluster.requests["Fetch"] == 1
 
 
 def test_the_filter_finds_one_among_all_topics_and_counts_them(visitor: Visitor) -> None:

@@ -28,12 +28,13 @@ def producers(visit: Visit) -> Page:
         questions.FRESH_S,
         lambda: connection.admin.partitions.describe_producers([partition])[partition],
     )
-    windows, trouble = _windows(visit, partition, {state.producer_id: state.producer_epoch for state in states})
     ids = {listing.producer_id: listing.transactional_id for listing in questions.transactions(connection)}
     ordered = sorted(states, key=lambda state: (state.transaction_start_offset is None, -(state.last_timestamp or 0)))
+    part = sliced(visit, "producers", ordered)
+    windows, trouble = _windows(visit, partition, {state.producer_id: state.producer_epoch for state in part.rows})
     values = {
         "partition": partition,
-        "part": sliced(visit, "producers", ordered),
+        "part": part,
         "ids": ids,
         "now_ms": visit.now_ms,
         "windows": windows,
@@ -48,15 +49,19 @@ def _windows(
     visit: Visit, partition: TopicPartition, epochs: Mapping[int, int]
 ) -> tuple[Mapping[int, Sequence[WindowBatch]], str | None]:
     """The last batches by producer id; and why they are not known, if so."""
-    connection = visit.connection
-    wanted = tuple(sorted(epochs.items()))
+    admin = visit.connection.admin
+
+    def read() -> Mapping[int, Sequence[WindowBatch]] | None:
+        try:
+            return windows_of(admin, partition, epochs, OFFSETS_MAX, _READ_BYTES_MAX)
+        except TooMuchToRead:
+            return None  # An answer as well: it is not tried again with every look at the page.
+
     try:
-        return connection.answers.get(
-            ("windows", partition, wanted),
-            _WINDOWS_FRESH_S,
-            lambda: windows_of(connection.admin, partition, epochs, OFFSETS_MAX, _READ_BYTES_MAX),
-        ), None
-    except TooMuchToRead:
-        return {}, f"the last {OFFSETS_MAX:,} offsets are more than {_READ_BYTES_MAX // 1024 // 1024} MB"
+        question = ("windows", partition, tuple(sorted(epochs.items())))
+        windows = visit.connection.answers.get(question, _WINDOWS_FRESH_S, read)
     except KafkaError as error:
         return {}, str(error)
+    if windows is None:
+        return {}, f"the last {OFFSETS_MAX:,} offsets are more than {_READ_BYTES_MAX // 1024 // 1024} MB"
+    return windows, None
