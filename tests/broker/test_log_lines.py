@@ -110,7 +110,7 @@ def test_lines_about_files_are_not_limited() -> None:
 def test_every_logger_of_the_broker_is_guarded() -> None:
     root = Path(semel.__file__).parent
     names = set()
-    for package in ("broker", "coordinator", "log", "metadata", "net", "wire"):
+    for package in ("broker", "coordinator", "log", "metadata", "net", "replication", "security", "wire"):
         for path in (root / package).rglob("*.py"):
             module = ".".join(("semel", *path.relative_to(root).with_suffix("").parts))
             for call in ast.walk(ast.parse(path.read_text())):

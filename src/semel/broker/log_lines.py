@@ -25,6 +25,7 @@ LINES_PER_SECOND: Final = 1
 
 LOGGERS: Final = (
     "semel.broker",
+    "semel.broker.security",
     "semel.coordinator.group.records",
     "semel.coordinator.transaction.records",
     "semel.log.durability.checkpointer",
