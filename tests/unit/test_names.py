@@ -63,6 +63,12 @@ def test_a_number_that_stands_for_nothing_is_known_to_the_codec_only() -> None:
     assert [path for path, text in modules() if "_or_none(" in text and not path.startswith("wire/")] == []
 
 
+def test_absent_becomes_a_number_in_messages_and_files_only() -> None:
+    known = ("wire/", "log/", "metadata/")  # Those that know the formats.
+    pattern = re.compile(r"-1 if [\w.]+ is None\b")
+    assert [path for path, text in modules() if pattern.search(text) and not path.startswith(known)] == []
+
+
 def test_a_result_carries_its_own_error() -> None:
     pattern = re.compile(r"isinstance\(\w+, ErrorCode\)")
     callers = [path for path, text in modules() if path.startswith("broker/requests/") and pattern.search(text)]

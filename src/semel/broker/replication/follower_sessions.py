@@ -45,8 +45,6 @@ logger = logging.getLogger("semel.broker")
 # Per answer, so that neither side is busy with it for long.
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 
-_NOTHING_TOLD: Final = -1
-
 _Key = tuple[UUID, int]
 
 
@@ -295,7 +293,7 @@ class _Target:
         self._pending: PartitionData | None = None  # What is to be told in place of records.
         self.is_told = False
         """Whether the follower has been sent records or a refusal, and says next how far it has come."""
-        self._told_high_watermark = _NOTHING_TOLD
+        self._told_high_watermark: int | None = None  # Of this term.
         self._sent_bytes = 0  # The records that the last answer had.
 
     def take(self, asked: FetchPartition, now_ms: float) -> None:
@@ -322,16 +320,8 @@ class _Target:
                 if refused_bytes:
                     session.sessions.refused(partition, asked.fetch_offset, refused_bytes)
         except KafkaError as error:
-            log = None if self.partition is None else self.partition.log
-            self._pending = PartitionData(
-                partition_index=asked.partition,
-                error_code=error.code,
-                log_start_offset=-1 if log is None else log.log_start_offset,
-                high_watermark=-1 if log is None else log.high_watermark,
-                aborted_transactions=None,
-                records=b"",
-            )
-        if self._pending is not None or self._has_more() or self._told_high_watermark == _NOTHING_TOLD:
+            self._pending = self._with_offsets(self._refused(error.code))
+        if self._pending is not None or self._has_more() or self._told_high_watermark is None:
             session.has_news(self)
         elif self.partition is not None and self._told_high_watermark != self.partition.log.high_watermark:
             session.has_quiet_news(self)
@@ -343,17 +333,20 @@ class _Target:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = node.partitions.get(topic.name, asked.partition)
-        known_epoch = -1
         if partition is not None:
             known_epoch = partition.leader_epoch
         elif asked.partition < len(topic.partitions):
             known_epoch = topic.partitions[asked.partition].leader_epoch
-        wanted_epoch = -1 if asked.current_leader_epoch is None else asked.current_leader_epoch
-        if wanted_epoch > known_epoch or (partition is None and wanted_epoch == known_epoch):
+        else:
+            return None
+        wanted_epoch = asked.current_leader_epoch
+        if wanted_epoch is not None and (
+            wanted_epoch > known_epoch or (partition is None and wanted_epoch == known_epoch)
+        ):
             return None
         if partition is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if wanted_epoch < known_epoch:
+        if wanted_epoch is None or wanted_epoch < known_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if self.session.replica not in topic.partitions[asked.partition].replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -363,7 +356,7 @@ class _Target:
         if self.partition is not partition:
             self.unbind()
             self.partition = partition
-            self._told_high_watermark = _NOTHING_TOLD
+            self._told_high_watermark = None
             partition.followers[self.session.replica] = self
         if partition.has_unconfirmed:
             self.session.confirm(self)
@@ -430,16 +423,16 @@ class _Target:
         )
 
     def _offsets(self, records: bytes) -> PartitionData:
-        log = None if self.partition is None else self.partition.log
-        high_watermark = -1 if log is None else log.high_watermark
-        self._told_high_watermark = high_watermark
-        return PartitionData(
-            partition_index=self.asked.partition,
-            high_watermark=high_watermark,
-            log_start_offset=-1 if log is None else log.log_start_offset,
-            aborted_transactions=None,
-            records=records,
+        self._told_high_watermark = None if self.partition is None else self.partition.log.high_watermark
+        return self._with_offsets(
+            PartitionData(partition_index=self.asked.partition, aborted_transactions=None, records=records)
         )
+
+    def _with_offsets(self, data: PartitionData) -> PartitionData:
+        if self.partition is not None:
+            log = self.partition.log
+            data.high_watermark, data.log_start_offset = log.high_watermark, log.log_start_offset
+        return data
 
 
 def _check_range(partition: Partition, offset: int) -> None:
