@@ -38,14 +38,14 @@ NO_LAG: Final = Lag(0)
 
 
 class LagCounter:
-    """The lags on one page. It asks for few counts each time: with many partitions they are exact a little later."""
+    """Computes the lags on one page. Only some are counted each time; the others are exact on a later rendering."""
 
     def __init__(self, connection: Connection, counts_max: int = COUNTS_MAX) -> None:
         self._connection = connection
         self._left = counts_max
 
     def lag_of(self, partition: TopicPartition, committed: int, ends: Ends) -> Lag:
-        """Of a group that has committed an offset of this partition."""
+        """The lag of a group in one partition, of which it has committed an offset."""
         offset = max(committed, ends.start)
         behind = ends.stable - offset
         if behind <= 0:
@@ -65,7 +65,7 @@ class LagCounter:
         return Lag(min(counted, behind))
 
     def group_lag(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Ends]) -> Lag:
-        """Over all partitions that are there."""
+        """The sum of the group's lags in all partitions that exist."""
         return total(
             self.lag_of(partition, offset, ends[partition])
             for partition, offset in offsets.items()

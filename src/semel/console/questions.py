@@ -77,7 +77,7 @@ class Ends:
 
 
 def ends(connection: Connection, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-    """Of those that can be asked."""
+    """The offsets at which each partition begins and ends. Partitions without an answer are left out."""
     wanted = tuple(sorted(partitions))
     return connection.answers.get(
         ("ends", wanted), max(FRESH_S, len(wanted) / PARTITIONS_PER_S), lambda: _ends(connection, wanted)

@@ -39,7 +39,7 @@ _SESSION_CHARACTERS: Final = len(secrets.token_urlsafe(_SESSION_BYTES))
 
 
 def is_loopback(host: str) -> bool:
-    """Of an address to listen on, or of a name in a request."""
+    """Whether an address to listen on, or the host of a request, is loopback."""
     if host == "localhost":
         return True
     try:
@@ -77,7 +77,7 @@ class Tokens:
 
 
 def is_own_request(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that a form was sent from the console's own pages. One that says nothing has a token."""
+    """Whether a form was sent from the console's own pages, by the browser's headers. Absent headers say yes."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False

@@ -20,7 +20,7 @@ _RETRY_S: Final = 3.0
 
 
 def trouble_page(error: SemelError | Wrong, servers: str) -> Page:
-    """It is live where time may help: the page comes by itself once the broker does."""
+    """The page for an error. If the error may pass, the page is live and shows what was wanted once it has."""
     status, advice, title = HTTPStatus.BAD_GATEWAY, [], "That did not work"
     live_every_s: float | None = _RETRY_S
     command = None

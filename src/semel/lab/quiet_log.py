@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_log() -> Iterator[None]:
-    """Nothing of Semel is logged meanwhile; afterwards everything is as before."""
+    """A context in which nothing of Semel is logged; afterwards logging is as before."""
     logger = logging.getLogger("semel")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -133,7 +133,7 @@ class Stage:
         self._clients[name] = lines
 
     def forget(self, name: str) -> None:
-        """The client is gone."""
+        """Stop showing this client: it is gone."""
         del self._clients[name]
 
     def show(self, *apis: str) -> None:
@@ -180,7 +180,7 @@ class Stage:
         return found
 
     def wait_for(self, what: str, comes: Callable[[], bool]) -> None:
-        """Raises ``SceneFailed`` if it does not come."""
+        """Wait until a condition holds. Raises ``SceneFailed`` if it does not in time."""
         deadline = time.monotonic() + PATIENCE_S
         while not comes():
             if time.monotonic() > deadline:
@@ -194,7 +194,7 @@ class Stage:
     # The audience
 
     def step(self, text: str, **values: object) -> Frame:
-        """The end of a step: what has happened in it is shown. ``values`` are for the braces in the text."""
+        """End a step, and show what has happened in it. ``values`` replace the braces in the text."""
         clients = tuple(ClientView(name, tuple(lines())) for name, lines in self._clients.items())
         logs = tuple(read_log(self.admin, partition) for partition in self._partitions)
         new, self._told = self.wire[self._told :], len(self.wire)

@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 
 class _Rules:
-    """Those of one pattern, by principal: a pattern for all topics may have thousands."""
+    """The rules of one resource pattern, by principal, since one pattern may have thousands of rules."""
 
     __slots__ = ("all", "by_principal")
 
@@ -103,7 +103,7 @@ class _OfType:
         return self.by_right[right]
 
     def covering(self, name: str) -> list[_Rules]:
-        """Those of every pattern that has this name."""
+        """Returns the rules of every pattern that covers this name: literal, ``*`` or a prefix of it."""
         literal, prefixed, lengths = self.literal, self.prefixed, self.prefix_lengths
         if lengths and lengths[-1] > len(name):
             lengths = lengths[: bisect_right(lengths, len(name))]
@@ -127,7 +127,7 @@ _NO_RULES: Final = _OfType()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AclTable:
-    """Immutable: ``altered`` makes another one."""
+    """An immutable table of all ACLs; ``altered`` returns a changed copy."""
 
     _patterns: Mapping[ResourcePattern, _Rules] = field(default_factory=lambda: MappingProxyType({}))
     _of_types: Mapping[AclResourceType, _OfType] = field(default_factory=lambda: MappingProxyType({}))
@@ -153,7 +153,7 @@ class AclTable:
         return len(self._patterns)
 
     def patterns(self, matching: AclFilter) -> list[ResourcePattern]:
-        """Those whose rules the filter may match."""
+        """The resource patterns that the filter matches; not each of their rules need match it."""
         return [pattern for pattern in self._patterns if matching.matches_pattern(pattern)]
 
     def rules(self, pattern: ResourcePattern) -> frozenset[AclRule]:
@@ -161,7 +161,7 @@ class AclTable:
         return frozenset() if known is None else known.all
 
     def altered(self, changes: Mapping[ResourcePattern, frozenset[AclRule]]) -> AclTable:
-        """With these rules in place of those that the patterns had; a pattern without rules is gone."""
+        """Returns a table in which these patterns have these rules. One that has none now is left out."""
         patterns, of_types = dict(self._patterns), dict(self._of_types)
         changed: dict[AclResourceType, _OfType] = {}
         for pattern, rules in changes.items():

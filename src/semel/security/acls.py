@@ -67,7 +67,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """What matches a rule; without anything, all rules do."""
+    """A filter that finds ACLs, field by field. A field that is not set matches every ACL."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -78,7 +78,7 @@ class AclFilter:
     pattern_type: AclPatternType = AclPatternType.ANY
 
     def __str__(self) -> str:
-        """What is said, and nothing of what is left open."""
+        """The fields that are set, in words; ``anything`` if none is."""
         codes = (self.permission, self.operation, self.resource_type)
         words = [code.name for code in codes if code.name != "ANY"]
         if self.resource_name is not None:
@@ -90,7 +90,7 @@ class AclFilter:
         return self.matches_pattern(binding.pattern) and self.matches_rule(binding.rule)
 
     def matches_rule(self, rule: AclRule) -> bool:
-        """Whatever it is about."""
+        """Whether principal, host, operation and permission match; the resource is not looked at."""
         return (
             self.principal in (None, rule.principal)
             and self.host in (None, rule.host)
@@ -99,7 +99,7 @@ class AclFilter:
         )
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """With MATCH: every pattern that covers the name."""
+        """Whether the resource matches. The pattern type MATCH finds every pattern that covers the name."""
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type is AclPatternType.MATCH:
@@ -123,7 +123,7 @@ def wire_fields(acl: AclBinding | AclFilter) -> tuple[Any, ...]:
 
 
 class ResourcePattern(NamedTuple):
-    """Where rules hold: for one name, for every name that begins with it, or, with ``*``, for all."""
+    """The resources that ACLs are about: one name (LITERAL), all names with a prefix (PREFIXED), or ``*`` for all."""
 
     resource_type: AclResourceType
     pattern_type: AclPatternType
@@ -136,7 +136,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AclRule(NamedTuple):
-    """A binding without its resource."""
+    """An ACL without its resource: who may or may not do what, from which host."""
 
     principal: str
     host: str

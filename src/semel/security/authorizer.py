@@ -14,7 +14,7 @@ _REMEMBERED_MAX: Final = 10_000
 
 
 class Authorizer:
-    """Of one broker. ``super_users`` may do everything."""
+    """The authorizer of one broker (Kafka's ``Authorizer``). ``super_users`` may do everything."""
 
     def __init__(self, *, super_users: Collection[str] = (), allow_everyone_if_no_acl_found: bool = False) -> None:
         self._super_users = frozenset(super_users)
@@ -35,7 +35,7 @@ class Authorizer:
         host: str,
         refused: Callable[[AclOperation, AclResourceType, str], None] | None = None,
     ) -> Rights:
-        """Of one client. ``refused`` is told what it was refused."""
+        """Returns the rights of one client. ``refused`` is called with each right that the client is denied."""
         return Rights(self, principal, host, refused)
 
     def allows(
@@ -75,5 +75,5 @@ class Authorizer:
     def _without_rule_allowed(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Kafka asks by a name that it takes for one that no rule is about."""
+        """Whether resources without any ACL are allowed. Like Kafka, it asks with the name ``hardcode``."""
         return self._without_rule and self.allows(principal, host, operation, resource_type, "hardcode")

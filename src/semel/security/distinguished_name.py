@@ -38,7 +38,7 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> str:
-    """Of a certificate in DER. Raises ``ValueError`` for bytes that are none."""
+    """The subject of a certificate in DER. Raises ``ValueError`` if the bytes are no certificate."""
     fields = list(_elements(_sequence(_sequence(certificate))))
     # The version, which the oldest certificates leave out, then number, algorithm, issuer, validity and subject.
     subject = fields[5 if fields[0].tag == _VERSION else 4] if len(fields) > 5 else None

@@ -37,7 +37,7 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """Raises ``ValueError`` for text that is not a list of rules."""
+    """The rules, parsed. Raises ``ValueError`` if the text is not a list of rules."""
 
     def __init__(self, rules: str) -> None:
         self._rules = [_parsed(match) for match in _split(rules.strip())]
@@ -65,7 +65,7 @@ def _split(rules: str) -> list[re.Match[str]]:
 
 
 def _parsed(rule: re.Match[str]) -> _Rule | None:
-    """None for DEFAULT."""
+    """The rule; ``None`` stands for DEFAULT."""
     if rule["default"] is not None:
         return None
     try:

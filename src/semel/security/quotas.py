@@ -79,7 +79,7 @@ class _Window:
 
 
 class Rate:
-    """How much was used in the last windows."""
+    """The rate at which one quota is used, over the last windows (Kafka: ``Rate``)."""
 
     __slots__ = ("_kept", "_windows")
 
@@ -96,7 +96,7 @@ class Rate:
         current.last_ms = now_ms
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """For how long the client has to be silent until its rate is ``bound``; 0 if it is not above it."""
+        """The throttle time: after this time without requests the rate is ``bound`` again. 0 if it is not above it."""
         kept, windows = self._kept, self._windows
         # A window counts as long as something in it is not older than all windows together.
         while kept and now_ms - kept[0].last_ms >= windows.number * windows.size_ms:
@@ -111,7 +111,7 @@ class Rate:
 
 
 class TokenBucket:
-    """What may still be changed. It fills at the rate of the quota, up to that of all windows together."""
+    """A token bucket for changes of topics: it fills at the quota's rate and holds what all windows allow together."""
 
     __slots__ = ("_at_ms", "_tokens", "_windows")
 
@@ -121,12 +121,12 @@ class TokenBucket:
         self._at_ms = -math.inf
 
     def take(self, amount: float, bound: float, now_ms: float) -> None:
-        """Also what is not there: then it is below zero for a while."""
+        """Take tokens. If there are not enough, the bucket is below zero until it has filled again."""
         self._refill(bound, now_ms)
         self._tokens -= amount
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """After how long it is no longer below zero; 0 if it is not."""
+        """The throttle time: after this time the bucket is not below zero any more. 0 if it is not now."""
         self._refill(bound, now_ms)
         return _rounded(-self._tokens / bound * 1000) if self._tokens < 0 else 0
 
@@ -137,5 +137,5 @@ class TokenBucket:
 
 
 def _rounded(milliseconds: float) -> int:
-    """As Java rounds."""
+    """Round half up, as ``Math.round`` in Java does."""
     return math.floor(milliseconds + 0.5)

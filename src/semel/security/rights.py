@@ -63,9 +63,10 @@ IDEMPOTENT_WRITE: Final = Right(Op.IDEMPOTENT_WRITE, Of.CLUSTER)
 
 
 class Rights:
-    """What the client of one request may do. ``refused`` is told what it was refused, not what it was merely not shown.
+    """The rights of the client that sent one request.
 
-    ``name`` is that of a resource; a right with the cluster needs none.
+    ``refused`` is called when a request or a part of it is refused, and not for names that an answer leaves out.
+    ``name`` is the name of a resource; for the cluster it can be left out.
     """
 
     __slots__ = ("_authorizer", "_host", "_principal", "_refused")
@@ -82,11 +83,11 @@ class Rights:
         return self._authorizer.allows(self._principal, self._host, *right, name)
 
     def may_with_some(self, right: Right) -> bool:
-        """Whether there may be a resource with which it is allowed."""
+        """Whether there may be a resource with which the client has this right."""
         return self._authorizer.allows_some(self._principal, self._host, *right)
 
     def demand(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Whether it is allowed; where not, the client is about to be refused."""
+        """Whether the client has this right. If not, ``refused`` is called: the caller refuses the request."""
         allowed = self.may(right, name)
         if not allowed:
             self.refuse(right, name)

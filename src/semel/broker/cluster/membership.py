@@ -44,14 +44,14 @@ RESIGN_SECONDS_MAX: Final = 1.5
 
 
 class _SessionLost(StorageError):
-    """What was registered is gone with its session."""
+    """The session with ZooKeeper was lost, and the registration with it."""
 
 
 class Membership:
-    """``registration`` is what is said of this broker; its epoch is not known before it is committed.
+    """The membership of this broker: it registers, leads while it is registered, and resigns when it stops.
 
-    ``lost``: the partitions of which the disk may not have all that was acknowledged. It joins without a place in their
-    in-sync sets.
+    ``registration`` returns what is registered; its epoch is known once it is committed. ``lost``: the partitions whose
+    log here may lack acknowledged records. Before it registers, the broker leaves their in-sync sets.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Membership:
             logger.warning("the partitions that this broker leads could not be given to others: %s", error)
 
     def _resign(self, image: ClusterImage) -> Decision[None]:
-        """At last the registration goes: a broker that stops must not be taken into in-sync sets again."""
+        """One commit of the resignation. The last one removes the registration: no in-sync set takes it again."""
         changes = self._fitting(resign(image, self._node_id, partitions_max=PARTITIONS_PER_COMMIT))
         if not changes and self._is_registered(image):
             changes = (BrokerUnregistered(self._node_id),)
         return Decision(changes, ())
 
     async def leave(self) -> None:
-        """Nothing more is led here; the session's end takes the registration away."""
+        """End the membership. The registration goes with the session."""
         self.kill()
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
@@ -159,7 +159,7 @@ class Membership:
         await cluster.change(self._control_if_no_broker_does)
 
     async def _leave_in_sync_sets(self) -> None:
-        """First the registration of the predecessor goes: by a Fetch of that one, this broker could join again."""
+        """Leave the in-sync sets of ``lost``. The old registration goes first: a Fetch under it could join again."""
         cluster = self._node.cluster
 
         def unregister(image: ClusterImage) -> Decision[None]:
@@ -218,7 +218,7 @@ class Membership:
     # Staying
 
     async def _stay(self) -> None:
-        """Join again whenever the membership has ended, and see to it that one broker does the chores."""
+        """Join again whenever the membership has ended, and become the controller if there is none."""
         cluster = self._node.cluster
         while not self._is_closed:
             await self._wakened.wait()

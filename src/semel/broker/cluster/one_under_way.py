@@ -1,4 +1,4 @@
-"""Requests to one broker for one purpose, one at a time: what gathers meanwhile is the next one."""
+"""One request at a time to one broker for one purpose; the next request has all that gathered meanwhile."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _EVERY_ADDRESS: Final = QuotaEntity(ip=Quoted.DEFAULT)
 
 
 class ClientQuotas:
-    """Of one broker, as long as there are quotas."""
+    """The quotas that one broker holds its clients to. There is none of it in a cluster without quotas."""
 
     def __init__(self, clock: Clock, throttled: Counter, windows: Windows, mutation_windows: Windows) -> None:
         """``throttled`` counts the answers after which a client is muted."""
@@ -51,12 +51,12 @@ class ClientQuotas:
         self._connections: dict[str, Rate] = {}
 
     def load(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """These hold from now on. What was used counts."""
+        """Set the quotas. What clients have used before counts."""
         self._quotas = quotas
         self._limits = {}
 
     def limits(self, principal: str, client_id: str | None) -> ClientLimits | None:
-        """What limits a client; None if nothing does."""
+        """The quotas of one client; ``None`` if it has none."""
         key = (principal, client_id)
         try:
             return self._limits[key]
@@ -65,7 +65,7 @@ class ClientQuotas:
             return found
 
     def admits(self, host: str) -> bool:
-        """Whether an address may connect once more now. One that is not admitted has used up nothing."""
+        """Whether this address may connect now. A connection that is not admitted does not count."""
         bound = self._quotas.get(QuotaEntity(ip=host), {}).get(CONNECTION_CREATION_RATE)
         if bound is None:
             bound = self._quotas.get(_EVERY_ADDRESS, {}).get(CONNECTION_CREATION_RATE)
@@ -115,7 +115,7 @@ class _LimitedRate(NamedTuple):
     bound: float
 
     def used(self, amount: float, now_ms: float) -> int:
-        """For how long the client is muted after this."""
+        """Count the amount. Returns the throttle time in ms."""
         self.rate.record(amount, now_ms)
         return self.rate.throttle_ms(self.bound, now_ms)
 
@@ -126,7 +126,7 @@ class _LimitedMutations(NamedTuple):
 
 
 class ClientLimits:
-    """The quotas of one client. What is used is told here; the answer is for how long the client is muted, in ms."""
+    """The quotas of one client. Its methods count what was used, and return the throttle time in ms."""
 
     __slots__ = ("_clock", "_fetched", "_mutated", "_produced", "_throttled", "_windows", "_worked")
 
@@ -164,7 +164,7 @@ class ClientLimits:
 
     @property
     def fetch_bytes_max(self) -> int | None:
-        """More in one answer would mute the client whatever it did before."""
+        """The most bytes of one Fetch answer: with more, the client would be muted even if it used nothing before."""
         if self._fetched is None:
             return None
         return max(1, int(self._fetched.bound * self._windows.full_ms / 1000))
@@ -176,14 +176,14 @@ class ClientLimits:
             self._worked.rate.record(took_ms / 10, self._clock.monotonic_ms())
 
     def time_throttle_ms(self) -> int:
-        """For what it has worked so far. As in Kafka not longer than a window."""
+        """The throttle time for the event loop's time that was used; as in Kafka, at most one window."""
         if self._worked is None:
             return 0
         throttle_ms = self._worked.rate.throttle_ms(self._worked.bound, self._clock.monotonic_ms())
         return min(throttle_ms, self._windows.size_ms)
 
     def mutations_throttle_ms(self) -> int:
-        """More than 0 if no further change of topics is allowed now."""
+        """The throttle time of changes of topics; while it is above 0, further changes are refused."""
         if self._mutated is None:
             return 0
         return self._mutated.bucket.throttle_ms(self._mutated.bound, self._clock.monotonic_ms())

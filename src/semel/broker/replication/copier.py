@@ -138,7 +138,7 @@ class Copier:
         self._name(copied)
 
     def unfollow(self, copied: CopiedPartition) -> None:
-        """Its term is over."""
+        """Stop copying this partition: its term is over."""
         copied.is_over = True
         copied.copier = None
         copied.log.on_durable = _ignored
@@ -173,13 +173,13 @@ class Copier:
     # Requests
 
     def _name(self, copied: CopiedPartition) -> None:
-        """Its position is to be told to the leader."""
+        """Name the partition, with its position, in the next Fetch."""
         if not copied.is_over:
             self._to_name[copied] = None
             self._send_soon()
 
     def _send_soon(self) -> None:
-        """With all that comes in this turn of the loop."""
+        """Send a Fetch at the end of this turn of the event loop, with all partitions that it names."""
         if self._scheduled is None and not self._unsynced and not self._is_closed:
             self._scheduled = self._loop.call_soon(self._send)
 
@@ -263,7 +263,7 @@ class Copier:
         self._send_soon()
 
     def _begin_again(self) -> None:
-        """With another session: the leader has none of ours, or cannot be reached for now."""
+        """Begin a new fetch session: the leader does not know the old one, or could not be reached."""
         self._session_number += 1
         self._session_id = self._session_epoch = self._under_way = 0
         self._to_name.clear()
@@ -340,7 +340,7 @@ class Copier:
             self._tell_log_start(copied)
 
     def _tell_log_start(self, copied: CopiedPartition) -> None:
-        """Once it is on disk: a leader that waits for it says then that the records do not come back."""
+        """Tell the leader the log start once it is on disk: DeleteRecords is answered after that."""
         if self._persisting is None:
             self._persisting = self._loop.create_task(self._persist_log_starts())
         self._moved_starts[copied] = None

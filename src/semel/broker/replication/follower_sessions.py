@@ -82,7 +82,7 @@ class FollowerSessions:
         return session.fetch(request, message)
 
     def refused(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """A follower asks again for what it was sent, or nothing could be read for it: is it damaged here?"""
+        """Look for damage in the leader's own log: a follower asks again for what it was sent, or reading failed."""
         reason = partition.log.verify_copy(offset, max_bytes)
         if reason is None:
             return
@@ -227,7 +227,7 @@ class _Session:
     # Answers
 
     def _answer_soon(self) -> None:
-        """With all that comes in this turn of the loop."""
+        """Answer the Fetch that waits at the end of this turn of the event loop, with all news until then."""
         if self._waiting is not None and self._scheduled is None:
             self._scheduled = self._loop.call_soon(self._answer_waiting)
 
@@ -327,7 +327,10 @@ class _Target:
             session.has_quiet_news(self)
 
     def _led(self) -> Partition | None:
-        """The term that the follower means; None if it is too new. Raises KafkaError."""
+        """The partition under the term that the follower names; ``None`` if this broker does not know that term yet.
+
+        Raises KafkaError.
+        """
         node, asked = self.session.node, self.asked
         topic = node.image.topics_by_id.get(self.topic_id)
         if topic is None:
@@ -444,8 +447,8 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 
 def _ignored(partition: Partition) -> None:
-    """Until in-sync sets are changed."""
+    """The callback that stands here until ``Replicas`` sets its own."""
 
 
 def _unwatched(replica: int) -> None:
-    """Until other brokers are asked."""
+    """The callback that stands here until ``Replicas`` sets its own."""

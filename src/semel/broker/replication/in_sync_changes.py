@@ -49,14 +49,14 @@ class InSyncChanges:
         self._later()
 
     def look_at(self, partition: Partition) -> None:
-        """A follower that is not in sync has come further: it may be so now."""
+        """Propose a change of this partition's in-sync set, if there is one to propose."""
         replicas = partition.replicas
         if replicas is not None and self._proposal(partition) is not None:
             self._looked_for[partition] = None
             self._begin()
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """The log is offline: others, where there are some in sync, go on without this broker."""
+        """Leave the partition's in-sync set, since its log is offline here; a set of one stays."""
         self._given_up[topic_partition] = None
         self._begin()
 
@@ -68,11 +68,11 @@ class InSyncChanges:
             self._task.cancel()
 
     def _later(self) -> None:
-        """Followers that lag are looked for often enough that none lags half as long again as it may."""
+        """Look for lagging followers twice in each ``replica.lag.time.max.ms``, so none lags 1.5 times as long."""
         self._timer = self._loop.call_later(self._node.config.replica_lag_time_max_ms / 2000, self._look_at_all)
 
     def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
-        """A broker may have fetched all there is before this one knew of its registration."""
+        """A broker has registered. It may have caught up before its registration was known here."""
         if any(isinstance(change, BrokerRegistered) for change in changes):
             self._look()
 

@@ -47,7 +47,7 @@ class Replicas:
         node.partitions.on_offline = lambda partition: self.in_sync.give_up(partition.topic_partition)
 
     def start(self) -> None:
-        """Once this broker is a member."""
+        """Begin elections and changes of in-sync sets: this broker is a member now."""
         self._is_started = True
         self.in_sync.start()
         self.elections.begin()
@@ -63,7 +63,7 @@ class Replicas:
     # Leading
 
     def replica_set(self, log: PartitionLog, state: PartitionState) -> ReplicaSet | None:
-        """Of a term that begins now; None if the partition has one replica."""
+        """The replica set for a term that begins now; ``None`` if the partition has one replica."""
         if len(state.replicas) == 1:
             return None
         return ReplicaSet(
@@ -78,8 +78,10 @@ class Replicas:
         )
 
     def _leads_now(self, partition: Partition) -> None:
-        """What a coordinator on another broker has decided is to be finished, whether a client asks for it or not; and
-        what is open here is compared with what coordinators know."""
+        """This broker leads one more partition. If it is a coordinator's or has open transactions, coordinators start.
+
+        They deliver the markers of decided transactions, and end transactions that no coordinator knows.
+        """
         node = self._node
         if self._is_started and node.active_coordinators is None and partition.concerns_coordinators:
             node.coordinate()
@@ -149,13 +151,13 @@ class Replicas:
             self.unfollow(topic_partition)
 
     def _failed(self, copied: CopiedPartition) -> None:
-        """Its log is offline: nothing more is copied into it."""
+        """The log of a followed partition is offline: copying ends, and the in-sync set is left."""
         self._followed.pop(copied.log.topic_partition, None)
         self._taken(copied)
         self.in_sync.give_up(copied.log.topic_partition)
 
     def _changed(self, copied: CopiedPartition) -> None:
-        """Its log is being truncated, or that has ended."""
+        """A truncation of a followed partition's log has begun or ended."""
         topic_partition = copied.log.topic_partition
         if copied.is_changing:
             self._changing[topic_partition] = copied
@@ -166,4 +168,4 @@ class Replicas:
 
 
 def _ignored(topic_partition: TopicPartition) -> None:
-    """Until the lifecycle of partitions is there."""
+    """The callback that stands here until ``PartitionLifecycle`` sets its own."""

@@ -50,7 +50,8 @@ class Audit:
         self._lost = 0
 
     def login_refused(self, host: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """``user`` is what the client claimed to be, if it came that far. Of certificates the mechanism is TLS."""
+        """Write that a login was refused. ``user``: the name that the client gave, if it gave one. The mechanism of
+        certificates is TLS."""
         self._refuse(host, "login", host=host, mechanism=mechanism, user=user, reason=reason)
 
     def request_refused(
@@ -62,7 +63,7 @@ class Audit:
         resource_type: AclResourceType,
         name: str,
     ) -> None:
-        """Not for names that an answer merely leaves out."""
+        """Write that a request was refused. Names that an answer leaves out are not written."""
         self._refuse(
             f"{principal} {host}",
             "request",
@@ -75,7 +76,7 @@ class Audit:
         )
 
     def changed(self, principal: str, host: str, api: str, operation: str, resource_type: str, name: str) -> None:
-        """A client has changed something. What types are called, see ``requests/audited_changes.py``."""
+        """Write that a client has changed something. ``requests/audited_changes.py`` has the names of the types."""
         self._write(
             "change",
             "allowed",
@@ -88,7 +89,7 @@ class Audit:
         )
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write the lines that wait, and close the file."""
         loop = asyncio.get_running_loop()
         while self._is_writing:
             await done_by(self._worker, loop, _nothing)
@@ -132,7 +133,7 @@ class Audit:
         self._worker.run(partial(self._file.append, lines), partial(self._written, count))
 
     def _written(self, count: int, result: BaseException | None) -> None:
-        """``count``: of the lines, and of those that were lost before them."""
+        """The worker has written the lines, or failed. ``count``: these lines and those that were lost before them."""
         self._is_writing = False
         if result is not None:
             self._lost += count
@@ -142,9 +143,9 @@ class Audit:
 
 
 def _encoded(line: Mapping[str, str | int | None]) -> bytes:
-    """Only ASCII: a line break, or what else moves a cursor, is escaped."""
+    """The line as JSON in ASCII, so that line breaks and control characters are escaped."""
     return json.dumps(line).encode() + b"\n"
 
 
 def _nothing() -> None:
-    """Comes after what was submitted before it."""
+    """Work that does nothing: when the worker has done it, all earlier work is done."""

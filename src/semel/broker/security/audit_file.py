@@ -8,7 +8,7 @@ from semel.log.disk import Disk, File
 
 
 class AuditFile:
-    """Used by one worker. Lines that are written together stay together, so a file may be larger by that.
+    """The audit log's files, used by one worker. Lines of one call are not split, so a file may exceed its limit.
 
     A write that fails leaves a part of a line at most, and the next write begins over it.
     """

@@ -54,10 +54,10 @@ Serve = Callable[[Connection, memoryview], None]
 
 
 class Authenticator:
-    """Of one SASL listener: its server tells it of each connection (``begin``), before that is read.
+    """SASL on one listener. Its server calls ``begin`` for each connection, before anything is read from it.
 
-    ``config`` is that of the listener, and ``serve`` what serves its clients once they are known. Raises
-    ``SettingError`` for settings that cannot be meant.
+    ``config``: the listener's settings. ``serve`` serves the requests of a client that has logged in. Raises
+    ``SettingError`` for settings that contradict each other.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class _Login:
         connection.serve = self._serve_login
 
     def expired(self) -> None:
-        """It took too long, unless it has ended meanwhile."""
+        """The login took longer than ``LOGIN_MS_MAX``: the connection is closed."""
         if self._connection.is_open:
             self._connection.refuse(DecodeError(f"it did not prove within {LOGIN_MS_MAX} ms who it is"))
 
@@ -201,7 +201,7 @@ class _Login:
         self._authenticator.run(step, done)
 
     def _unexpected(self, error: BaseException) -> Refused:
-        """A bug. Where it is, is logged, and not what the error says: that may be of the password."""
+        """A bug of the broker. The log gets its place and not its message, which may contain the password."""
         *_, place = traceback.extract_tb(error.__traceback__)
         kind = type(error).__name__
         logger.error("%s met a bug of the broker: %s in %s:%s", self._mechanism, kind, place.filename, place.lineno)
@@ -219,7 +219,7 @@ class _Login:
                 self._refuse(answer.refusal(self._connection, response), reason)
 
     def _authenticated(self, answer: _Answer | _BareAnswer, step: Authenticated) -> Step:
-        """Refused after all, if it is of another user."""
+        """The proof holds. It is refused if this connection belongs to another user already."""
         principal = str(user(step.user))
         if self._principal not in (None, principal):
             told = f"Cannot change principals during re-authentication from {self._principal} to {principal}"
@@ -241,7 +241,7 @@ class _Login:
         return step
 
     def _lifetime_ms(self, step: Authenticated) -> int | None:
-        """How long the client is believed: by the settings, and by what the proof itself says."""
+        """How long the session lasts: by ``connections.max.reauth.ms`` and by the token. ``None``: without end."""
         limits = []
         if self._authenticator.config.connections_max_reauth_ms:
             limits.append(self._authenticator.config.connections_max_reauth_ms)
@@ -250,7 +250,7 @@ class _Login:
         return min(limits, default=None)
 
     def _refuse(self, refusal: _Refusal, reason: str) -> None:
-        """Answer late, then close."""
+        """Send the refusal after the configured delay, then close the connection."""
         connection, node = self._connection, self._authenticator.node
         node.metrics.logins_refused.value += 1
         node.deadlines.discard(self, self._deadline)
@@ -282,7 +282,7 @@ class _Login:
 
 
 class _Answer:
-    """To one SaslAuthenticate."""
+    """The answer to one SaslAuthenticate request."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -302,7 +302,7 @@ class _Answer:
 
 
 class _BareAnswer:
-    """To a token that came without a header, after SaslHandshake 0. It is a place in the line of its connection."""
+    """The answer to a token without a request header (after SaslHandshake 0), in its place among other answers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -327,13 +327,13 @@ class _BareAnswer:
             self._connection.reply(self.parts)
 
     def refusal(self, connection: Connection, response: SaslAuthenticateResponse) -> _Refusal:
-        """There is no word for it in a token: the connection is just closed."""
+        """A refusal without words: a bare token cannot carry an error, so the connection is only closed."""
         self.hold()
         return _Refusal(connection, None, response)
 
 
 class _Refusal:
-    """An answer that waits, after which the connection is closed."""
+    """A refusal that is sent after a delay; then the connection is closed."""
 
     def __init__(self, connection: Connection, request: Request | None, response: object) -> None:
         self._connection = connection

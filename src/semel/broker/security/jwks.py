@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def fetcher(url: str) -> Callable[[], bytes]:
-    """A function that blocks and gives the document; it raises OSError. Raises ``SettingError`` for other URLs."""
+    """Returns a blocking function that reads the document or raises OSError. Raises SettingError for other URLs."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return partial(_read, unquote(parts.path))
@@ -36,7 +36,7 @@ def _read(path: str) -> bytes:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Another place than the one that was configured is not asked, whatever the one that was says."""
+    """Follows no redirect: only the configured URL is asked."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -29,7 +29,9 @@ def listener_options(
     make_worker: Callable[[str], Worker],
     closers: list[Callable[[], object]],
 ) -> ListenerOptions:
-    """``serve`` serves clients that are known. What has to be called at the end is added to ``closers``.
+    """The options of one listener: its TLS context, and how its clients are authenticated.
+
+    ``serve`` serves clients that are authenticated. Functions to call at the end are added to ``closers``.
 
     Raises SettingError.
     """
@@ -69,20 +71,20 @@ def listener_options(
 
 
 def advertised_endpoint(listener: Listener, port: int) -> Endpoint:
-    """What clients are told, of a listener that listens on ``port``."""
+    """The host and port that clients are told for this listener, which listens on ``port``."""
     host, advertised_port = listener.advertised
     return Endpoint(host or socket.getfqdn(), advertised_port or port)
 
 
 def inter_broker_network(listener: Listener, config: BrokerConfig, network: Network, clock: Clock) -> Network:
-    """How this broker connects to the inter-broker listener of others. Raises SettingError."""
+    """The network for connections to other brokers, with TLS if the listener has it. Raises SettingError."""
     if not listener.protocol.uses_tls:
         return network
     return SystemNetwork(tls=ReloadedContext(broker_context, config.for_listener(listener.name), clock))
 
 
 def inter_broker_login(listener: Listener, config: BrokerConfig, random: Random) -> Callable[[], Mechanism] | None:
-    """How this broker proves to others who it is; None where nothing is to be proven. Raises SettingError."""
+    """The SASL mechanism with which this broker logs in at others; ``None`` without SASL. Raises SettingError."""
     if not listener.protocol.uses_sasl:
         return None
     own = config.for_listener(listener.name)

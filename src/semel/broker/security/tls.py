@@ -36,7 +36,7 @@ _TLS_1_3_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY
 
 
 class ReloadedContext:
-    """The context that ``make`` makes; another one after a file of the settings has changed. Raises SettingError."""
+    """A TLS context from ``make``, made again after one of the certificate files has changed. Raises SettingError."""
 
     def __init__(self, make: Callable[[BrokerConfig], ssl.SSLContext], config: BrokerConfig, clock: Clock) -> None:
         self._make = make
@@ -101,7 +101,7 @@ def server_context(config: BrokerConfig, listener: Listener) -> ssl.SSLContext:
 
 
 def broker_context(config: BrokerConfig) -> ssl.SSLContext:
-    """For connecting to the inter-broker listener of another broker. Raises SettingError."""
+    """The TLS context for connections to other brokers. Raises SettingError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit(context, config)
     if not config.ssl_endpoint_identification_algorithm:
@@ -115,7 +115,7 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
 def certificate_authentication(
     config: BrokerConfig, serve: Callable[[Connection, memoryview], None], refused: Callable[[str, str], None]
 ) -> Callable[[Connection], None]:
-    """Who a client of an SSL listener is, by its certificate: known with its first request, which ``serve`` serves.
+    """Returns what authenticates the clients of an SSL listener by their certificates.
 
     A client that shows no certificate, where none is required, stays ANONYMOUS. ``refused`` is told the host and the
     reason where a certificate gives no name.
@@ -140,7 +140,7 @@ def certificate_authentication(
 
 
 def _principal(certificate: bytes, mapping: PrincipalMapping) -> str:
-    """Raises DecodeError, which closes the connection."""
+    """The principal that a certificate stands for. Raises DecodeError, which closes the connection."""
     try:
         subject = subject_of(certificate)
     except ValueError as error:
@@ -152,7 +152,7 @@ def _principal(certificate: bytes, mapping: PrincipalMapping) -> str:
 
 
 def _client_auth(config: BrokerConfig, listener: Listener) -> str:
-    """On a SASL listener users are known by SASL: a certificate is asked for only where that listener says so."""
+    """``ssl.client.auth`` of the listener. A SASL listener asks for certificates only if its own settings say so."""
     if listener.protocol.uses_sasl and not any(
         of_one_listener(name) == (listener.name.lower(), "ssl.client.auth") for name in config.sources.effective()
     ):
@@ -161,7 +161,7 @@ def _client_auth(config: BrokerConfig, listener: Listener) -> str:
 
 
 def _limit(context: ssl.SSLContext, config: BrokerConfig) -> None:
-    """To the versions and cipher suites of the settings."""
+    """Limit the context to the TLS versions and cipher suites of the settings."""
     versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols]
     if not versions:
         raise SettingError("ssl.enabled.protocols", "ssl.enabled.protocols is empty: no client could connect")

@@ -1,7 +1,7 @@
-"""What the cluster keeps of passwords, as the mechanisms of SASL ask for it: a credential for every name.
+"""The SCRAM credentials of the cluster's users, for the SASL mechanisms of a broker.
 
-A name that no user has gets one that is made up (``semel.security.sasl.unknown_users``), so that what asks here cannot
-tell, and cannot tell others, which users there are.
+There is a credential for every name. A name without a user gets a made-up one
+(``semel.security.sasl.unknown_users``), so that a mechanism cannot tell a client which users exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOR_PLAIN: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
 
 
 class UserCredentials:
-    """``spare_secret``: for a cluster that never had a user, so that there is nothing to be told."""
+    """``spare_secret``: the secret of made-up credentials in a cluster that never had a user."""
 
     def __init__(self, image: Callable[[], ClusterImage], spare_secret: bytes) -> None:
         self._image = image

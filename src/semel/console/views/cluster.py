@@ -55,7 +55,7 @@ def cluster(visit: Visit) -> Page:
 
 
 def _disks(connection: Connection) -> dict[int, tuple[LogDir, ...]]:
-    """Of the brokers that tell; a user that may not describe the cluster is told nothing."""
+    """The log directories of each broker that answers. A user without DESCRIBE on the cluster gets none."""
 
     def ask() -> dict[int, tuple[LogDir, ...]]:
         try:

@@ -103,7 +103,7 @@ def group(visit: Visit) -> Page:
 
 
 def _lag(counter: LagCounter, found: GroupOffset, ends: Mapping[TopicPartition, questions.Ends]) -> Lag | None:
-    """``None`` where the group has no offset, or one from which no consumer can go on."""
+    """The lag in one partition; ``None`` if the group has no offset there, or one from which no consumer can go on."""
     if found.committed is None or found.trouble is not None or found.partition not in ends:
         return None
     return counter.lag_of(found.partition, found.committed, ends[found.partition])

@@ -89,7 +89,7 @@ def _consuming(name: str, search: Search) -> str:
 
 
 def _settings(visit: Visit, name: str) -> list[tuple[str, str]] | None:
-    """Those that are not at their defaults; ``None`` if this user may not see them."""
+    """The topic's settings that are not at their defaults; ``None`` if this user may not see them."""
     admin = visit.connection.admin
 
     def ask() -> list[tuple[str, str]] | None:

@@ -32,7 +32,7 @@ OUTCOME_TONES: Final = {"committed": "good", "aborted": "bad", "committing": "wa
 
 @dataclass(slots=True)
 class OneTransaction:
-    """From the first state that has partitions to the last marker."""
+    """One transaction: its states from the first with partitions to the last, and what it wrote."""
 
     epoch: int
     producer_id: int

@@ -153,7 +153,7 @@ class TokenVerifier:
         return Accepted(user, claims["exp"] * 1000, tuple(map(str, scopes)))
 
     def _key(self, header: Mapping[str, Any]) -> _Key | None:
-        """That of the token; where it names none, the only one there is."""
+        """The key that the token names (``kid``). If it names none and there is only one key, that one."""
         keys, name = self._keys, header.get("kid")
         if name is None and len(keys) == 1:
             return next(iter(keys.values()))
@@ -171,7 +171,7 @@ class TokenVerifier:
 
 
 def _is_time(value: object) -> bool:
-    """JSON as Python reads it has numbers that compare with nothing (NaN)."""
+    """Whether a claim is a usable time. Python's JSON reader also accepts NaN, with which every comparison is false."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _TIME_S_MAX
 
 

@@ -26,7 +26,7 @@ ITERATIONS_MIN: Final = 4096
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """The costly step: milliseconds, of which the interpreter is free for others."""
+    """The salted password (``Hi`` in RFC 5802). It takes milliseconds, and other threads run meanwhile."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
@@ -39,12 +39,12 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """What is kept of a client's key."""
+    """The hash of the client's key, which is what a broker stores (``StoredKey``)."""
     return hashlib.new(HASHES[mechanism], key).digest()
 
 
 def signature(mechanism: ScramMechanism, key: bytes, messages: bytes) -> bytes:
-    """Of all messages of the exchange so far (``AuthMessage``), by a stored key or by the server's."""
+    """The signature of all messages so far (``AuthMessage``), with the stored key or the server's key."""
     return hmac.digest(key, messages, HASHES[mechanism])
 
 
@@ -57,7 +57,7 @@ def escaped_name(name: str) -> str:
 
 
 def plain_name(escaped: str) -> str:
-    """Raises ``ValueError`` for what no client may send."""
+    """The name without SCRAM's escapes. Raises ``ValueError`` if it is empty or wrongly escaped."""
     name = escaped.replace("=2C", ",").replace("=3D", "\0")
     if not escaped or "=" in name or "\0" in escaped:
         raise ValueError("the name is empty or not escaped as it must be")
@@ -69,7 +69,7 @@ def encode_base64(value: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Raises ``ValueError``, also for text that another text of the same value exists of: one value has one text."""
+    """The bytes. Raises ``ValueError`` for other text, and for a second way to write the same bytes."""
     try:
         value = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -20,7 +20,7 @@ SALT_BYTES: Final = 32
 
 
 class UnknownUsers:
-    """Of one mechanism. ``users``: the credentials of those that exist, which the unknown ones look like."""
+    """Made-up credentials for one mechanism. ``users``: the real ones, whose salt and iterations they imitate."""
 
     def __init__(self, mechanism: ScramMechanism, secret: bytes, users: Mapping[str, ScramCredential]) -> None:
         self._mechanism = mechanism
