@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.metadata.store import MetadataStore, VersionConflict
+from semel.metadata.store import MetadataStore, VersionConflict, compare_and_set
 
 
 async def count_up(store: MetadataStore, times: int) -> list[int]:
@@ -12,7 +12,7 @@ async def count_up(store: MetadataStore, times: int) -> list[int]:
         known = await store.get("/counter")
         number = 0 if known is None else int(known.value)
         try:
-            await store.compare_and_set("/counter", b"%d" % (number + 1), None if known is None else known.version)
+            await compare_and_set(store, "/counter", b"%d" % (number + 1), None if known is None else known.version)
         except VersionConflict:
             continue
         written.append(number + 1)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from semel.metadata.store import Put, VersionConflict
+from semel.metadata.store import Put, VersionConflict, compare_and_set
 from semel.metadata.zookeeper.kazoo_session import KazooSession
 from semel.metadata.zookeeper.session import SessionState
 from semel.metadata.zookeeper.store import ZooKeeperStore
@@ -82,7 +82,7 @@ def test_a_commit_whose_answer_was_lost_is_found_to_count(server: ZooKeeperServe
         proxy = world.proxies["aone"]
         await one.refresh()  # Or its first attempt would be refused, for being behind what the other did.
         proxy.withholds_from = b"/value"
-        committing = asyncio.ensure_future(one.compare_and_set("/value", b"1", None))
+        committing = asyncio.ensure_future(compare_and_set(one, "/value", b"1", None))
 
         async def has_arrived() -> bool:
             return await other.get("/value") is not None
@@ -96,7 +96,7 @@ def test_a_commit_whose_answer_was_lost_is_found_to_count(server: ZooKeeperServe
         assert known is not None
         assert (known.value, known.version) == (b"1", version)
         with pytest.raises(VersionConflict):
-            await one.compare_and_set("/value", b"2", None)
+            await compare_and_set(one, "/value", b"2", None)
 
     in_a_world(server, use)
 
@@ -106,8 +106,8 @@ def test_a_commit_that_never_arrived_is_made_when_the_connection_is_back(server:
         one, other = await world.store("one", session_s=30.0), await world.store("other", session_s=30.0)
         proxy = world.proxies["aone"]
         proxy.cut()
-        committing = asyncio.ensure_future(one.compare_and_set("/value", b"1", None))
-        await other.compare_and_set("/before", b"x", None)
+        committing = asyncio.ensure_future(compare_and_set(one, "/value", b"1", None))
+        await compare_and_set(other, "/before", b"x", None)
         assert await other.get("/value") is None
         proxy.heal()
         await committing

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from semel.errors import StorageError
-from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict
+from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict, compare_and_set
 from semel.metadata.zookeeper.kazoo_session import KazooSession
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from tests.metadata.cutting_proxy import CuttingProxy
@@ -106,15 +106,15 @@ def on_a_store(request: pytest.FixtureRequest) -> Run:
 def test_a_value_is_written_once_and_then_only_over_its_version(on_a_store: Run) -> None:
     async def use(store: MetadataStore) -> None:
         assert await store.get("/a") is None
-        first = await store.compare_and_set("/a", b"1", None)
-        second = await store.compare_and_set("/a", b"2", first)
+        first = await compare_and_set(store, "/a", b"1", None)
+        second = await compare_and_set(store, "/a", b"2", first)
         assert await store.get("/a") == (b"2", second)
         for wrong in (None, first):
             with pytest.raises(VersionConflict) as conflict:
-                await store.compare_and_set("/a", b"3", wrong)
+                await compare_and_set(store, "/a", b"3", wrong)
             assert (conflict.value.path, conflict.value.version) == ("/a", second)
         with pytest.raises(VersionConflict, match="/b is absent; expected it to be at version 1"):
-            await store.compare_and_set("/b", b"", 1)
+            await compare_and_set(store, "/b", b"", 1)
         assert await everything(store) == {"/a": b"2"}
 
     on_a_store(use)
@@ -122,14 +122,14 @@ def test_a_value_is_written_once_and_then_only_over_its_version(on_a_store: Run)
 
 def test_a_value_deleted_and_written_again_has_another_version(on_a_store: Run) -> None:
     async def use(store: MetadataStore) -> None:
-        first = await store.compare_and_set("/a", b"1", None)
-        await store.delete("/a", first)
+        first = await compare_and_set(store, "/a", b"1", None)
+        await store.commit([Delete("/a", first)])
         assert await store.get("/a") is None
-        again = await store.compare_and_set("/a", b"1", None)
+        again = await compare_and_set(store, "/a", b"1", None)
         assert again != first
         with pytest.raises(VersionConflict):
-            await store.delete("/a", first)
-        await store.delete("/a", again)
+            await store.commit([Delete("/a", first)])
+        await store.commit([Delete("/a", again)])
 
     on_a_store(use)
 
@@ -156,7 +156,7 @@ def test_a_commit_is_all_or_nothing(on_a_store: Run) -> None:
 def test_of_two_writers_of_the_same_version_one_is_told_of_the_conflict(on_a_store: Run) -> None:
     async def use(store: MetadataStore) -> None:
         results = await asyncio.gather(
-            *(store.compare_and_set("/a", bytes([n]), None) for n in range(10)), return_exceptions=True
+            *(compare_and_set(store, "/a", bytes([n]), None) for n in range(10)), return_exceptions=True
         )
         assert sorted(isinstance(result, VersionConflict) for result in results) == [False] + [True] * 9
 
@@ -171,7 +171,7 @@ def test_children_are_the_names_directly_below(on_a_store: Run) -> None:
         assert await store.children("/b/y") == await store.children("/nowhere") == []
         inner = await store.get("/b/x")
         assert inner is not None
-        await store.delete("/b/x", inner.version)
+        await store.commit([Delete("/b/x", inner.version)])
         assert await store.get("/b/x") is None
         assert await store.children("/b") == ["x", "y"], "there is still something below it"
 
@@ -182,13 +182,13 @@ def test_a_watch_is_called_before_the_author_is_answered(on_a_store: Run) -> Non
     async def use(store: MetadataStore) -> None:
         seen: list[str] = []
         stop = store.watch("/topics", seen.append)
-        version = await store.compare_and_set("/topics/a", b"1", None)
+        version = await compare_and_set(store, "/topics/a", b"1", None)
         assert seen == ["/topics/a"]
-        await store.compare_and_set("/topicsandmore", b"1", None)
-        await store.delete("/topics/a", version)
+        await compare_and_set(store, "/topicsandmore", b"1", None)
+        await store.commit([Delete("/topics/a", version)])
         assert seen == ["/topics/a", "/topics/a"]
         stop()
-        await store.compare_and_set("/topics/b", b"1", None)
+        await compare_and_set(store, "/topics/b", b"1", None)
         assert seen == ["/topics/a", "/topics/a"]
 
     on_a_store(use)
@@ -209,6 +209,6 @@ def test_nothing_is_taken_after_close(on_a_store: Run) -> None:
     async def use(store: MetadataStore) -> None:
         await store.close()
         with pytest.raises(StorageError, match="closed"):
-            await store.compare_and_set("/a", b"1", None)
+            await compare_and_set(store, "/a", b"1", None)
 
     on_a_store(use)

@@ -13,6 +13,7 @@ from semel.log.durability.checkpoints import MetaProperties, write_meta_properti
 from semel.metadata import paths
 from semel.metadata.image import PartitionState
 from semel.metadata.paths import broker_path
+from semel.metadata.store import compare_and_set
 from semel.metadata.zookeeper import sequence
 from semel.metadata.zookeeper import store as store_module
 from semel.metadata.zookeeper.store import ZooKeeperStore
@@ -539,7 +540,7 @@ def test_a_broker_that_cannot_do_what_the_cluster_agreed_on_does_not_join(name: 
         session = ModelSession(simulation.host("newer").network, [server.name for server in cluster.servers])
         await session.start()
         store = await ZooKeeperStore.open(session, author="9", incarnation="a", ephemeral_folders=("/brokers", "/"))
-        await store.compare_and_set("/features", b'{"%s":%d}' % (name.encode(), level), None)
+        await compare_and_set(store, "/features", b'{"%s":%d}' % (name.encode(), level), None)
         member = cluster.brokers[1]
         with pytest.raises(StorageError, match=f"the cluster has agreed on {name}={level}, and this broker"):
             await member.host.start(member.serve())

@@ -37,7 +37,16 @@ from semel.metadata.image import (
     TopicDeleted,
     changes_between,
 )
-from semel.metadata.store import Check, Delete, MetadataStore, Operation, Put, VersionConflict, Versioned
+from semel.metadata.store import (
+    Check,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    VersionConflict,
+    Versioned,
+    compare_and_set,
+)
 
 logger = logging.getLogger("semel.metadata")
 
@@ -69,7 +78,7 @@ class ClusterMetadata:
         """Read the cluster, or found it: the first one to ask gives it its id."""
         while (known := await store.get(paths.CLUSTER_ID)) is None:
             try:
-                await store.compare_and_set(paths.CLUSTER_ID, new_cluster_id().encode(), None)
+                await compare_and_set(store, paths.CLUSTER_ID, new_cluster_id().encode(), None)
             except VersionConflict:
                 continue  # Another broker founded it meanwhile.
         image, versions = await _read(store, known.value.decode())

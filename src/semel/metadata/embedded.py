@@ -100,14 +100,6 @@ class EmbeddedStore:
         self._proceed()
         return await answer
 
-    async def compare_and_set(self, path: str, value: bytes, expected_version: int | None) -> int:
-        (version,) = await self.commit([Put(path, value, expected_version)])
-        assert version is not None
-        return version
-
-    async def delete(self, path: str, expected_version: int) -> None:
-        await self.commit([Delete(path, expected_version)])
-
     async def refresh(self) -> None:
         """No other process commits here."""
 

@@ -79,12 +79,6 @@ class MetadataStore(Protocol):
         Every path stands in at most one operation. Raises ``VersionConflict`` for the first that does not hold.
         """
 
-    async def compare_and_set(self, path: str, value: bytes, expected_version: int | None) -> int:
-        """``commit`` of one ``Put``; the new version."""
-
-    async def delete(self, path: str, expected_version: int) -> None:
-        """``commit`` of one ``Delete``."""
-
     async def refresh(self) -> None:
         """Returns when everything that any process committed before this call can be read here."""
 
@@ -96,6 +90,13 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """End the session: its ephemeral values are gone. Changes already submitted are finished first."""
+
+
+async def compare_and_set(store: MetadataStore, path: str, value: bytes, expected_version: int | None) -> int:
+    """Commit one ``Put``. Returns the new version."""
+    (version,) = await store.commit([Put(path, value, expected_version)])
+    assert version is not None
+    return version
 
 
 def _said(version: int | None) -> str:

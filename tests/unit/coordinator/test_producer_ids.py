@@ -15,7 +15,7 @@ from semel.errors import DecodeError, SemelError, StorageError
 from semel.metadata.embedded import EmbeddedStore
 from semel.metadata.paths import LATEST_PRODUCER_ID_BLOCK
 from semel.metadata.producer_id_blocks import BLOCK_SIZE, FORMER_PATH, claim_producer_ids
-from semel.metadata.store import MetadataStore, Versioned
+from semel.metadata.store import MetadataStore, Versioned, compare_and_set
 from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk_faults import DiskFault, Operation
 from semel.types import INT64_MAX
@@ -172,7 +172,7 @@ def test_a_claim_is_written_as_the_articles_show_it() -> None:
 
 def test_ids_go_on_where_an_earlier_format_ended() -> None:
     async def use(store: EmbeddedStore) -> None:
-        await store.compare_and_set(FORMER_PATH, b'{"claimed_by":1,"next_producer_id":7000}', None)
+        await compare_and_set(store, FORMER_PATH, b'{"claimed_by":1,"next_producer_id":7000}', None)
         assert await claim_producer_ids(store, node_id=1) == range(7000, 8000)
         assert await store.get(FORMER_PATH) is None
         assert await claim_producer_ids(store, node_id=1) == range(8000, 9000)
@@ -184,7 +184,7 @@ def test_ids_go_on_where_an_earlier_format_ended() -> None:
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"next_producer_id":"seven","block_end":"x"}'])
 def test_a_claim_that_cannot_be_read_is_an_error_and_not_a_new_beginning(path: str, value: bytes) -> None:
     async def use(store: EmbeddedStore) -> None:
-        await store.compare_and_set(path, value, None)
+        await compare_and_set(store, path, value, None)
         with pytest.raises(DecodeError, match=path):
             await claim_producer_ids(store, node_id=1)
 
@@ -194,7 +194,7 @@ def test_a_claim_that_cannot_be_read_is_an_error_and_not_a_new_beginning(path: s
 def test_ids_end_with_the_64_bits_and_do_not_wrap() -> None:
     async def use(store: EmbeddedStore) -> None:
         last = INT64_MAX - BLOCK_SIZE
-        await store.compare_and_set(LATEST_PRODUCER_ID_BLOCK, b'{"block_end":"%d"}' % (last - 1), None)
+        await compare_and_set(store, LATEST_PRODUCER_ID_BLOCK, b'{"block_end":"%d"}' % (last - 1), None)
         block = await claim_producer_ids(store, node_id=1)
         assert (block.start, block[-1]) == (last, INT64_MAX - 1)
         with pytest.raises(SemelError, match="used up"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from semel.errors import StorageError
 from semel.metadata import change_file, copies
 from semel.metadata.embedded import EmbeddedStore
+from semel.metadata.store import compare_and_set
 from semel.metadata.store_files import identity_in
 from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk import VirtualDisk
@@ -41,7 +42,7 @@ def put(disk: VirtualDisk, path: str, data: bytes | None) -> None:
 
 async def three_changes(store: EmbeddedStore) -> None:
     for n in range(3):
-        await store.compare_and_set(f"/{n}", b"value %d" % n, None)
+        await compare_and_set(store, f"/{n}", b"value %d" % n, None)
 
 
 EXPECTED = {f"/{n}": b"value %d" % n for n in range(3)}
@@ -116,12 +117,12 @@ def test_the_last_change_damaged_in_both_files_is_refused_and_the_last_sound_cop
 
 def test_an_older_file_beside_a_damaged_one_is_refused() -> None:
     disk = new_disk()
-    with_store(lambda store: store.compare_and_set("/0", b"value 0", None), disk)
+    with_store(lambda store: compare_and_set(store, "/0", b"value 0", None), disk)
     older = content(disk, PATH)
 
     async def two_more(store: EmbeddedStore) -> None:
-        await store.compare_and_set("/1", b"value 1", None)
-        await store.compare_and_set("/2", b"value 2", None)
+        await compare_and_set(store, "/1", b"value 1", None)
+        await compare_and_set(store, "/2", b"value 2", None)
 
     with_store(two_more, disk)
     put(disk, PATH, older)
@@ -135,8 +136,8 @@ def test_an_older_file_beside_a_damaged_one_is_refused() -> None:
 
 def test_two_sound_files_that_say_different_things_are_refused() -> None:
     disk, other = new_disk(), new_disk()
-    with_store(lambda store: store.compare_and_set("/a", b"here", None), disk)
-    with_store(lambda store: store.compare_and_set("/a", b"there", None), other)
+    with_store(lambda store: compare_and_set(store, "/a", b"here", None), disk)
+    with_store(lambda store: compare_and_set(store, "/a", b"there", None), other)
     put(disk, COPY, content(other, COPY))
     with pytest.raises(StorageError, match=r"say different things"):
         with_store(everything, disk)
@@ -240,13 +241,13 @@ def test_the_store_says_whose_directory_it_is() -> None:
     assert identity_in(disk, PATH, node_id=1) is None
 
     async def found(store: EmbeddedStore) -> None:
-        await store.compare_and_set("/cluster/id", b"abc", None)
+        await compare_and_set(store, "/cluster/id", b"abc", None)
 
     with_store(found, disk)
     identity = identity_in(disk, PATH, node_id=7)
     assert identity is not None
     assert (identity.cluster_id, identity.node_id) == ("abc", 7)
     topic = b'{"configs":{},"id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":[[3,0,0,[3],[3]]]}'
-    with_store(lambda store: store.compare_and_set("/topics/orders", topic, None), disk)
+    with_store(lambda store: compare_and_set(store, "/topics/orders", topic, None), disk)
     with pytest.raises(StorageError, match=r"/data/metadata has topics of node 3; node.id is 7"):
         identity_in(disk, PATH, node_id=7)

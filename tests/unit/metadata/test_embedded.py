@@ -11,7 +11,7 @@ import pytest
 
 from semel.errors import StorageError
 from semel.metadata.embedded import EmbeddedStore
-from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict
+from semel.metadata.store import Check, Delete, Operation, Put, VersionConflict, compare_and_set
 from semel.testing.virtual.crash import SimulatedCrash
 from semel.testing.virtual.disk import VirtualDisk
 from semel.testing.virtual.disk_faults import DiskFault
@@ -24,7 +24,7 @@ def test_a_change_is_not_seen_before_it_is_synced() -> None:
 
     async def use(store: EmbeddedStore) -> None:
         syncs = disk.statistics.syncs
-        writing = asyncio.ensure_future(store.compare_and_set("/a", b"1", None))
+        writing = asyncio.ensure_future(compare_and_set(store, "/a", b"1", None))
         while disk.statistics.syncs == syncs:
             assert await store.get("/a") is None
             await asyncio.sleep(0.0001)
@@ -44,9 +44,9 @@ def test_watches_hear_of_a_change_before_its_author_does() -> None:
         stop()
         heard.clear()
         with contextlib.suppress(VersionConflict):
-            await store.delete("/topics/a", 99)
+            await store.commit([Delete("/topics/a", 99)])
         assert heard == []
-        await store.delete("/topics/a", 1)
+        await store.commit([Delete("/topics/a", 1)])
         assert heard == ["/topics/a"]
 
     with_store(use)
@@ -54,12 +54,12 @@ def test_watches_hear_of_a_change_before_its_author_does() -> None:
 
 def test_a_caller_that_gives_up_leaves_a_store_that_goes_on() -> None:
     async def use(store: EmbeddedStore) -> None:
-        begun = asyncio.ensure_future(store.compare_and_set("/begun", b"", None))
-        waiting = asyncio.ensure_future(store.compare_and_set("/waiting", b"", None))
+        begun = asyncio.ensure_future(compare_and_set(store, "/begun", b"", None))
+        waiting = asyncio.ensure_future(compare_and_set(store, "/waiting", b"", None))
         await asyncio.sleep(0)
         begun.cancel()
         waiting.cancel()
-        await store.compare_and_set("/after", b"", None)
+        await compare_and_set(store, "/after", b"", None)
         # What was on its way to the disk happened; what only waited did not.
         assert await everything(store) == {"/begun": b"", "/after": b""}
 
@@ -77,7 +77,7 @@ def test_ephemeral_values_end_with_the_process() -> None:
         await store.close()
         assert await store.get("/brokers/1") is None
         with pytest.raises(StorageError, match="closed"):
-            await store.compare_and_set("/late", b"", None)
+            await compare_and_set(store, "/late", b"", None)
 
     async def second(store: EmbeddedStore) -> dict[str, bytes]:
         return await everything(store)
@@ -90,7 +90,7 @@ def test_closing_waits_for_what_was_submitted() -> None:
     disk = new_disk()
 
     async def use(store: EmbeddedStore) -> None:
-        submitted = [asyncio.ensure_future(store.compare_and_set(f"/{n}", b"", None)) for n in range(5)]
+        submitted = [asyncio.ensure_future(compare_and_set(store, f"/{n}", b"", None)) for n in range(5)]
         await asyncio.sleep(0)
         await store.close()
         await asyncio.gather(*submitted)
@@ -110,17 +110,17 @@ def test_after_a_failed_write_or_sync_no_change_is_accepted_and_reads_go_on(
     disk = new_disk()
 
     async def use(store: EmbeddedStore) -> None:
-        await store.compare_and_set("/a", b"1", None)
+        await compare_and_set(store, "/a", b"1", None)
         disk.fail(DiskFault(operation, path))
-        first = asyncio.ensure_future(store.compare_and_set("/b", b"1", None))
-        waiting = asyncio.ensure_future(store.compare_and_set("/c", b"1", None))
+        first = asyncio.ensure_future(compare_and_set(store, "/b", b"1", None))
+        waiting = asyncio.ensure_future(compare_and_set(store, "/c", b"1", None))
         with pytest.raises(StorageError, match="not known"):
             await first
         with pytest.raises(StorageError, match="no change of metadata is accepted until a restart"):
             await waiting
         # The disk works again, but what it lost is lost: a sync that succeeds now proves nothing.
         with pytest.raises(StorageError, match="no change of metadata is accepted until a restart"):
-            await store.compare_and_set("/d", b"1", None)
+            await compare_and_set(store, "/d", b"1", None)
         assert await everything(store) == {"/a": b"1"}
 
     with_store(use, disk)
@@ -135,11 +135,11 @@ def test_a_change_for_which_there_is_no_room_is_taken_back_and_the_next_one_is_t
         disk = new_disk(seed)
 
         async def use(store: EmbeddedStore, disk: VirtualDisk = disk) -> None:
-            version = await store.compare_and_set("/a", b"1", None)
+            version = await compare_and_set(store, "/a", b"1", None)
             disk.fail(DiskFault(DiskOperation.WRITE, path, error=error, times=2))
             for _ in range(2):
                 with pytest.raises(StorageError, match=f"{path} could not be written .*; nothing was changed"):
-                    await store.compare_and_set("/a", b"2", version)
+                    await compare_and_set(store, "/a", b"2", version)
             assert await everything(store) == {"/a": b"1"}
 
         with_store(use, disk, seed=seed)
@@ -152,8 +152,8 @@ def test_a_change_for_which_there_is_no_room_is_taken_back_and_the_next_one_is_t
             assert known is not None
             disk.fail(DiskFault(DiskOperation.WRITE, path, error=error))
             with contextlib.suppress(StorageError):
-                await store.compare_and_set("/b", b"0" * 1000, None)
-            await store.compare_and_set("/a", b"3", known.version)
+                await compare_and_set(store, "/b", b"0" * 1000, None)
+            await compare_and_set(store, "/a", b"3", known.version)
 
         with_store(again, disk, seed=seed)
         disk.crash()
@@ -164,13 +164,13 @@ def test_a_change_that_cannot_be_taken_back_ends_all_changes() -> None:
     disk = new_disk()
 
     async def use(store: EmbeddedStore) -> None:
-        await store.compare_and_set("/a", b"1", None)
+        await compare_and_set(store, "/a", b"1", None)
         disk.fail(DiskFault(DiskOperation.WRITE, PATH, error=errno.ENOSPC))
         disk.fail(DiskFault(DiskOperation.TRUNCATE, PATH))
         with pytest.raises(StorageError, match="not known"):
-            await store.compare_and_set("/b", b"1", None)
+            await compare_and_set(store, "/b", b"1", None)
         with pytest.raises(StorageError, match="until a restart"):
-            await store.compare_and_set("/b", b"1", None)
+            await compare_and_set(store, "/b", b"1", None)
 
     with_store(use, disk)
     disk.crash()
@@ -186,13 +186,13 @@ def test_a_disk_that_fills_up_and_has_room_again_takes_changes_again() -> None:
         refused = 0
         for n in range(40):
             try:
-                await store.compare_and_set(f"/{n}", b"x" * 30, None)
+                await compare_and_set(store, f"/{n}", b"x" * 30, None)
                 kept[f"/{n}"] = b"x" * 30
             except StorageError:
                 refused += 1
         assert refused > 10
         disk.capacity_bytes = None
-        await store.compare_and_set("/room", b"", None)
+        await compare_and_set(store, "/room", b"", None)
 
     with_store(use, disk)
     disk.crash()
@@ -208,7 +208,7 @@ def test_a_rewrite_for_which_there_is_no_room_leaves_the_old_file_in_use(operati
     async def use(store: EmbeddedStore) -> None:
         version = None
         for n in range(100):
-            version = await store.compare_and_set("/a", b"%d" % n, version)
+            version = await compare_and_set(store, "/a", b"%d" % n, version)
 
     with_store(use, disk, rewrite_size_bytes_min=300)
     disk.crash()
@@ -225,7 +225,7 @@ def test_a_rewrite_that_fails_half_way_ends_all_changes(operation: DiskOperation
         disk.fail(DiskFault(operation))
         version = None
         for n in range(100):
-            version = await store.compare_and_set("/a", b"%d" % n, version)
+            version = await compare_and_set(store, "/a", b"%d" % n, version)
             done = n
 
     with pytest.raises(StorageError, match="no change of metadata is accepted"):
@@ -239,10 +239,10 @@ def test_a_file_that_is_mostly_garbage_is_rewritten_and_keeps_values_and_version
     disk = new_disk()
 
     async def use(store: EmbeddedStore) -> tuple[dict[str, bytes], int | None]:
-        await store.compare_and_set("/kept", b"x", None)
+        await compare_and_set(store, "/kept", b"x", None)
         version = None
         for n in range(2000):
-            version = await store.compare_and_set("/counter", b"%d" % n, version)
+            version = await compare_and_set(store, "/counter", b"%d" % n, version)
         return await everything(store), version
 
     expected, version = with_store(use, disk, rewrite_size_bytes_min=1000)
@@ -251,7 +251,7 @@ def test_a_file_that_is_mostly_garbage_is_rewritten_and_keeps_values_and_version
 
     async def reopened(store: EmbeddedStore) -> None:
         assert await everything(store) == expected
-        assert await store.compare_and_set("/counter", b"", version) == (version or 0) + 1
+        assert await compare_and_set(store, "/counter", b"", version) == (version or 0) + 1
 
     with_store(reopened, disk)
 
@@ -320,7 +320,7 @@ def _die(operations: int, seed: int, power_cut: bool) -> bool:
 
     async def go_on(store: EmbeddedStore) -> dict[str, bytes]:
         shown = await everything(store)
-        await store.compare_and_set("/later", b"value", None)
+        await compare_and_set(store, "/later", b"value", None)
         return shown
 
     untouched = disk.copy()

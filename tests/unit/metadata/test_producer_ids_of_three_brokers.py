@@ -11,7 +11,7 @@ import pytest
 from semel.coordinator.producer_ids import ProducerIds
 from semel.metadata import producer_id_blocks
 from semel.metadata.producer_id_blocks import claim_producer_ids
-from semel.metadata.store import MetadataStore, VersionConflict
+from semel.metadata.store import MetadataStore, VersionConflict, compare_and_set
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.testing.zookeeper.session import ModelSession
 from tests.unit.metadata.zookeepers import FOLDERS, SERVERS, World, with_zookeeper
@@ -73,7 +73,7 @@ async def over_any_version(store: MetadataStore, *, node_id: int) -> range:
     while True:
         known = await store.get("/latest_producer_id_block")
         try:
-            await store.compare_and_set("/latest_producer_id_block", value, None if known is None else known.version)
+            await compare_and_set(store, "/latest_producer_id_block", value, None if known is None else known.version)
         except VersionConflict:
             continue
         return range(first, first + producer_id_blocks.BLOCK_SIZE)

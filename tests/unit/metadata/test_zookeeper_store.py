@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from semel.errors import StorageError
-from semel.metadata.store import Check, Put, VersionConflict
+from semel.metadata.store import Check, Delete, Put, VersionConflict, compare_and_set
 from semel.metadata.zookeeper.session import Create, Remove, SessionState, SetData, Write
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.metadata.zookeeper.znode_tree import ZnodeTree
@@ -38,7 +38,7 @@ def test_a_change_reaches_the_other_stores_by_their_watches() -> None:
         assert await until_equal(one, other) == {"/topics/a": b"1", "/topics/b": b"1"}
         assert seen == ["/topics/a", "/topics/b"]
         for number in range(100):  # More than the history holds.
-            await one.compare_and_set(f"/config/{number}", b"x", None)
+            await compare_and_set(one, f"/config/{number}", b"x", None)
         assert len(await until_equal(one, other)) == 102
 
     with_zookeeper(use)
@@ -47,17 +47,17 @@ def test_a_change_reaches_the_other_stores_by_their_watches() -> None:
 def test_a_store_that_is_behind_decides_again_and_conflicts_only_with_the_newest() -> None:
     async def use(world: World) -> None:
         writer, reader = await world.store("writer", servers=("zk-1",)), await world.store("reader", servers=("zk-2",))
-        version = await writer.compare_and_set("/a", b"1", None)
+        version = await compare_and_set(writer, "/a", b"1", None)
         await until_equal(writer, reader)
         world.servers["zk-2"].cut_off()
-        newer = await writer.compare_and_set("/a", b"2", version)
+        newer = await compare_and_set(writer, "/a", b"2", version)
         assert await reader.get("/a") == (b"1", version), "it reads what its server has"
         world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
         with pytest.raises(VersionConflict) as conflict:
-            await reader.compare_and_set("/a", b"3", version)
+            await compare_and_set(reader, "/a", b"3", version)
         assert conflict.value.version == newer
         assert await reader.get("/a") == (b"2", newer)
-        await reader.compare_and_set("/a", b"3", newer)
+        await compare_and_set(reader, "/a", b"3", newer)
         assert await until_equal(writer, reader) == {"/a": b"3"}
 
     with_zookeeper(use)
@@ -68,7 +68,7 @@ def test_a_check_alone_is_made_on_the_newest_state() -> None:
         writer, reader = await world.store("writer", servers=("zk-1",)), await world.store("reader", servers=("zk-2",))
         assert await reader.commit([Check("/a", None)]) == [None]
         world.servers["zk-2"].cut_off()
-        await writer.compare_and_set("/a", b"1", None)
+        await compare_and_set(writer, "/a", b"1", None)
         world.simulation.loop.call_later(1, world.servers["zk-2"].rejoin)
         with pytest.raises(VersionConflict):
             await reader.commit([Check("/a", None)])
@@ -146,9 +146,9 @@ def test_without_a_server_a_commit_ends_in_time_and_says_that_its_outcome_is_unk
         store = await world.store("broker", commit_timeout_s=5.0)
         world.simulation.network.partition("broker", *SERVERS)
         with pytest.raises(StorageError, match="not known"):
-            await store.compare_and_set("/a", b"1", None)
+            await compare_and_set(store, "/a", b"1", None)
         world.simulation.network.heal()
-        await store.compare_and_set("/b", b"1", None)
+        await compare_and_set(store, "/b", b"1", None)
         assert (await everything(store))["/b"] == b"1"
 
     with_zookeeper(use)
@@ -181,7 +181,7 @@ def test_a_commit_that_is_carried_out_after_its_connection_was_lost_counts() -> 
             return await write(writes)
 
         world.servers["zk-1"].cut_off()
-        committing = asyncio.ensure_future(store.compare_and_set("/a", b"1", None))
+        committing = asyncio.ensure_future(compare_and_set(store, "/a", b"1", None))
         await asyncio.sleep(0.1)
         session.write = write_later  # type: ignore[method-assign]
         world.simulation.network.reset("broker", "zk-1")
@@ -198,7 +198,7 @@ def test_what_an_earlier_process_has_sent_is_not_carried_out_any_more() -> None:
     async def use(world: World) -> None:
         dead = await world.store("broker", servers=("zk-1",))
         world.servers["zk-1"].cut_off()
-        asyncio.ensure_future(dead.compare_and_set("/a", b"1", None)).add_done_callback(lambda done: done.exception())
+        asyncio.ensure_future(compare_and_set(dead, "/a", b"1", None)).add_done_callback(lambda done: done.exception())
         await asyncio.sleep(0.1)
         dead.abandon()
         session = await world.session("broker", servers=("zk-2",))
@@ -215,7 +215,7 @@ def test_a_store_is_opened_with_the_newest_state_although_its_server_is_behind()
     async def use(world: World) -> None:
         await (await world.store("reader", servers=("zk-2",))).close()
         writer = await world.store("writer", servers=("zk-1",))
-        await writer.compare_and_set("/a", b"1", None)
+        await compare_and_set(writer, "/a", b"1", None)
         reader = await world.store("reader", servers=("zk-2",))
         assert await everything(reader) == {"/a": b"1"}
 
@@ -329,11 +329,11 @@ def test_a_version_that_comes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     async def use(world: World) -> None:
         writer, reader = await world.store("writer"), await world.store("reader")
         for value in (b"1", b"2"):
-            version = await writer.compare_and_set("/a", value, None)
+            version = await compare_and_set(writer, "/a", value, None)
             await until_equal(writer, reader)
             seen = await reader.get("/a")
             assert seen == (value, version), "both know it by the same version"
-            await writer.delete("/a", version)
+            await writer.commit([Delete("/a", version)])
 
     with pytest.raises(AssertionError, match="the same version"):
         with_zookeeper(use)

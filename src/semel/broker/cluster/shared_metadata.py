@@ -19,7 +19,7 @@ from semel.log.recovery.identity import trace_of_logs
 from semel.metadata import paths
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.image import Broker, ClusterImage
-from semel.metadata.store import MetadataStore, VersionConflict
+from semel.metadata.store import MetadataStore, VersionConflict, compare_and_set
 from semel.metadata.zookeeper.session import ZooKeeperSession
 from semel.metadata.zookeeper.store import ZooKeeperStore
 from semel.types import kafka_uuid, random_uuid
@@ -75,7 +75,7 @@ async def agreed_features(store: MetadataStore, own: Mapping[str, int]) -> dict[
     """The levels that the cluster has agreed on: ``own``, if this is its first broker. Raises StorageError."""
     while (known := await store.get(paths.FEATURES)) is None:
         try:
-            await store.compare_and_set(paths.FEATURES, paths.encode_features(own), None)
+            await compare_and_set(store, paths.FEATURES, paths.encode_features(own), None)
         except VersionConflict:
             continue  # Another broker was first.
     levels = paths.decode_features(known.value)

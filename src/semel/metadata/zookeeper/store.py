@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from semel.errors import StorageError
-from semel.metadata.store import Check, Delete, Operation, Put, Versioned
+from semel.metadata.store import Check, Operation, Put, Versioned
 from semel.metadata.zookeeper.sequence import History
 from semel.metadata.zookeeper.session import (
     ConnectionLost,
@@ -146,14 +146,6 @@ class ZooKeeperStore:
         except TimeoutError:
             outcome = "whether this change was kept is not known" if has_begun else "nothing was changed"
             raise StorageError(f"ZooKeeper did not answer within {self._commit_timeout_s:g} s; {outcome}") from None
-
-    async def compare_and_set(self, path: str, value: bytes, expected_version: int | None) -> int:
-        (version,) = await self.commit([Put(path, value, expected_version)])
-        assert version is not None
-        return version
-
-    async def delete(self, path: str, expected_version: int) -> None:
-        await self.commit([Delete(path, expected_version)])
 
     async def close(self) -> None:
         async with self._turn:
