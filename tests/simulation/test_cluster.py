@@ -9,6 +9,7 @@ import pytest
 
 from semel.client.producer import Producer
 from semel.errors import ErrorCode, StorageError
+from semel.log.disk import write_file
 from semel.log.durability.checkpoints import MetaProperties, write_meta_properties
 from semel.metadata import paths
 from semel.metadata.image import PartitionState
@@ -525,8 +526,22 @@ def test_a_directory_of_a_cluster_of_one_is_refused() -> None:
         cluster = await started(simulation)
         member = cluster.brokers[3]
         own = MetaProperties(cluster.brokers[1].broker.cluster_id, 3)
+        write_file(member.host.disk, "/data/metadata", b"of its own", sync=True)
         with pytest.raises(StorageError, match=r"/data is the directory of a cluster of one node"):
             await restarted_as(member, own)
+
+    run(scenario)
+
+
+def test_an_identity_without_the_id_of_its_directory_is_refused_as_damaged() -> None:
+    """A flipped bit in that name must not be answered with the advice to take an empty directory."""
+
+    async def scenario(simulation: Simulation) -> None:
+        cluster = await started(simulation)
+        member = cluster.brokers[3]
+        damaged = MetaProperties(cluster.brokers[1].broker.cluster_id, 3)
+        with pytest.raises(StorageError, match=r"/data/meta\.properties .* is damaged\. Move it away"):
+            await restarted_as(member, damaged)
 
     run(scenario)
 

@@ -15,7 +15,7 @@ from semel.broker.config.features import SUPPORTED
 from semel.errors import StorageError
 from semel.log.disk import Disk
 from semel.log.durability.checkpoints import META_PROPERTIES_FILE, MetaProperties
-from semel.log.recovery.identity import trace_of_logs
+from semel.log.recovery.identity import METADATA_FILES, trace_of_logs
 from semel.metadata import paths
 from semel.metadata.cluster import ClusterMetadata
 from semel.metadata.image import Broker, ClusterImage
@@ -131,9 +131,14 @@ def acquire_directory(
         raise StorageError(
             f"{logs.path} belongs to cluster {properties.cluster_id} according to its meta.properties, and the cluster "
             f"at zookeeper.connect={config.zookeeper_connect} is {cluster_id}. Give this broker the directory that it "
-            "had, or an empty one"
+            "had, or an empty one. If that file is wrong, move it away: it is made again"
         )
     if properties.directory_id is None:
+        if not any(disk.exists(f"{logs.path}/{name}") for name in METADATA_FILES):
+            raise StorageError(
+                f"{logs.path}/{META_PROPERTIES_FILE} does not have the id of its directory: it is damaged. Move it "
+                "away: it is made again"
+            )
         raise StorageError(
             f"{logs.path} is the directory of a cluster of one node, with its own metadata, and zookeeper.connect is "
             "set. Start without it, or give this broker an empty directory"
