@@ -25,11 +25,13 @@ from semel.types import TopicPartition
 from semel.wire.records import BatchHeader, verify_crc
 from tests.simulation.damaged_broker import Struck, withstand_as_broker
 from tests.simulation.damaged_directory import KINDS, withstand_as_directory
+from tests.simulation.damaged_replica import withstand_as_replica
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS_MAX = 1_500
 BROKER_SEEDS_MAX = 24 * SEEDS_MAX
+REPLICA_SEEDS_MAX = 600
 
 
 def cuts_a_log_below_its_recovery_point(patch: pytest.MonkeyPatch) -> None:
@@ -88,6 +90,10 @@ def lets_clients_of_a_damaged_coordinator_ask_for_ever(patch: pytest.MonkeyPatch
     patch.setattr(Coordinator, "why_broken", lambda self, key: None)
 
 
+def keeps_its_place_in_sync_with_a_shorter_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("semel.broker.broker.lost_replicas", lambda image, logs, config: frozenset())
+
+
 def _content(opening: Opening, path: str) -> bytes:
     file = opening.disk.open(path)
     try:
@@ -144,6 +150,18 @@ def test_a_planted_bug_is_seen_by_a_whole_broker(
         except AssertionError:
             return
     pytest.fail(f"no seed below {BROKER_SEEDS_MAX} failed")
+
+
+def test_a_planted_bug_is_seen_by_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in (140, *range(REPLICA_SEEDS_MAX)):
+        withstand_as_replica(seed)
+        try:
+            with monkeypatch.context() as patch:
+                keeps_its_place_in_sync_with_a_shorter_log(patch)
+                withstand_as_replica(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"no seed below {REPLICA_SEEDS_MAX} failed")
 
 
 def _hits_a_log(path: str, damaged: str) -> bool:

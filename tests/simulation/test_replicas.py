@@ -34,7 +34,7 @@ EXPIRY_S = 20.0
 
 
 async def started(simulation: Simulation, **settings: str) -> ServedCluster:
-    cluster = ServedCluster(simulation, **{**REPLICATED, **settings})
+    cluster = ServedCluster(simulation, 3, 3, **{**REPLICATED, **settings})
     await cluster.start()
     await create_topic(cluster.client(1), TOPIC, PARTITIONS, replicas=3)
     await asyncio.sleep(1)
@@ -103,6 +103,7 @@ def test_what_is_acknowledged_is_on_all_in_sync_replicas() -> None:
             for number in range(20):
                 for index in range(PARTITIONS):
                     sent = await sending.send(TOPIC, b"%d" % number, partition=index)
+                    assert sent.offset is not None
                     assert all(log_of(m, index).durable_offset > sent.offset for m in cluster.brokers.values())
         await asyncio.sleep(1)
         assert_equal_logs(cluster)
