@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from semel.broker.node import Node
@@ -30,6 +31,9 @@ logger = logging.getLogger("semel.broker")
 # So that no decision is long; and no more than the store takes at once.
 PARTITIONS_PER_COMMIT: Final = 1000
 RETRY_S: Final = 0.5
+
+SLICE_PARTITIONS: Final = 1000
+"""How many partitions are looked at in one turn: some 2 us each."""
 
 
 class InSyncChanges:
@@ -81,9 +85,18 @@ class InSyncChanges:
         self._look()
 
     def _look(self) -> None:
-        for partition in self._node.partitions:
+        self._look_from(list(self._node.partitions), 0)
+
+    def _look_from(self, partitions: Sequence[Partition], first: int) -> None:
+        """A broker may lead tens of thousands of partitions, so the others get their turn after each slice."""
+        if self._is_closed:
+            return
+        behind = first + SLICE_PARTITIONS
+        for partition in partitions[first:behind]:
             if partition.replicas is not None:
                 self.look_at(partition)
+        if behind < len(partitions):
+            self._node.turns.soon(partial(self._look_from, partitions, behind))
 
     def _proposal(self, partition: Partition) -> frozenset[int] | None:
         assert partition.replicas is not None
