@@ -13,6 +13,8 @@ import pytest
 
 from semel.cli.exits import Exit
 from semel.cli.main import main
+from semel.log.disk import SystemDisk
+from semel.log.durability.checkpoints import MetaProperties, write_meta_properties
 from semel.testing import Broker
 from semel.wire.records import iterate_headers
 from tests.broker.raw_client import RawClient, batch
@@ -135,6 +137,7 @@ def test_verifying_changes_nothing(run: Run, directory: Path) -> None:
         ("meta.properties", flip(0), "derived", "cluster.id is missing"),
         ("meta.properties", delete, "derived", "makes it again from the metadata"),
         ("meta.properties", flip(13), "derived", "the metadata has"),
+        ("last-run", flip(12), "derived", "takes the machine for one that died"),
         ("recovery-point-offset-checkpoint", flip(0), "derived", "only version 0 is known"),
         ("replication-offset-checkpoint", cut(4), "derived", "cut off"),
         ("log-start-offset-checkpoint", flip(2), "derived", "entries"),
@@ -164,6 +167,15 @@ def test_a_damaged_file_is_named_with_what_the_next_start_does(
     assert found[name]["severity"] == severity
     assert any(word in found[name]["problem"] + found[name]["next_start"] for word in said.split("|")), found
     assert name in run("verify", directory, exit_code=Exit.FOUND)
+
+
+def test_the_directory_of_a_broker_whose_metadata_is_in_zookeeper_is_sound(run: Run, directory: Path) -> None:
+    for name in ("metadata", "metadata.copy"):
+        (directory / name).unlink()
+    assert findings(run, directory)["metadata"]["severity"] == "loss"
+    identity = MetaProperties("cluster", 1, directory_id="AAAAAAAAAAAAAAAAAAAAAA")
+    write_meta_properties(SystemDisk(), str(directory / "meta.properties"), identity)
+    assert findings(run, directory, exit_code=Exit.OK) == {}
 
 
 @pytest.mark.parametrize(
@@ -364,6 +376,7 @@ def test_records_of_the_brokers_own_topics_are_decoded(run: Run, stopped: Path) 
         ("metadata", "change"),
         ("metadata.copy", "path"),
         ("meta.properties", "line"),
+        ("last-run", "line"),
         ("recovery-point-offset-checkpoint", "partition"),
         ("orders-0/leader-epoch-checkpoint", "leader_epoch"),
         ("orders-0/partition.metadata", "line"),
@@ -435,6 +448,7 @@ def test_there_is_nothing_to_repair_in_a_sound_directory(run: Run, directory: Pa
         ("metadata.copy", delete),
         ("meta.properties", flip(0)),
         ("meta.properties", flip(13)),
+        ("last-run", flip(12)),
         ("orders-0/partition.metadata", delete),
         ("orders-0/leader-epoch-checkpoint", flip(4, bit=1)),
         ("orders-0/00000000000000000000.index", flip(3)),

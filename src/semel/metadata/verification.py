@@ -10,7 +10,9 @@ from semel.errors import DecodeError, SemelError, StorageError
 from semel.log.disk import Disk, replace_file
 from semel.log.durability import checkpoints
 from semel.log.durability.checkpoints import META_PROPERTIES_FILE
+from semel.log.recovery import last_run
 from semel.log.recovery.identity import METADATA_FILES, refuse_kafka, trace_of_logs
+from semel.log.recovery.last_run import LAST_RUN_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import ExpectedTopic
 from semel.metadata import change_file, copies, paths
@@ -25,7 +27,9 @@ _LOOKS_MAX: Final = 5
 def verify_metadata(
     disk: Disk, folder: str, *, running: bool = False
 ) -> tuple[Report, Mapping[str, ExpectedTopic] | None]:
-    """What is wrong with ``meta.properties`` and the two files of the store, and the topics, if they can be known.
+    """What is wrong with ``meta.properties``, ``last-run`` and the two files of the store; and the topics, or ``None``.
+
+    The topics are not known if both files are damaged, or if the metadata is in ZooKeeper.
 
     ``running``: a broker may be writing a change just now, which is in none, one or both of the files.
 
@@ -35,6 +39,7 @@ def verify_metadata(
     report = Report()
     contents = _verify_store(disk, folder, report, running)
     _verify_identity(disk, folder, contents, report)
+    _verify_last_run(disk, folder, report)
     return report, None if contents is None else {topic.name: _expected(topic) for topic in topics_in(contents)}
 
 
@@ -78,6 +83,23 @@ def restore_metadata(disk: Disk, folder: str, *, accept_loss: bool) -> str | Non
     return f"{' and '.join(reversed(replaced))} made again from {right.path} as of change {right.contents.sequence}"
 
 
+def _verify_last_run(disk: Disk, folder: str, report: Report) -> None:
+    path = f"{folder}/{LAST_RUN_FILE}"
+    report.files += disk.exists(path)
+    if (problem := last_run.trouble_in(disk, folder)) is not None:
+        next_start = "takes the machine for one that died: what other brokers have in sync is copied from them"
+        report.findings.append(Finding(path, Severity.DERIVED, problem, next_start))
+
+
+def _shares_its_metadata(disk: Disk, folder: str) -> bool:
+    """Whether it is the directory of a broker in a cluster of several, by its identity."""
+    try:
+        properties = checkpoints.read_meta_properties(disk, f"{folder}/{META_PROPERTIES_FILE}")
+    except SemelError:
+        return False
+    return properties is not None and properties.directory_id is not None
+
+
 def _verify_store(disk: Disk, folder: str, report: Report, running: bool) -> Contents | None:
     path = f"{folder}/{METADATA_FILES[0]}"
     for _ in range(_LOOKS_MAX):
@@ -89,6 +111,8 @@ def _verify_store(disk: Disk, folder: str, report: Report, running: bool) -> Con
     report.files += sum(file.data is not None for file in found)
     report.bytes += sum(len(file.data or b"") for file in found)
     if all(file.is_missing for file in found):
+        if _shares_its_metadata(disk, folder):
+            return None
         if (trace := trace_of_logs(disk, folder)) is not None:
             problem = f"it is missing, and so is {METADATA_FILES[1]}, but there are logs ({trace})"
             report.findings.append(

@@ -19,6 +19,7 @@ from semel.log.durability import checkpoints
 from semel.log.durability.journal import FILE_NAMES as JOURNAL_FILES
 from semel.log.durability.journal import KEPT_FILE_NAME
 from semel.log.producers import producer_snapshot
+from semel.log.recovery.last_run import LAST_RUN_FILE
 from semel.log.segments.offset_index import OffsetIndex
 from semel.log.segments.time_index import TimeIndex
 from semel.log.segments.transaction_index import TransactionIndex
@@ -150,6 +151,8 @@ def _reader_of(name: str) -> Callable[[str, bytes], Iterator[Line]] | None:
         return _metadata
     if name == "leader-epoch-checkpoint":
         return _leader_epochs
+    if name == LAST_RUN_FILE:
+        return _text
     if name.endswith("-offset-checkpoint"):
         return _checkpoint
     return _READERS.get(os.path.splitext(name)[1])

@@ -18,6 +18,7 @@ from semel.log.durability import checkpoints, partition_checkpoint
 from semel.log.durability.checkpoints import LEADER_EPOCH_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from semel.log.recovery.accepted_loss import accept_loss, lower_recovery_point, sound_part
 from semel.log.recovery.identity import METADATA_FILES
+from semel.log.recovery.last_run import LAST_RUN_FILE
 from semel.log.verification.directory import CLEANER_FILE
 from semel.log.verification.findings import Finding, Report, Severity
 from semel.log.verification.partition import ExpectedTopic
@@ -27,7 +28,7 @@ from semel.types import TopicPartition
 METADATA: Final = "metadata"
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
-_MADE_AGAIN_BY_A_START: Final = (".snapshot", ".checksums", LEADER_EPOCH_FILE, META_PROPERTIES_FILE)
+_MADE_AGAIN_BY_A_START: Final = (".snapshot", ".checksums", LEADER_EPOCH_FILE, META_PROPERTIES_FILE, LAST_RUN_FILE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,17 @@ class LastRun:
             self._recorded, self.lost = boot_id, lost
 
 
+def trouble_in(disk: Disk, folder: str) -> str | None:
+    """What is wrong with the file in a data directory; ``None`` if it is sound, or if there is none."""
+    try:
+        _decode(read_file(disk, f"{folder}/{LAST_RUN_FILE}"))
+    except FileNotFoundError:
+        return None
+    except DecodeError as error:
+        return str(error)
+    return None
+
+
 def _encode(boot_id: str, lost: Lost) -> bytes:
     lines = sorted((kafka_uuid(topic_id), partition) for topic_id, partition in lost)
     return checked_text.encode(
