@@ -11,6 +11,8 @@ from semel.wire.codes import AclOperation, AclResourceType
 
 # Of the last decisions; with more the memory is emptied. A decision is one look-up while the ACLs stay as they are.
 _REMEMBERED_MAX: Final = 10_000
+# Names of groups and transactional ids are chosen by clients, and may have 32 KB: ten thousand of them would be 320 MB.
+_REMEMBERED_CHARACTERS_MAX: Final = 500
 
 
 class Authorizer:
@@ -67,9 +69,10 @@ class Authorizer:
         else:
             verdict = self._table.verdict(*key)
             allowed = self._without_rule if verdict is Verdict.NO_RULE else verdict is Verdict.ALLOWED
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[key] = allowed
+        if len(key[-1]) <= _REMEMBERED_CHARACTERS_MAX:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[key] = allowed
         return allowed
 
     def _without_rule_allowed(

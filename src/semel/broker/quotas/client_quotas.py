@@ -32,6 +32,8 @@ from semel.security.quotas import (
 
 # With more, what was used is forgotten: a client can have as many ids as it likes.
 CLIENTS_MAX: Final = 10_000
+# The same for the characters of all their ids together, each of which may have 32 KB.
+ID_CHARACTERS_MAX: Final = 4_000_000
 _EVERY_ADDRESS: Final = QuotaEntity(ip=Quoted.DEFAULT)
 
 
@@ -46,6 +48,7 @@ class ClientQuotas:
         self._mutation_windows = mutation_windows
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self._limits: dict[tuple[str, str | None], ClientLimits | None] = {}
+        self._id_characters = 0
         self._rates: dict[tuple[str, UsageKey], Rate] = {}
         self._buckets: dict[UsageKey, TokenBucket] = {}
         self._connections: dict[str, Rate] = {}
@@ -82,8 +85,10 @@ class ClientQuotas:
         return True
 
     def _look_up(self, user: str, client_id: str) -> ClientLimits | None:
-        if len(self._limits) >= CLIENTS_MAX:
+        if len(self._limits) >= CLIENTS_MAX or self._id_characters >= ID_CHARACTERS_MAX:
             self._limits, self._rates, self._buckets = {}, {}, {}
+            self._id_characters = 0
+        self._id_characters += len(client_id)
         limits = ClientLimits(
             self._clock,
             self._throttled,

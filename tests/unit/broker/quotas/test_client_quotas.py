@@ -10,6 +10,7 @@ from semel.broker.quotas.client_quotas import ClientLimits, ClientQuotas
 from semel.security.quota_entities import QuotaEntity, Quoted
 from semel.security.quotas import Windows
 from semel.testing.virtual.clock import ManualClock
+from tests.memory import held_bytes
 
 ALICE = QuotaEntity(user="alice")
 DEFAULT_CLIENT = QuotaEntity(client_id=Quoted.DEFAULT)
@@ -94,3 +95,13 @@ def test_clients_with_ever_new_ids_do_not_fill_the_memory(
     for number in range(1000):
         limits(quotas, "alice", f"client-{number}").mutated(1)
     assert max(len(quotas._limits), len(quotas._rates), len(quotas._buckets)) <= 100
+
+
+def test_client_ids_of_32_kilobytes_take_bounded_memory(quotas: ClientQuotas) -> None:
+    quotas.load({DEFAULT_CLIENT: {"producer_byte_rate": 1000.0}})
+
+    def ask() -> None:
+        for number in range(1000):
+            limits(quotas, "alice", f"{number}{'x' * 32_000}").produced(1)
+
+    assert held_bytes(ask) < 2 * client_quotas.ID_CHARACTERS_MAX
