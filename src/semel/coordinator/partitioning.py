@@ -13,12 +13,21 @@ _CODE_UNIT: Final = Struct("<H")
 _INT32: Final = 2**32
 _INT32_MIN: Final = -(2**31)
 
+REMEMBERED_CHARACTERS_MAX: Final = 500
+"""Longer ids are not kept beside what was computed from them: an id may have 32 KB, and thousands are kept."""
 
-@lru_cache(maxsize=4096)
+
 def partition_for(key: str, partitions: int) -> int:
     """The one of ``partitions`` that holds a transactional id or a group id."""
+    return (_remembered if len(key) <= REMEMBERED_CHARACTERS_MAX else _computed)(key, partitions)
+
+
+def _computed(key: str, partitions: int) -> int:
     hashed = java_hash(key)
     return (0 if hashed == _INT32_MIN else abs(hashed)) % partitions
+
+
+_remembered: Final = lru_cache(maxsize=4096)(_computed)
 
 
 def java_hash(text: str) -> int:

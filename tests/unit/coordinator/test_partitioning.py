@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from semel.coordinator.partitioning import java_hash, partition_for
+from semel.coordinator.transaction import records
+from tests.memory import held_bytes
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,15 @@ from semel.coordinator.partitioning import java_hash, partition_for
 def test_the_hash_is_javas_and_the_lowest_number_has_no_opposite(text: str, hashed: int, partition: int) -> None:
     assert java_hash(text) == hashed
     assert partition_for(text, 50) == partition
+
+
+def test_ids_of_32_kilobytes_are_not_kept() -> None:
+    """A client may ask for the coordinator of as many ids as it likes; and a tombstone names its id in a key."""
+
+    def ask() -> None:
+        for number in range(200):
+            text = f"{number}".ljust(32_000, "x")
+            partition_for(text, 50)
+            records.encode(records.Tombstone(text))
+
+    assert held_bytes(ask) < 2**20

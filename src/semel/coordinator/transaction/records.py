@@ -18,6 +18,7 @@ from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from semel.coordinator.partitioning import REMEMBERED_CHARACTERS_MAX
 from semel.coordinator.transaction.log_messages import (
     DERIVED_EPOCH,
     KEY_VERSION,
@@ -179,9 +180,16 @@ def _encoded_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     return bytes(encoded[_VALUE_HEAD.size - _VERSION.size : -_TIMES_AND_NO_TAGS_BYTES])
 
 
-@lru_cache(maxsize=4096)
 def _key(transactional_id: str) -> bytes:
+    is_short = len(transactional_id) <= REMEMBERED_CHARACTERS_MAX
+    return (_remembered_key if is_short else _computed_key)(transactional_id)
+
+
+def _computed_key(transactional_id: str) -> bytes:
     return _VERSION.pack(KEY_VERSION) + codec.encode(TransactionLogKey(transactional_id), KEY_VERSION)
+
+
+_remembered_key: Final = lru_cache(maxsize=4096)(_computed_key)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Transaction | Tombstone | None:
