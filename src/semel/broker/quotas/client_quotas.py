@@ -30,7 +30,8 @@ from semel.security.quotas import (
     limit_for,
 )
 
-# With more, what was used is forgotten: a client can have as many ids as it likes.
+# With more, what client ids have used is forgotten: a client can have as many ids as it likes, and what one has used
+# says nothing of the next. What users have used stays.
 CLIENTS_MAX: Final = 10_000
 # The same for the characters of all their ids together, each of which may have 32 KB.
 ID_CHARACTERS_MAX: Final = 4_000_000
@@ -86,7 +87,9 @@ class ClientQuotas:
 
     def _look_up(self, user: str, client_id: str) -> ClientLimits | None:
         if len(self._limits) >= CLIENTS_MAX or self._id_characters >= ID_CHARACTERS_MAX:
-            self._limits, self._rates, self._buckets = {}, {}, {}
+            self._limits = {}
+            self._rates = {key: rate for key, rate in self._rates.items() if key[1].client_id is None}
+            self._buckets = {key: bucket for key, bucket in self._buckets.items() if key.client_id is None}
             self._id_characters = 0
         self._id_characters += len(client_id)
         limits = ClientLimits(

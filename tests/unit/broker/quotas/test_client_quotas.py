@@ -97,6 +97,19 @@ def test_clients_with_ever_new_ids_do_not_fill_the_memory(
     assert max(len(quotas._limits), len(quotas._rates), len(quotas._buckets)) <= 100
 
 
+def test_a_user_does_not_get_its_quota_back_by_using_ever_new_client_ids(
+    quotas: ClientQuotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_quotas, "CLIENTS_MAX", 100)
+    quotas.load({ALICE: {"producer_byte_rate": 1.0, "controller_mutation_rate": 1.0}})
+    limits(quotas, "alice").mutated(1_000)
+    throttled_ms = limits(quotas, "alice").produced(1_000_000)
+    for number in range(1000):
+        limits(quotas, "alice", f"client-{number}")
+    assert limits(quotas, "alice").produced(1) >= throttled_ms > 0
+    assert limits(quotas, "alice").mutations_throttle_ms() > 0
+
+
 def test_client_ids_of_32_kilobytes_take_bounded_memory(quotas: ClientQuotas) -> None:
     quotas.load({DEFAULT_CLIENT: {"producer_byte_rate": 1000.0}})
 
