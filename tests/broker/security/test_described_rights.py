@@ -11,6 +11,7 @@ from semel.wire.apis import ApiKey
 from semel.wire.codes import AclOperation as Op
 from semel.wire.codes import AclPatternType
 from semel.wire.codes import AclResourceType as Of
+from semel.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -154,6 +155,11 @@ def test_authorized_operations_of_descriptions_are_true(
     secured.allow(Op.WRITE, Of.TOPIC, topic)
     find_coordinator(alice, name, GROUP)
     (group,) = alice.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest([name], True)).groups
+    assert group.authorized_operations == bits(Op.READ, Op.DESCRIBE)
+    beat = ConsumerGroupHeartbeatRequest(name, "m", 0, None, None, 60_000, [topic], topic_partitions=[])
+    assert alice.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, beat).error_code == 0
+    asked = ConsumerGroupDescribeRequest([name], True)
+    (group,) = alice.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, asked).groups
     assert group.authorized_operations == bits(Op.READ, Op.DESCRIBE)
     cluster = alice.call(ApiKey.DESCRIBE_CLUSTER, 0, DescribeClusterRequest(True))
     assert cluster.cluster_authorized_operations == bits(Op.ALTER, Op.DESCRIBE)
