@@ -180,4 +180,4 @@ def test_stores_count_right_while_servers_of_an_ensemble_are_killed_and_paused()
     """The leader among them. One seed; the campaign has twenty."""
     result = campaign.run(0)
     assert result["passed"], result
-    assert result["leaders_killed"] + result["followers_killed"] > 0
+    assert result["leaders_killed"] > 0

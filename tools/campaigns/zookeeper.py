@@ -41,10 +41,10 @@ async def _count(servers: list[ZooKeeperServer], chance: Random) -> dict[str, An
     faults: dict[str, int] = {"leaders_killed": 0, "followers_killed": 0, "paused": 0}
     disturbing = asyncio.ensure_future(_disturb(servers, chance, faults))
     numbers: list[int] = []
-    # A fast machine may be done before the first fault: the last round begins after a server was killed.
+    # A fast machine may be done before the first fault: the last round begins after the ensemble has lost its leader.
     is_last_round = False
     while not is_last_round:
-        is_last_round = faults["leaders_killed"] + faults["followers_killed"] > 0
+        is_last_round = faults["leaders_killed"] > 0
         for written in await asyncio.gather(*(count_up(store, COUNTED) for store in stores)):
             numbers += written
         if disturbing.done():
