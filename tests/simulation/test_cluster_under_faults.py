@@ -21,10 +21,10 @@ from tests.simulation.cluster_under_faults import (
 )
 from tests.simulation.side_by_side import Run, SideBySide, assert_none_was_spared
 
-V2 = [Run(cluster_transactions_v2, seed) for seed in seeds(4)]
-V1 = [Run(cluster_transactions_v1, seed) for seed in seeds(4)]
-COPIES = [Run(cluster_copies_in_transactions, seed) for seed in seeds(4)]
-READS = [Run(cluster_reads_with_plain_commits, seed) for seed in seeds(8)]
+V2 = [Run(cluster_transactions_v2, seed) for seed in seeds(30)]
+V1 = [Run(cluster_transactions_v1, seed) for seed in seeds(30)]
+COPIES = [Run(cluster_copies_in_transactions, seed) for seed in seeds(30)]
+READS = [Run(cluster_reads_with_plain_commits, seed) for seed in seeds(30)]
 
 
 @pytest.mark.parametrize("job", V2, ids=str)

@@ -21,10 +21,10 @@ from tests.simulation.replicas_under_faults import (
 )
 from tests.simulation.side_by_side import Run, SideBySide
 
-V2 = [Run(replicated_transactions_v2, seed) for seed in seeds(3)]
-V1 = [Run(replicated_transactions_v1, seed) for seed in seeds(3)]
-COPIES = [Run(replicated_copies_in_transactions, seed) for seed in seeds(3)]
-READS = [Run(replicated_reads_with_plain_commits, seed) for seed in seeds(4)]
+V2 = [Run(replicated_transactions_v2, seed) for seed in seeds(25)]
+V1 = [Run(replicated_transactions_v1, seed) for seed in seeds(25)]
+COPIES = [Run(replicated_copies_in_transactions, seed) for seed in seeds(25)]
+READS = [Run(replicated_reads_with_plain_commits, seed) for seed in seeds(25)]
 
 
 @pytest.mark.parametrize("job", V2, ids=str)
