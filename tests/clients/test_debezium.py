@@ -56,10 +56,13 @@ CONNECTOR = {
     # Postgres may still believe in the killed worker when the next one asks for the replication slot.
     "slot.max.retries": "1000",
     "slot.retry.delay.ms": "200",
+    # A deletion and its tombstone have one offset of the source: of a worker that is killed between their batches,
+    # Debezium's next one takes the tombstone for sent (debezium/dbz#2549).
+    "tombstones.on.delete": "false",
 }
 
 Change = tuple[str, int | None]
-"""Debezium's operation (c, r, u, d; or "tombstone", which follows d) and the version that the row has then."""
+"""Debezium's operation (c, r, u, d) and the version that the row has then."""
 
 
 class Table:
@@ -114,7 +117,7 @@ class Table:
     def _delete(self, order: int) -> None:
         self._connection.execute("DELETE FROM orders WHERE id = %s", (order,))
         self._ids.remove(order)
-        self.changes[order] += [("d", None), ("tombstone", None)]
+        self.changes[order].append(("d", None))
 
 
 class Changes:
@@ -129,10 +132,8 @@ class Changes:
 
     def count(self) -> int:
         for record in self.consumer.poll(200):
-            change: Change = ("tombstone", None)
-            if record.value is not None:
-                event = json.loads(record.value)
-                change = event["op"], event["after"] and event["after"]["version"]
+            event = json.loads(record.value or b"")
+            change: Change = event["op"], event["after"] and event["after"]["version"]
             self.seen[json.loads(record.key or b"")["id"]].append(change)
         return counted(self.seen)
 

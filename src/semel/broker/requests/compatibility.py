@@ -116,7 +116,9 @@ Debezium's Postgres connector 3.6.1 runs unmodified in a distributed worker of K
 a table in Postgres 15. The worker is killed (`kill -9`) while a transaction of its task is open, and started again: a
 read_committed reader finds every change once, in order for each key, and the rows that are in the table. On both
 brokers a worker does not start before that transaction has timed out (`transaction.timeout.ms`, a minute unless set)
-or was ended with `semel txn terminate`, as the test does. Not tried: a kill during the first snapshot, which Debezium
+or was ended with `semel txn terminate`, as the test does. Set `tombstones.on.delete` to `false`, as the test does: a
+deletion and its tombstone have one offset of the source, and after a kill between their batches Debezium takes the
+tombstone for sent (its issue dbz#2549). Not tried: a kill during the first snapshot, which Debezium
 reads again from the start; several workers; sink connectors; Debezium Server, the embedded engine and connectors for
 other databases.
 
