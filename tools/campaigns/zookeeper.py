@@ -57,11 +57,12 @@ async def _count(servers: list[ZooKeeperServer], chance: Random) -> dict[str, An
 
 
 async def _disturb(servers: list[ZooKeeperServer], chance: Random, faults: dict[str, int]) -> None:
-    """One server at a time: the two others go on."""
+    """One server at a time: the two others go on. The leader is the first."""
     while True:
         await asyncio.sleep(chance.random())
-        server = chance.choice(servers)
-        if chance.random() < 0.3:
+        is_first = not faults["leaders_killed"]
+        server = await _leader(servers) if is_first else chance.choice(servers)
+        if chance.random() < 0.3 and not is_first:
             faults["paused"] += 1
             server.pause()
             try:
@@ -69,7 +70,18 @@ async def _disturb(servers: list[ZooKeeperServer], chance: Random, faults: dict[
             finally:
                 server.resume()
         else:
-            is_leader = "Mode: leader" in await asyncio.to_thread(server.ask, "srvr")
+            is_leader = await _leads(server)
             faults["leaders_killed" if is_leader else "followers_killed"] += 1
             server.kill()
             await asyncio.to_thread(server.start)
+
+
+async def _leader(servers: list[ZooKeeperServer]) -> ZooKeeperServer:
+    while True:
+        for server in servers:
+            if await _leads(server):
+                return server
+
+
+async def _leads(server: ZooKeeperServer) -> bool:
+    return "Mode: leader" in await asyncio.to_thread(server.ask, "srvr")

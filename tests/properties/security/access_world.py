@@ -17,7 +17,7 @@ from semel.types import ZERO_UUID
 from semel.wire.apis import ApiKey
 from semel.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from semel.wire.messages.delete_topics import DeleteTopicsRequest
+from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -155,6 +155,10 @@ class World:
     def places(self, response: Any) -> dict[Place, int]:
         """Every result of an answer, with its code if that is one of authorization, else 0."""
         found: dict[Place, int] = {}
+        if isinstance(response, DeleteTopicsResponse):
+            # Apache Kafka's Metadata has topics for a moment after it was answered that they are deleted.
+            deleted = {result.topic_id for result in response.responses if not result.error_code} - {ZERO_UUID}
+            until(lambda: deleted.isdisjoint(self.ids.values()))
         names = {topic_id: name for name, topic_id in self.ids.items()}
 
         def walk(value: Any, path: Place) -> None:
