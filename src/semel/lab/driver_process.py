@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import Final
 
 from semel.blocking import Admin, Producer
 from semel.client.values import OffsetAndMetadata
@@ -30,22 +31,22 @@ RUNS, SKIPS, DONE = "runs", "skips", "done"
 _PLACE: Final = Place(GROUP, INPUT)
 _QUERY: Final = "query-1"
 _ID: Final = "totals-pipeline"
+_CLIENT: Final = "driver"
 
 
 def main(servers: str, first: str, last: str, kind: str) -> int:
-    is_transactional = kind == "transaction"
-    settings: dict[str, Any] = {"transactional_id": _ID} if is_transactional else {}
-    with (
-        Admin(bootstrap_servers=servers, client_id="driver") as admin,
-        Producer(bootstrap_servers=servers, client_id="driver", **settings) as producer,
-    ):
+    with ExitStack() as stack:
+        admin = stack.enter_context(Admin(bootstrap_servers=servers, client_id=_CLIENT))
+        producer = None
+        if kind == "transaction":
+            producer = stack.enter_context(Producer(bootstrap_servers=servers, client_id=_CLIENT, transactional_id=_ID))
         for number in range(int(first), int(last) + 1):
             batch = Batch(_QUERY, number, {_PLACE: number}, {_PLACE: number + 1})
             listed = admin.groups.list_offsets(GROUP, require_stable=True)
             decision = decide(batch, {Place(GROUP, partition): at for partition, at in listed.items()})
             is_run = isinstance(decision, Run)
             _say(number, RUNS if is_run else SKIPS)
-            run = _transaction(producer, number) if is_transactional else _plain(admin, producer, number)
+            run = _plain(servers, admin, number) if producer is None else _transaction(producer, number)
             for step in run if is_run else ():
                 _say(number, step)
             _say(number, DONE)
@@ -74,10 +75,12 @@ def _transaction(producer: Producer, number: int) -> Iterator[str]:
     yield committed
 
 
-def _plain(admin: Admin, producer: Producer, number: int) -> Iterator[str]:
+def _plain(servers: str, admin: Admin, number: int) -> Iterator[str]:
     planned, written, offsets_sent, committed = STEPS
     yield planned
-    producer.send(OUTPUT, value_of(number).encode()).result()
+    # A producer for each batch: one that is open asks for its id at a time of its own, before or after the kill.
+    with Producer(bootstrap_servers=servers, client_id=_CLIENT) as producer:
+        producer.send(OUTPUT, value_of(number).encode()).result()
     yield written
     admin.groups.alter_offsets(GROUP, _end_of(number)).all()
     yield offsets_sent
