@@ -43,9 +43,27 @@ class Member:
         self.consumer = consumer
         self.assigned = GroupMetadata("")
         """Who it was when it was last assigned partitions: a generation that it has only joined may be named again."""
+        self.begun: dict[TopicPartition, int] = {}
+        """Of each partition, the offset whose commit was begun last."""
+        self.uncommitted: dict[TopicPartition, int] = {}
+        """Those of them whose commit failed and may be tried again."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         self.assigned = self.consumer.group_metadata()
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Called for lost partitions, too."""
+        for partition in partitions:
+            self.begun.pop(partition, None)
+            self.uncommitted.pop(partition, None)
+
+    def begin_commit(self, offsets: dict[TopicPartition, int]) -> None:
+        self.begun.update(offsets)
+        for partition in offsets:
+            self.uncommitted.pop(partition, None)
+
+    def keep_uncommitted(self, offsets: dict[TopicPartition, int]) -> None:
+        self.uncommitted.update((one, offset) for one, offset in offsets.items() if self.begun.get(one) == offset)
 
 
 class Worker:
@@ -209,26 +227,35 @@ class Reader(Worker):
             if self.random.random() < 0.5:
                 await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0)))
             self._ledger.processed.update(record.value for record in records if record.value is not None)
-            if records and not consumer._session.commits_by_itself:
-                await self._commit(consumer, records)
+            if not consumer._session.commits_by_itself:
+                read = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
+                if offsets := member.uncommitted | read:
+                    await self._commit(member, offsets)
 
-    async def _commit(self, consumer: Consumer, records: list[ConsumerRecord]) -> None:
-        owner = owner_of(consumer.group_metadata())
-        offsets = {
-            TopicPartition(record.topic, record.partition): OffsetAndMetadata(record.offset + 1, owner)
-            for record in records
-        }
+    async def _commit(self, member: Member, offsets: dict[TopicPartition, int]) -> None:
+        member.begin_commit(offsets)
+        owner = owner_of(member.consumer.group_metadata())
+        noted = {partition: OffsetAndMetadata(offset, owner) for partition, offset in offsets.items()}
         try:
             if self.random.random() < 0.2:
-                consumer.commit_async(offsets).add_done_callback(lambda done: self._told(done, offsets))
+                member.consumer.commit_async(noted).add_done_callback(lambda done: self._ended(member, offsets, done))
             else:
-                await consumer.commit(offsets)
-                for partition, committed in offsets.items():
-                    self._ledger.told(partition, committed.offset)
-        except (AbortableError, RetriableError):
-            pass  # Whoever has these partitions now reads them again, perhaps this member.
+                await member.consumer.commit(noted)
+                self._told(offsets)
+        except AbortableError:
+            pass  # The group has gone on without this member: other members read these records again.
+        except RetriableError:
+            # In the middle of a rebalance. What this member keeps it does not read again: it commits it later.
+            member.keep_uncommitted(offsets)
 
-    def _told(self, done: asyncio.Future[None], offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            for partition, committed in offsets.items():
-                self._ledger.told(partition, committed.offset)
+    def _ended(self, member: Member, offsets: dict[TopicPartition, int], done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            return
+        if done.exception() is None:
+            self._told(offsets)
+        elif isinstance(done.exception(), RetriableError):
+            member.keep_uncommitted(offsets)
+
+    def _told(self, offsets: dict[TopicPartition, int]) -> None:
+        for partition, offset in offsets.items():
+            self._ledger.told(partition, offset)
