@@ -34,11 +34,12 @@ from semel.wire.records import (
     verify_crc,
 )
 
-_PLAIN_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL_BIT  # no control batch, and times are the producer's
+# The attributes that a plain batch may have: it is not a control batch, and its timestamps are the producer's.
+_PLAIN_ATTRIBUTES: Final = CODEC_MASK | TRANSACTIONAL_BIT
 
 
 def takes_batches_as_they_are(config: LogConfig) -> bool:
-    """Whether these settings require no check of the records and no change of the batch."""
+    """Whether batches are stored unchanged under these settings, with no check of single keys or timestamps."""
     return (
         config.compression_type is None
         and not config.compact
@@ -48,7 +49,10 @@ def takes_batches_as_they_are(config: LogConfig) -> bool:
 
 
 def is_plainly_good(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """A quick check that accepts the usual batch, if ``takes_batches_as_they_are``. If ``False``: call ``admit``."""
+    """Whether a quick check of header and checksum accepts the batch. If ``False``, ``admit`` decides.
+
+    Valid only if ``takes_batches_as_they_are(config)``. The records are not checked here.
+    """
     size_bytes = header.batch_length + LOG_OVERHEAD
     attributes = header.attributes
     return (
@@ -71,10 +75,11 @@ def admit(
     header: BatchHeader | None = None,
     check: BatchCheck | None = None,
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch as it will be stored (the same bytes unless the topic's settings change them) and its header.
+    """Check a batch. Returns it as it will be stored (unchanged, unless the topic's settings require a change) and its
+    header. Raises ``KafkaError``.
 
-    ``header`` and ``check``: what is known of these records already. The buffer may be patched in place; nothing else
-    is touched. Raises ``KafkaError``.
+    ``header`` and ``check``: the header and the check of these records, if they were made before. The buffer may be
+    patched in place; nothing else is changed.
     """
     header = _whole_batch(records, header, topic_partition)
     if header.size_bytes > config.max_message_bytes:
@@ -191,7 +196,7 @@ def _recompressed(
     records: memoryview, check: BatchCheck, codec: Codec, config: LogConfig, topic_partition: TopicPartition
 ) -> memoryview:
     if check.codec != codec:
-        check = BatchCheck(records, config)  # The topic's codec was another when these records were looked at.
+        check = BatchCheck(records, config)  # The topic's codec was changed after the check had begun.
         check.finish()
     size_bytes = HEADER_SIZE + check.recompressed_size
     if check.recompressed is None or size_bytes > config.max_message_bytes:

@@ -32,19 +32,21 @@ from semel.wire.records import (
 )
 
 EFFORT_AT_ONCE_MAX: Final = 16_384
-"""What the event loop gives to one request, in records that are walked: some 10 ms."""
+"""The largest effort that the event loop spends on one request, as a number of records to walk: about 10 ms."""
 
 BRIEF_BYTES_MAX: Final = 64 * 1024
-"""The look into a batch that is not compressed and no larger takes the event loop a few milliseconds at most."""
+"""The largest uncompressed batch that is checked during its append: it takes the event loop a few milliseconds."""
 
-# How much a batch may hold unpacked: a hundred times its size, between these two; of a very large batch a few times its
-# size, and no more than readers unpack. Producers' batches hold ten to fifty times their size at most.
+# The limit of a batch's decompressed size: a hundred times its size, but not less than the floor and not more than the
+# usual maximum. A very large batch may exceed that maximum: up to a few times its size, and up to what readers
+# decompress. Batches of real producers decompress to at most ten to fifty times their size.
 _EXPANSION_MAX: Final = 100
 _UNPACKED_FLOOR_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_USUAL_BYTES_MAX: Final = 64 * 1024 * 1024
 _LARGE_EXPANSION_MAX: Final = 4
 
-# On the event loop, many small requests may follow each other: what they take together goes by what they sent.
+# The limits of a check on the event loop. Many small requests may follow each other, so the effort that a batch gets
+# is proportional to its size.
 _AT_ONCE_EXPANSION_MAX: Final = 16
 _AT_ONCE_FLOOR_BYTES: Final = 64 * 1024
 _AT_ONCE_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -55,7 +57,11 @@ _RECOMPRESSED_AT_ONCE_MAX: Final = 64 * 1024
 
 
 class BatchCheck:
-    """``begin`` on the event loop, ``keep`` if it ``is_long``, ``finish`` anywhere; then the findings are there."""
+    """The check of the records of one batch.
+
+    ``begin`` runs on the event loop. If the check ``is_long`` after that, ``keep`` copies the records, and ``finish``
+    may run on a worker. The attributes with the findings are set once the check ``is_over``.
+    """
 
     __slots__ = (
         "_block",
@@ -76,7 +82,7 @@ class BatchCheck:
     )
 
     def __init__(self, records: memoryview, config: LogConfig, header: BatchHeader | None = None) -> None:
-        """``header``: that of these records, where it was read before."""
+        """``header``: the header of these records, if it was parsed before."""
         self._records = records
         self._config = config
         self._header = header
@@ -84,22 +90,26 @@ class BatchCheck:
         self._walk: RecordCheck | None = None
         self.is_over = False
         self.is_long = True
-        """Whether what is left to do may take longer than the event loop can be kept."""
+        """Whether the rest of the check may take too long for the event loop."""
         self.effort = 0
         self.fault: DecodeError | None = None
-        """Why these are no records; ``BadRecord`` where it is known in which."""
+        """Why the records are invalid, or ``None``. A ``BadRecord`` if it is known which record is invalid."""
         self.keyless: list[int] = []
-        """The first records without a key; ``keyless_count`` counts all."""
+        """The numbers of the first records without a key; ``keyless_count`` counts all of them."""
         self.keyless_count = 0
         self.oldest: tuple[int, int] | None = None
-        """Timestamp and number of the oldest record, where the topic's settings ask for it."""
+        """The timestamp and number of the oldest record, if the topic's settings limit the age of records."""
         self.recompressed: bytes | None = None
-        """The records under ``codec``, where the topic wants another than they came with and takes so many bytes."""
+        """The records compressed with ``codec``, if the topic requires a different codec from the batch's and the
+        result is not too large."""
         self.recompressed_size = 0
         self.codec: Codec | None = None
 
     def begin(self, effort_max: int = EFFORT_AT_ONCE_MAX) -> None:
-        """Do the part of the check that is quick. A batch whose header will be refused needs no more."""
+        """Do as much of the check as ``effort_max`` allows, and set ``is_long``.
+
+        The records of a batch whose header ``admit`` will refuse are not checked.
+        """
         self.is_long = not self._begin(effort_max)
 
     def _begin(self, effort_max: int) -> bool:
@@ -119,7 +129,7 @@ class BatchCheck:
                 try:
                     self._unpacked(header, decompressed(header.compression, records[HEADER_SIZE:], size_max=size_max))
                 except DecodeError:
-                    return False  # More than that, or not sound: where there is time, it is found out which.
+                    return False  # Larger than ``size_max``, or invalid: ``finish`` finds out which.
                 self.effort += len(self._block) // _UNPACKED_BYTES_FOR_ONE_RECORD
             assert self._walk is not None
             is_checked = self._walk.advance(effort_max)
@@ -157,7 +167,7 @@ class BatchCheck:
     def finish(self, recompressed_bytes_max: int = INT64_MAX) -> None:
         """Finish the check. It may take seconds for a malicious batch.
 
-        ``recompressed_bytes_max``: what may be kept under the topic's codec. It is never more than the topic takes.
+        ``recompressed_bytes_max``: the largest recompressed size that is kept. ``max.message.bytes`` limits it further.
         """
         if self.is_over:
             return
@@ -215,7 +225,8 @@ class BatchCheck:
             if _wants_oldest(self._config):
                 self.oldest = self._walk.oldest
         if fault is not None:
-            # Its traceback would keep all that was unpacked, and this check too, until the collector comes by.
+            # The traceback would keep the decompressed records and this check in memory until the next garbage
+            # collection.
             fault.__traceback__ = fault.__context__ = fault.__cause__ = None
         self.fault = fault
         self.is_over = True
@@ -224,7 +235,10 @@ class BatchCheck:
 
 
 def is_plainly_sound(records: memoryview, header: BatchHeader) -> bool:
-    """A quick check that accepts the usual uncompressed batch. If ``False``: make a ``BatchCheck``."""
+    """Whether a quick check accepts the records of this batch. If ``False``, a ``BatchCheck`` decides.
+
+    A compressed batch is never accepted here.
+    """
     if header.attributes & CODEC_MASK:
         return False
     count = header.record_count
@@ -232,13 +246,14 @@ def is_plainly_sound(records: memoryview, header: BatchHeader) -> bool:
         return True
     try:
         block = bytes(records[HEADER_SIZE:])
-        return RecordCheck(block, count).advance(len(block))  # A record takes more than a byte, and a header too.
+        # This effort is enough for all: every record and every record header takes more than one byte.
+        return RecordCheck(block, count).advance(len(block))
     except DecodeError:
         return False
 
 
 def unpacked_size_max(size_bytes: int) -> int:
-    """How many bytes of records a batch of this size may hold."""
+    """The largest size that the records of a batch of this size may have once decompressed."""
     usual = min(max(_UNPACKED_FLOOR_BYTES, size_bytes * _EXPANSION_MAX), _UNPACKED_USUAL_BYTES_MAX)
     return min(max(usual, size_bytes * _LARGE_EXPANSION_MAX), DECOMPRESSED_SIZE_BYTES_MAX)
 

@@ -30,7 +30,7 @@ def decode(data: bytes, *, version: int) -> list[tuple[str, str]]:
     body, mark, given = data.rpartition(f"{CHECKSUM_KEY}: ".encode("ascii"))
     if not mark or given != f"{checksum(body)}\n".encode("ascii"):
         raise DecodeError(f"its checksum does not match its {len(data)} bytes")
-    # What follows was written as it is, by this program or by another version of it.
+    # The file is undamaged: what is wrong from here on was written so, perhaps by another version of this program.
     if not body.isascii():
         raise DecodeError("it is not plain text")
     fields: list[tuple[str, str]] = []

@@ -44,7 +44,7 @@ class CleanupPolicy(StrEnum):
     COMPACT = "compact"
 
 
-# -1 is "the library's default" to Kafka; level 0, which would store without compressing, it does not take.
+# In Kafka -1 is the library's default level. Kafka refuses level 0, which would store without compressing.
 GZIP_LEVELS = OneOf((-1, *range(1, 10)))
 
 
@@ -71,7 +71,7 @@ def _from(*names: str) -> tuple[Synonym, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How one log keeps its records. Built from text it is validated; built in a test it takes any size."""
+    """The settings of one log. ``from_settings`` validates them; the constructor accepts any value, for tests."""
 
     cleanup_policy: frozenset[CleanupPolicy] = declare(
         "cleanup.policy",
@@ -323,15 +323,16 @@ class LogConfig:
 
     @property
     def segment_age_max_ms(self) -> int:
-        """When a segment is closed although it is not full. Only closed segments are compacted."""
+        """The age at which a segment is closed although it is not full: only closed segments are compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @classmethod
     def from_settings(cls, overrides: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
-        """The settings of a topic: what was set on it, over the broker's defaults. Raises ``SettingError``.
+        """The settings of a topic: ``overrides`` are those set on the topic, ``defaults`` the broker's. Raises
+        ``SettingError``.
 
-        What is being set must also pass ``check``. What was set long ago is taken as it is: the broker's defaults may
-        have changed under it, and that must not keep a topic from being opened.
+        New overrides must also pass ``check``. Stored overrides are not checked again: the broker's defaults may have
+        changed since, and the topic must still be opened.
         """
         attributes = TOPIC_SETTINGS.attributes(overrides)
         if "internal_segment_bytes" in attributes:
@@ -339,7 +340,7 @@ class LogConfig:
         return replace(defaults or DEFAULTS, **attributes)
 
     def check(self) -> None:
-        """Raise ``SettingError`` for settings that are each right but cannot be meant together."""
+        """Raise ``SettingError`` if settings that are valid one by one contradict each other."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise SettingError(
                 "min.compaction.lag.ms",

@@ -4,8 +4,8 @@ appended to them, and checkpoints them.
 Three workers serve the directory. One does group commits only, because clients wait for them. One does checkpoints: it
 syncs the partitions' own files, writes producer snapshots, and then the recovery points. Only then may the journal file
 that holds the same records be used again. The third makes and renames the folders of partitions
-(``partition_folders.py``), and writes log starts for DeleteRecords. What happens at a start is in
-``recovery/startup.py``.
+(``partition_folders.py``), truncates logs (``truncations.py``), and writes log starts for DeleteRecords. What happens
+at a start is in ``recovery/startup.py``.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class LogDirectory:
         self._committer: Committer | None = None
         self._lock: Lock | None = None
         self._last_run: LastRun | None = None
-        self._damaged: set[PartitionLog] = set()  # those that were reported since the start
+        self._damaged: set[PartitionLog] = set()  # the logs whose damage was reported since the start
         self.refusals = WriteRefusals(path, disk, clock)
-        self._is_gone = False  # whether the folder itself is not where it should be
+        self._is_gone = False  # whether the data directory itself is missing
         self._checkpointer = Checkpointer(
             path,
             disk=disk,
@@ -108,7 +108,7 @@ class LogDirectory:
         return self._disk.free_bytes(self.path)
 
     def give_room(self) -> bool:
-        """On a full disk: give back what the journal has in reserve. Returns whether it had something."""
+        """On a full disk: release the space that the journal has in reserve. Returns whether there was any."""
         return self._journal is not None and self._journal.give_room()
 
     # Opening
@@ -119,8 +119,8 @@ class LogDirectory:
         """Lock the directory for this process. Returns its ``MetaProperties``: ``default`` if it is new.
 
         ``in_metadata``: the properties in the metadata store, for the case that ``meta.properties`` is
-        missing or damaged. Raises ``StorageError`` if another process has the directory, a newer program or Apache
-        Kafka wrote it, or it holds logs and nothing says whose they are.
+        missing or damaged. Raises ``StorageError`` if another process has locked the directory, if a newer program or
+        Apache Kafka wrote it, or if it is not new and its properties are neither in the file nor in the metadata.
         """
         self._make_own_folder()
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
@@ -129,13 +129,15 @@ class LogDirectory:
 
     @property
     def machine_died(self) -> bool:
-        """Whether what the last run did not sync may be gone, and the cluster was not told yet (``losses_told``)."""
+        """Whether records that an earlier run did not sync may be lost, and the cluster does not know it yet
+        (``losses_told``)."""
         return self._read_last_run().machine_died
 
     async def losses_told(self) -> None:
-        """The broker has left the in-sync sets of what it may have lost. Raises ``OSError``.
+        """Record that the broker has left the in-sync sets of the partitions that may have lost records. Raises
+        ``OSError``.
 
-        Until then every start says ``machine_died`` and ``is_shorter_than_promised`` again.
+        Until this has returned, every start sets ``machine_died`` and ``is_shorter_than_promised`` again.
         """
         last_run, but = self._read_last_run(), [(log.topic_id, log.partition) for log in self._damaged]
         await done_by(self._folder_worker, self._loop, lambda: last_run.told(but=but))
@@ -143,9 +145,10 @@ class LogDirectory:
             log.is_shorter_than_promised = False
 
     def report_damage(self, log: PartitionLog, reason: str) -> None:
-        """A batch in the middle of a log is damaged, and other brokers have it: the log goes offline, soon.
+        """Take a log offline because a batch in the middle of it is damaged. Other brokers have the batch.
 
-        The next start reads it from end to end, cuts it there, and the broker fetches the rest again.
+        First the damage is recorded on disk. So the next start reads the whole log and truncates it at the damage, and
+        the broker fetches the rest again.
         """
         if log in self._damaged or log.offline is not None:
             return
@@ -169,7 +172,7 @@ class LogDirectory:
         missing = []
         folder = self.path
         while not self._disk.exists(folder):
-            folder = os.path.dirname(folder) or os.curdir  # The folder that a relative path begins in has no name.
+            folder = os.path.dirname(folder) or os.curdir  # The first folder of a relative path has an empty dirname.
             missing.append(folder)
         self._disk.make_folder(self.path)
         for parent in missing:
@@ -178,7 +181,7 @@ class LogDirectory:
     def load(self, topics: Mapping[str, TopicLogs]) -> None:
         """Open every partition of the topics, create missing ones, and rename folders that belong to no topic.
 
-        A partition that cannot be opened is ``unavailable`` then, and the others are served.
+        A partition that cannot be opened is put into ``unavailable``; the others are opened all the same.
         """
         startup = Startup(
             self.path,
@@ -194,7 +197,7 @@ class LogDirectory:
         started = startup.run()
         self._folders.has_unsettled_names = started.has_unsettled_names
         self._start_committing(started.journal_generation + 1)
-        # What the journal still has of them would not follow what they fetch.
+        # These logs were truncated and fetch the rest again. The journal's old entries would not fit what they fetch.
         self._require_committer().void([(self.logs[name], 0) for name in started.cut if name in self.logs])
         for topic_partition, log in self.logs.items():
             self._attach(log, topics[topic_partition.topic].synced)
@@ -222,7 +225,7 @@ class LogDirectory:
         return self.logs.get(topic_partition)
 
     def create(self, topic_partition: TopicPartition, topic: TopicLogs) -> PartitionLog:
-        """Create a log, at a start: it waits for the disk. Raises ``OSError`` or ``StorageError``."""
+        """Create a log during a start, waiting for the disk. Raises ``OSError`` or ``StorageError``."""
         outcome = self._folders.carry_out(FolderChanges(self._clock.now_ms(), wanted={topic_partition: topic}))
         self._changed({topic_partition: topic}, outcome)
         if topic_partition in outcome.failed:
@@ -239,13 +242,13 @@ class LogDirectory:
     ) -> None:
         """Delete and create logs, in this order. A worker does what needs the disk; then ``done`` is called.
 
-        Deleted logs are not in ``logs`` when this returns; their folders are renamed then, and their files removed
-        later. If a rename fails, it is tried again by ``tidy``; before that, no log is created in the folder. Only
-        after a change with ``settled`` may the metadata name a topic like a deleted one: the new names are durable,
-        and the checkpoint files have no lines of these logs.
+        When this returns, deleted logs are no longer in ``logs``. The worker then renames their folders, and their
+        files are removed later. If a rename fails, ``tidy`` tries it again; until it succeeds, no log is created in
+        that folder. Only after a change with ``settled`` may the metadata have a new topic with the name of a deleted
+        one: then the renames are durable, and the checkpoint files have no lines of the deleted logs.
 
-        The names of a log that is created become durable with its first sync. A power cut before that may take them,
-        and then the next start makes the log again, from the metadata and the journal.
+        The names of a new log's folder and files become durable with its first sync. A power cut before that may
+        remove them, and then the next start makes the log again, from the metadata and the journal.
         """
         wanted = wanted or {}
         changes = FolderChanges(self._clock.now_ms(), dict(filter(None, map(self._delete, deleted))), settled, wanted)
@@ -261,7 +264,7 @@ class LogDirectory:
         self._folder_worker.run(lambda: self._folders.carry_out(changes), carried_out)
 
     def _delete(self, topic_partition: TopicPartition) -> tuple[str, str] | None:
-        """Forget a log. Returns its folder and what that is renamed to."""
+        """Remove a partition from ``logs`` or ``unavailable``. Returns its folder and the folder's new name."""
         for offsets in self._checkpointer.kept.values():
             offsets.pop(topic_partition, None)
         log = self.logs.pop(topic_partition, None)
@@ -281,7 +284,7 @@ class LogDirectory:
             self._checkpoint_worker.run(partial(self._disk.remove_folder, folder), _log_failure)
 
     def tidy(self) -> None:
-        """Called periodically: check that the directory exists, retry renames that failed, keep the reserve."""
+        """Called periodically: check that the directory exists, retry failed renames, fill the journal's reserve."""
         self._look_for_own_folder()
         if self._journal is not None and not self._is_gone:
             self._journal.reserve()
@@ -289,7 +292,8 @@ class LogDirectory:
             self.change(lambda _: None)
 
     def _look_for_own_folder(self) -> None:
-        """Suspend appends while the directory is missing: open files can be written, but are lost to a start."""
+        """Suspend appends while the directory is missing: open files could be written, but the next start would not
+        find them."""
         gone = not self._disk.exists(f"{self.path}/{LOCK_FILE}")
         if gone != self._is_gone:
             self._is_gone = gone
@@ -302,36 +306,36 @@ class LogDirectory:
                     self.resume(log)
 
     def resume(self, log: PartitionLog) -> None:
-        """Let a log be appended to, if the directory is there."""
+        """End the suspension of a log, unless the data directory is missing."""
         log.suspended = f"the data directory {self.path} is gone" if self._is_gone else None
 
     # Truncation
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """Truncate a log to ``offset``, on the caller: it waits for the disk. Raises the failure.
+        """Truncate a log to ``offset`` in the calling thread, waiting for the disk. Raises the error if it fails.
 
-        No group and no checkpoint may hold the log. After a crash the rest does not come back.
+        No group commit and no checkpoint may be using the log. The removed records do not come back after a crash.
         """
         self._truncations.at_once(log, offset)
 
     def truncate_soon(self, wanted: Mapping[PartitionLog, int], then: Callable[[Failures], None]) -> None:
-        """Truncate logs to these offsets, on a worker; then call ``then`` with those that could not be.
+        """Truncate logs to these offsets on a worker; then call ``then`` with the logs that could not be truncated.
 
-        A log that ends before its offset stays as it is; one that begins after it begins anew there. Meanwhile they are
-        suspended. The caller has ended their compaction.
+        A log that ends before its offset stays as it is; a log that begins after its offset is emptied and begins
+        there. Meanwhile the logs are suspended. The caller must have ended their compaction.
         """
         self._truncations.soon(wanted, then, restart=False)
 
     def restart_soon(self, wanted: Mapping[PartitionLog, int], then: Callable[[Failures], None]) -> None:
-        """Make logs empty, with these offsets as their next ones. Otherwise as ``truncate_soon``."""
+        """Empty logs, so that each begins at its offset. Otherwise like ``truncate_soon``."""
         self._truncations.soon(wanted, then, restart=True)
 
     def when_at_rest(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
-        """Call back when no group and no checkpoint holds these logs, which are suspended."""
+        """Call ``callback`` once no group commit and no checkpoint uses these logs, which are suspended."""
         self._require_committer().when_settled(logs, lambda: self._checkpointer.when_rested(callback))
 
     def write_offsets(self) -> None:
-        """Write the checkpoint files, from what the logs say now. Raises ``OSError``."""
+        """Write the checkpoint files with the current offsets of the logs. Raises ``OSError``."""
         self._checkpointer.write_offsets()
 
     def void(self, offsets: Sequence[tuple[PartitionLog, int]]) -> None:
@@ -342,8 +346,8 @@ class LogDirectory:
         self._require_committer().journal_failed(error)
 
     async def persist_log_starts(self) -> None:
-        """Write the log start offsets that moved. Called before DeleteRecords is answered, and before a follower tells
-        its leader. Raises ``OSError``."""
+        """Write the log start offsets that moved. Called before DeleteRecords is answered, and before a follower
+        reports its log start to the leader. Raises ``OSError``."""
         moved = [
             log
             for log in self.logs.values()
@@ -354,7 +358,7 @@ class LogDirectory:
 
         def persist() -> None:
             for log in moved:
-                # One that was deleted meanwhile may have a successor in its folder, which this worker has made.
+                # A log may have been deleted meanwhile, and this worker may have made a new log in its folder.
                 if self.logs.get(log.topic_partition) is log:
                     persist_log_start(log)
             self._checkpointer.write_log_starts()
@@ -392,10 +396,11 @@ class LogDirectory:
             forget = all(log.recovery_point == log.log_end_offset for log in self.logs.values())
             await done_by(self._commit_worker, self._loop, self._journal.forget if forget else _nothing)
             if clean and forget:
-                # Without it the next start takes a machine that was restarted for one that died: that costs time only.
+                # If this fails and the machine is restarted, the next start assumes that it died: that costs time only.
                 with suppress(OSError):
                     await done_by(self._folder_worker, self._loop, self._read_last_run().stopped)
-        await done_by(self._folder_worker, self._loop, _nothing)  # Which may leave folders to be removed.
+        # The folder worker first: for folders that it has renamed, the checkpoint worker then removes the files.
+        await done_by(self._folder_worker, self._loop, _nothing)
         await done_by(self._checkpoint_worker, self._loop, _nothing)
         self._commit_worker.stop()
         self._folder_worker.stop()
@@ -408,7 +413,7 @@ class LogDirectory:
         return clean
 
     def kill(self) -> None:
-        """Stop at once, as the end of the process would. Files close with their last reference."""
+        """Stop at once, like a process that is killed. Files are closed with the last reference to them."""
         self._checkpointer.killed = self._folders.killed = True
         self._commit_worker.kill()
         self._checkpoint_worker.kill()

@@ -91,12 +91,14 @@ class Disk(Protocol):
         """Take the lock file or raise ``StorageError`` naming the process that holds it."""
 
     def boot_id(self) -> str | None:
-        """The same as long as what was written and not synced is there: until the machine dies. ``None`` if unknown."""
+        """An id that changes when the machine boots. While it is the same, unsynced writes are still there. ``None`` if
+        unknown."""
 
 
-# A write that these refuse was not begun, or can be taken back; there may be room later.
+# The errors of a full disk. A write that failed with one was not begun or can be undone; there may be room later.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# A file that was not opened: no descriptors are left, or its folder is not there. It may be opened later.
+# The errors of a file that could not be opened: no descriptors are left, or its folder is missing. It may be possible
+# later.
 NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
 
 
@@ -106,7 +108,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = False) -> None:
-    """Put ``data`` at ``path``, over whatever was there. A crash may leave anything, unless it is synced."""
+    """Write the file at ``path``, replacing its content. A crash may leave any content, unless the data is synced."""
     with contextlib.closing(disk.open(path, create=True)) as file:
         file.truncate(0)
         file.write(0, data)
@@ -115,7 +117,7 @@ def write_file(disk: Disk, path: str, data: bytes, *, sync: bool = False) -> Non
 
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Put ``data`` at ``path`` such that a crash leaves the old content or the new, never a mixture."""
+    """Write the file at ``path`` such that a crash leaves the old content or the new, never a mixture."""
     beside = path + ".tmp"
     write_file(disk, beside, data, sync=True)
     disk.rename(beside, path)
@@ -162,7 +164,7 @@ class SystemFile:
     def write_many(self, position: int, data: Sequence[Buffer], *, sync: bool = False) -> None:
         if sync and _RWF_DSYNC and len(data) <= _WRITEV_MAX:
             try:
-                # Written and synced in one call: a thread that comes back for the second waits for the interpreter.
+                # One call writes and syncs: between two calls this thread would have to wait for the interpreter lock.
                 if os.pwritev(self._descriptor, data, position, _RWF_DSYNC) == sum(map(len, data)):
                     return
             except OSError as error:
@@ -190,12 +192,12 @@ class SystemFile:
             self._descriptor = -1
 
     def __del__(self) -> None:
-        # A removed segment may still be in a sync that runs on another thread: it closes when the last holder lets go.
+        # Another thread may still be syncing the file of a removed segment: the last reference closes it.
         self.close()
 
 
 def _syncfs(descriptor: int) -> None:
-    """syncfs(2), which the standard library lacks. Where the platform lacks it too, everything is synced."""
+    """Call syncfs(2), which the standard library lacks. On a platform without it, sync all file systems."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -286,5 +288,5 @@ class SystemDisk:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            # The lock is held all the same; only its holder is not told by name.
+            # The lock is held all the same; the file just does not name its holder.
         return SystemLock(descriptor)

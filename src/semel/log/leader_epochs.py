@@ -35,7 +35,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch begins at this offset."""
+        """Record that ``epoch`` begins at ``start_offset``. Entries that conflict with this are removed."""
         epochs, start_offsets = self._epochs, self._start_offsets
         if epochs and epochs[-1] == epoch and start_offsets[-1] <= start_offset:
             return

@@ -1,4 +1,4 @@
-"""The errors of a partition's log: what its clients are told, and when it goes offline because of the disk."""
+"""The errors of a partition's log: which error a client receives, and which disk errors take the log offline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refusal(log: PartitionLog) -> KafkaError:
-    """What a client is told by a log that is offline or suspended."""
+    """The error for a request to a log that is offline or suspended."""
     state = f"is offline: {log.offline}" if log.offline is not None else f"takes no records: {log.suspended}"
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition} {state}")
 
@@ -28,7 +28,8 @@ def out_of_range(log: PartitionLog, offset: int) -> KafkaError:
 
 
 def read_failed(log: PartitionLog, error: OSError | DecodeError) -> KafkaError:
-    """What a reader is told. After any error but want of descriptors the log goes offline."""
+    """The error for the client whose read failed. The log goes offline on an ``OSError``, unless a file just could not
+    be opened (``NOT_OPENED``)."""
     if isinstance(error, DecodeError):
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: {error}")
     if error.errno not in NOT_OPENED:
@@ -37,15 +38,15 @@ def read_failed(log: PartitionLog, error: OSError | DecodeError) -> KafkaError:
 
 
 def write_failed(log: PartitionLog, segment: Segment, size_before: int, error: OSError) -> KafkaError:
-    """Undo a write that failed. Returns what its caller is told."""
+    """Undo a write that failed. Returns the error for the client."""
     _undo_write(log, segment, size_before, error)
-    if log.offline is None:  # Else that is in the log already, with this error.
+    if log.offline is None:  # Otherwise ``go_offline`` has logged this error already.
         log.on_refused(log.topic_partition, error)
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition}: write failed: {error}")
 
 
 def _undo_write(log: PartitionLog, segment: Segment, size_before: int, error: OSError) -> None:
-    """Truncate what a failed append wrote. After any error but a full disk the log goes offline."""
+    """Truncate the segment to its size before a failed append. The log goes offline, unless the disk is just full."""
     try:
         segment.file.truncate(size_before)
     except OSError as second:

@@ -26,7 +26,7 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimestampOffset | No
     for segment in log.segments:
         if segment.largest_timestamp < timestamp:
             continue
-        # Up to this offset everything is older: the entry before the first that is not.
+        # This is the last index entry up to which everything is older than ``timestamp``.
         _, offset = segment.time_index.lookup(timestamp - 1)
         _, position = segment.offset_index.lookup(offset)
         for at, header in segment.headers(position):

@@ -1,4 +1,4 @@
-"""What is said to a partition's log with an append or a read, and what it returns."""
+"""The parameters and results of the appends and reads of a partition's log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Isolation(Enum):
 
 
 class Appended(NamedTuple):
-    """Where a batch was written. ``duplicate``: an earlier append wrote it, and these are its offsets."""
+    """The result of an append: where the batch is. ``duplicate``: an earlier append wrote it, and these are its
+    offsets."""
 
     base_offset: int
     last_offset: int
@@ -31,7 +32,8 @@ class Appended(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """Batches, beginning with the one that holds the requested offset. The last one may be incomplete."""
+    """The result of a read: batches, beginning with the one that holds the requested offset. The last one may be
+    incomplete."""
 
     records: bytes
     high_watermark: int

@@ -1,11 +1,11 @@
 """The folders of partitions: they are made for a new log, and renamed when a log is deleted.
 
-A file system that is committing its own journal may take 100 ms over one name. So this is the work of one worker, in
-batches, in the order in which they were asked for; at a start it is done by the caller. The event loop has done its
-part before (a deleted log is in ``LogDirectory.logs`` no more) and does the rest after (a new log is put there).
+A file system that is committing its own journal may take 100 ms to change one name. So one worker does this, in
+batches, in the order of the requests; during a start the caller does it. The event loop does its part before (it
+removes a deleted log from ``LogDirectory.logs``) and after (it puts a new log there).
 
-The law: no log is made in a folder that belonged to a deleted one, and none before a power cut can no longer give such
-a folder its name back, nor the checkpoint files vouch for the records of a deleted log.
+The law: no log is made in the folder of a deleted log, and no log is made as long as a power cut could undo the rename
+of such a folder, or the checkpoint files may have lines of a deleted log.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FolderChanges:
-    """What a worker is asked for: first the renames, then the new logs."""
+    """One job for the worker: first the renames, then the new logs."""
 
     now_ms: int
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The folders of deleted logs, and their new names."""
     settled: bool = False
-    """Whether the new names are to be durable."""
+    """Whether the renames must be durable when the job is done."""
     wanted: Mapping[TopicPartition, TopicLogs] = field(default_factory=dict)
+    """The logs to be made, with their topics."""
 
 
 @dataclass(slots=True)
 class FolderOutcome:
     made: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
-    """The logs that could not be made; no new files are left of them."""
+    """The logs that could not be made, with the errors; no new files are left of them."""
     renamed: list[str] = field(default_factory=list)
-    """The new names of folders, whose content can be removed."""
+    """The new names of the folders that were renamed; their content can be removed."""
     unsettled: OSError | None = None
     """Why the new names could not be made durable."""
 
@@ -59,7 +60,8 @@ class PartitionFolders:
         write_checkpoint_files: Callable[[], None],
     ) -> None:
         self.has_unsettled_names = False
-        """Whether a deleted log may still have its old name after a power cut, or its lines in the checkpoint files."""
+        """Whether a power cut may undo the rename of a deleted log's folder, or the checkpoint files may still have
+        lines of a deleted log."""
         self.killed = False
         self._path = path
         self._disk = disk
@@ -73,7 +75,7 @@ class PartitionFolders:
         return bool(self._to_rename)
 
     def carry_out(self, changes: FolderChanges) -> FolderOutcome:
-        """Runs on the worker. A log that cannot be made does not keep others from being made."""
+        """Do one job, on the worker. If one log cannot be made, the others are made all the same."""
         outcome = FolderOutcome()
         refused = self._rename(changes.renamed, outcome)
         if self.has_unsettled_names and (changes.settled or changes.wanted):
@@ -95,7 +97,8 @@ class PartitionFolders:
         return outcome
 
     def _rename(self, wanted: Mapping[str, str], outcome: FolderOutcome) -> dict[str, OSError]:
-        """Rename these, and those that could not be renamed before. Returns the folders that keep their names."""
+        """Rename these folders and those whose rename failed before. Returns the folders that could not be renamed,
+        with the errors."""
         if wanted:
             self.has_unsettled_names = True
             self._to_rename.update(wanted)
@@ -114,7 +117,8 @@ class PartitionFolders:
         return refused
 
     def _settle(self) -> None:
-        # A folder without a readable topic id belongs to the topic of its name. Replacing the files syncs the folder.
+        # A start assigns a folder without a readable topic id to the topic of its name, so the renames must be durable.
+        # Replacing the checkpoint files syncs the data directory, and with it the renames.
         self._write_checkpoint_files()
         self.has_unsettled_names = False
 

@@ -10,8 +10,8 @@ Five offsets, each at or below the next:
 
 ``append`` checks the batch and changes nothing, writes it (a failed write is undone), and then replays it into producer
 state and leader epochs. There is no ``await`` between these steps. The design and what a crash leaves behind are in
-docs/design/log.md. What goes to followers and comes from a leader is in ``replica_copies.py``, checkpoints in
-``durability/checkpointing.py``, the removal of segments in ``retention.py``, truncation in ``recovery/truncation.py``.
+docs/design/log.md. Replication is in ``replica_copies.py``, checkpoints in ``durability/checkpointing.py``, the removal
+of segments in ``retention.py``, truncation in ``recovery/truncation.py``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionLog:
-    """See the module. All methods run on the event loop; worker threads only get files and values."""
+    """The log of one partition; see the module. All methods run on the event loop, except while a worker truncates the
+    log (``is_truncating``). Otherwise worker threads only touch its files and read its offsets."""
 
     # With 30 attributes or more and no slots, Python keeps a dictionary per log, and each append takes a tenth longer.
     __slots__ = (
@@ -110,8 +111,8 @@ class PartitionLog:
         recovery_point: int,
         stored_high_watermark: int | None = None,
     ) -> None:
-        """``stored_high_watermark``: that of a partition with several replicas, as the last process wrote it. Without
-        one the log is the only replica, and readers see all that it holds."""
+        """``stored_high_watermark``: the high watermark that the last process wrote, for a partition with several
+        replicas. ``None``: the log is the only replica, and readers see all of it."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.folder = folder
@@ -132,17 +133,17 @@ class PartitionLog:
         self.on_refused: Callable[[object, OSError], None] = _ignore_refused
         self.suspended: str | None = None  # why nothing is appended for now; reads are served
         self.on_write: Callable[[PartitionLog], None] | None = None  # the committer, if records are synced before acks
-        self._is_unawaited = False  # whether the last append left its sync to the next one
+        self._is_unawaited = False  # whether the last append left its sync to a later one
         self.disk = disk
         self.last_stable_offset = self._compute_last_stable_offset()
-        # Above the recovery point, perhaps only the journal is synced.
+        # Above the recovery point, records may be synced in the journal only.
         self.sync_progress = SyncProgress(segments, log_end_offset=log_end_offset, own_files_synced_to=recovery_point)
         self.checkpoints = CheckpointState(log_start_offset)
         self.snapshots = SnapshotFiles(disk, folder)
-        # Whether records are gone that this broker may have told others it has (``recovery/last_run.py``).
+        # Whether records are lost that this broker may have acknowledged (``recovery/last_run.py``).
         self.is_shorter_than_promised = False
         self.truncations = 0
-        self.is_truncating = False  # whether a worker has it (``truncations.py``): nothing else touches it meanwhile
+        self.is_truncating = False  # whether a worker truncates it (``truncations.py``): nothing else may change it
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -154,7 +155,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        # Kept because every append asks for it.
+        # Computed once, because every append needs it.
         self._takes_batches_as_they_are = takes_batches_as_they_are(config)
         self.segment_age_max_ms = config.segment_age_max_ms - self._jitter_ms(config)
 
@@ -179,7 +180,7 @@ class PartitionLog:
 
     @property
     def persisted_log_start_offset(self) -> int:
-        """The log start that a crash leaves: what a follower may tell its leader."""
+        """The log start offset that is on disk. A follower reports this one to its leader."""
         return self.checkpoints.log_start_offset
 
     @property
@@ -202,7 +203,7 @@ class PartitionLog:
     ) -> Appended:
         """Write one batch, unless it is a duplicate of one that is in the log. Raises ``KafkaError``.
 
-        ``header``: that of a client's batch, if it was read before, unchecked.
+        ``header``: the header of a client's batch, if it was parsed before; it is checked here.
         ``check``: the check of these records, if it was begun before; without it the check is done here, in full. The
         buffer is patched in place (offset, leader epoch). The batch is on disk, and may be acknowledged, once
         ``high_watermark`` has passed its last offset.
@@ -229,7 +230,7 @@ class PartitionLog:
         header = header.placed(base_offset, leader_epoch)
         self.write_batch(records, header, now_ms)
         self.wrote()
-        # As Appended(...), in half the time.
+        # The same as Appended(...), in half the time.
         return tuple.__new__(
             Appended, (base_offset, self.log_end_offset - 1, log_append_time_ms, self.log_start_offset, False)
         )
@@ -237,7 +238,8 @@ class PartitionLog:
     def append_placed(self, batch: bytes, *, now_ms: int, awaited: bool = True) -> Appended:
         """Write a batch that a coordinator has built for the log end and the current leader epoch.
 
-        Raises like ``append``. A batch that is not ``awaited`` is synced with the next one, or by ``sync_unawaited``.
+        Raises like ``append``. ``awaited``: whether a request waits for the batch; otherwise it is synced with the next
+        batch, or by ``sync_unawaited``.
         """
         if self.offline is not None or self.suspended is not None:
             raise refusal(self)
@@ -249,7 +251,7 @@ class PartitionLog:
         self.wrote(awaited)
         return Appended(header.base_offset, self.log_end_offset - 1, None, self.log_start_offset, False)
 
-    append_copied = append_copied  # batches that have their offsets: ``replica_copies.py``
+    append_copied = append_copied  # batches that already have their offsets: ``replica_copies.py``
 
     def append_marker(
         self, producer: ProducerIdentity, marker: EndTransactionMarker, *, now_ms: int, transaction_version: int
@@ -346,7 +348,10 @@ class PartitionLog:
         self.replay(batch, header, now_ms, marker)
 
     def replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
-        """``marker``: the marker in the batch, if it was parsed before."""
+        """Apply a batch that was written to the leader epochs, the producer state and the log end.
+
+        ``marker``: the marker in the batch, if it was parsed before.
+        """
         if header.partition_leader_epoch != self.epochs.latest:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
@@ -396,18 +401,18 @@ class PartitionLog:
         self.sync_progress.own_files_synced(end_offset, names)
 
     def go_offline(self, reason: str) -> None:
-        """Serve nothing until the process starts again and recovers the log from disk."""
+        """Take the log offline: it serves nothing until the process starts again and recovers it from disk."""
         if self.offline is None:
             logger.error("%s is offline: %s", self.topic_partition, reason)
             self.retire(reason)
 
     def retire(self, reason: str) -> None:
-        """Go offline without an error: the log was deleted or replaced."""
+        """Take the log offline without logging an error: it was deleted or replaced."""
         self.offline = reason
         self.on_durable(self)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Let readers see up to ``offset``. Returns whether more records became visible."""
+        """Raise the high watermark to ``offset``, at most to the log end. Returns whether it moved."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -430,8 +435,10 @@ class PartitionLog:
         return self.on_write is not None and self.sync_progress.own_files_end < self.durable_offset
 
     def recovered(self) -> None:
-        """Recovery is complete and all records are on disk. Readers may see them, or, where there are other replicas,
-        those that are known to be on all that were in sync."""
+        """Set the offsets at the end of recovery, when all records are on disk.
+
+        Readers see all records, or in a partition with several replicas those below the stored high watermark.
+        """
         self.durable_offset = self.log_end_offset
         self.high_watermark = self._high_watermark_at_start()
         self.sync_progress.handed_over_to(self.log_end_offset)
@@ -447,7 +454,7 @@ class PartitionLog:
         """The segments were truncated to ``end_offset``: set offsets, epochs and producer state back to it."""
         self.log_end_offset = end_offset
         self.producers = producers
-        self.snapshots = SnapshotFiles(self.disk, self.folder)  # Without one that was left to the next checkpoint.
+        self.snapshots = SnapshotFiles(self.disk, self.folder)  # Drops a snapshot that was left to the next checkpoint.
         self.truncations += 1
         self.epochs.truncate_from_end(end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
@@ -460,18 +467,20 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int | None:
-        """Of the last batch, or of the term that this broker has begun."""
+        """The leader epoch of the last batch, or of the term that this broker has begun as leader."""
         return self.epochs.latest
 
     def follow(self) -> None:
-        """Another broker leads the partition from now on. An epoch that this one has begun as leader and written
-        nothing in is dropped: the log would claim to have something of it."""
+        """Become a follower: drop a leader epoch that this broker has begun as leader without writing a batch in it.
+
+        Otherwise the log would claim to have records of that epoch.
+        """
         self.epochs.truncate_from_end(self.log_end_offset)
 
     def followed(self, *, high_watermark: int, log_start_offset: int) -> None:
-        """What the leader says with the batches that it sends: how far readers may see, and where the log begins.
+        """Take over the high watermark and the log start offset that the leader sent with its batches.
 
-        The log start is not persisted (``LogDirectory.persist_log_starts``).
+        The log start is not persisted here (``LogDirectory.persist_log_starts``).
         """
         self.advance_high_watermark(high_watermark)
         self.advance_log_start(min(log_start_offset, self.high_watermark))
@@ -485,7 +494,7 @@ class PartitionLog:
         """Read batches from ``offset`` up to what this isolation level may see. Raises OFFSET_OUT_OF_RANGE.
 
         ``at_least_one``: the first batch is returned whole even if it is larger than ``max_bytes``, so that a consumer
-        can always go on.
+        can always make progress.
         """
         if self.offline is not None:
             raise refusal(self)
@@ -512,7 +521,7 @@ class PartitionLog:
         return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted)
 
     def set_leader_epoch(self, epoch: int) -> None:
-        """The epoch of all batches that are appended from now on."""
+        """Begin a term as leader: ``epoch`` is the leader epoch of all batches that are appended from now on."""
         self.leader_epoch = epoch
         self.epochs.assign(epoch, self.log_end_offset)
 
@@ -531,7 +540,10 @@ class PartitionLog:
     # Removing
 
     def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: move the log start to ``offset``. The caller persists it before it answers the client."""
+        """DeleteRecords: move the log start to ``offset``, never back. Returns the log start offset.
+
+        The caller persists it before it answers the client.
+        """
         if self.offline is not None:
             raise refusal(self)
         if offset < 0 or offset > self.high_watermark:
@@ -550,7 +562,7 @@ class PartitionLog:
             self.last_stable_offset = self._compute_last_stable_offset()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace closed, synced segments by the one that compaction made of them. The caller renames the files."""
+        """Replace closed, synced segments by the one that compaction made from them. The caller renames the files."""
         following = self.segments[self.segments.number_for(old[-1].base_offset) + 1]
         self.sync_progress.segments_replaced(old, following)
         self.segments.replace(old, (new,))

@@ -1,7 +1,7 @@
-"""The copies of a log on several brokers: a leader's batches are read and appended by its followers as they are.
+"""Replication of a log: followers fetch a leader's batches and append them unchanged, with offsets and leader epochs.
 
-``append_copied`` is Kafka's appendAsFollower; the journal is replayed by it, too. ``read_copy`` is the Fetch of a
-follower. All three are methods of ``PartitionLog``.
+``append_copied`` is Kafka's appendAsFollower; the replay of the journal uses it, too. ``read_copy`` serves the Fetch of
+a follower, and ``verify_copy`` checks what it returned. All three are methods of ``PartitionLog``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from semel.log.partition_log import PartitionLog
 
 _Copied: TypeAlias = tuple[memoryview, BatchHeader, EndTransactionMarker | None]
-"""A batch of another log, and the marker in it."""
+"""A batch of another log, its header, and the transaction marker in it."""
 
 
 def append_copied(log: PartitionLog, batches: memoryview, *, now_ms: int) -> None:
-    """Append batches that have their offsets and leader epochs: from a leader, or from the journal.
+    """Append batches that already have their offsets and leader epochs: from a leader, or from the journal.
 
     Raises ``KafkaError``: CORRUPT_MESSAGE if a batch does not follow the one before it, and then none is written.
-    The CRC is not checked. Batches that fit the active segment are one write; else each is one, and those before
-    the one that the disk refused are in the log.
+    The CRC is not checked. If all batches fit into the active segment, one write appends them. Otherwise each is
+    written by itself; if one of these writes fails, the batches before it stay in the log.
     """
     if log.offline is not None or log.suspended is not None:
         raise refusal(log)
@@ -50,7 +50,10 @@ def append_copied(log: PartitionLog, batches: memoryview, *, now_ms: int) -> Non
 
 
 def check_copied(log: PartitionLog, batches: memoryview) -> list[_Copied]:
-    """The batches one by one, and the markers among them. Raises ``KafkaError``, and changes nothing."""
+    """Check that each batch may follow the one before it. Returns them one by one, with their headers and markers.
+
+    Raises ``KafkaError``. Changes nothing.
+    """
     copied: list[_Copied] = []
     log_end_offset, epoch = log.log_end_offset, log.epochs.latest or 0
     try:
@@ -83,7 +86,7 @@ def may_follow(header: BatchHeader, log_end_offset: int) -> bool:
 
 
 def _write_all(log: PartitionLog, batches: memoryview, copied: Sequence[_Copied], now_ms: int) -> None:
-    """Write batches that the active segment takes, all at once."""
+    """Append all these batches to the active segment with one write."""
     segment, interval_bytes = log.segments.active, log.config.index_interval_bytes
     position = segment.size_bytes
     try:
@@ -99,8 +102,8 @@ def _write_all(log: PartitionLog, batches: memoryview, copied: Sequence[_Copied]
 def read_copy(log: PartitionLog, offset: int, max_bytes: int) -> ReadResult:
     """Read whole batches from ``offset`` up to the log end, for a follower. Raises OFFSET_OUT_OF_RANGE.
 
-    The first batch is returned even if it is larger than ``max_bytes``. It begins before ``offset`` if that is the
-    log start, where a follower without records begins, and DeleteRecords has put it in the middle of a batch.
+    The first batch is returned even if it is larger than ``max_bytes``. It may begin before ``offset``: a follower
+    without records begins at the log start, which DeleteRecords may have put into the middle of a batch.
     """
     if log.offline is not None:
         raise refusal(log)
@@ -119,9 +122,9 @@ def read_copy(log: PartitionLog, offset: int, max_bytes: int) -> ReadResult:
 
 
 def verify_copy(log: PartitionLog, offset: int, max_bytes: int) -> str | None:
-    """What is wrong on the disk with what ``read_copy`` returns; ``None`` if it is sound.
+    """The damage in the batches that ``read_copy`` returns, as a text; ``None`` if they are sound.
 
-    For a leader whose follower asks again for what it was sent: it may have refused it.
+    A leader calls this when a follower fetches the same offset again: it may have refused the batches as damaged.
     """
     try:
         records = read_copy(log, offset, max_bytes).records
@@ -142,7 +145,7 @@ def verify_copy(log: PartitionLog, offset: int, max_bytes: int) -> str | None:
 
 
 def _whole_batches_end(records: bytes) -> int:
-    """The position behind the last batch that is whole."""
+    """The position after the last complete batch."""
     end = 0
     for position, header in iterate_headers(records, allow_partial_tail=True):
         end = position + header.size_bytes

@@ -3,9 +3,9 @@
 Segments are removed whole and from the oldest on, so the search ends at the first that must stay. A segment is removed
 only if it lies below the high watermark, because readers may not have seen what lies above.
 
-Removing files takes its time, so it is done in steps, one file system call or a few in each. The log is without the
-segments after the first step; of files that a crash leaves the next process finds that they are below the log start,
-and its retention removes them.
+Removing files takes time, so it is done in steps, with one or a few file system calls in each. After the first step the
+log no longer has the segments. Files that a crash leaves behind are below the log start, so the retention of the next
+process removes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def apply_retention(log: PartitionLog, now_ms: int) -> int:
-    """Remove the segments that the topic's settings say are too old or too much. Returns how many were removed."""
+    """Remove the segments that exceed the topic's retention time or size. Returns the number of removed segments."""
     steps = retention_steps(log, now_ms)
     while True:
         try:
@@ -32,7 +32,7 @@ def apply_retention(log: PartitionLog, now_ms: int) -> int:
 
 
 def retention_steps(log: PartitionLog, now_ms: int) -> Generator[None, None, int]:
-    """The same with a pause after every step."""
+    """Apply retention like ``apply_retention``, with a ``yield`` after every step."""
     expired = [] if log.is_truncating else expired_segments(log, now_ms)
     if expired:
         yield from removal_steps(log, expired, now_ms)
@@ -40,19 +40,25 @@ def retention_steps(log: PartitionLog, now_ms: int) -> Generator[None, None, int
 
 
 def follower_steps(log: PartitionLog) -> Generator[None, None, int]:
-    """The same for a log that another broker leads: what lies below its log start goes. How far that is, and so what is
-    too old or too much, the leader says."""
+    """Remove the segments below the log start, for a log that another broker leads, with a ``yield`` after every step.
+
+    Only the leader applies retention; a follower takes over the leader's log start. Returns the number of removed
+    segments.
+    """
     below = [] if log.is_truncating else segments_below_start(log)
     if below:
-        yield from removal_steps(log, below, 0)  # The active segment stays: none is made.
+        yield from removal_steps(log, below, 0)  # The time is not used: the active segment stays, so none is made.
     return len(below)
 
 
 def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -> Generator[None, None, None]:
-    """Remove the oldest segments. At least one segment stays, and the log end stays on disk in its name."""
+    """Remove these segments, which are the oldest of the log, with a ``yield`` after every step.
+
+    At least one segment stays, if necessary a new one: its file name keeps the log end offset on disk.
+    """
     if segments[-1] is log.segments.active:
         log.roll(now_ms)
-        # The new segment carries the log end in its name: that must survive before the old one is removed.
+        # The new segment's name contains the log end: it must be durable before the old segment is removed.
         log.disk.sync_directory(log.folder)
     following = log.segments[log.segments.number_for(segments[-1].base_offset) + 1]
     log.advance_log_start(following.base_offset)
@@ -66,7 +72,8 @@ def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -
     for segment in segments:
         log.disk.remove(segment.path(".log"))
         if aborted:
-            # A power cut may undo any removal: it must not bring back records without the index of aborted ones.
+            # A power cut may undo any removal: it must not bring back records without their index of aborted
+            # transactions.
             log.disk.sync_directory(log.folder)
         yield
     for segment in segments:
@@ -77,7 +84,7 @@ def removal_steps(log: PartitionLog, segments: Sequence[Segment], now_ms: int) -
 
 
 def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
-    """The segments that are due to be removed, oldest first. Decides only."""
+    """The segments that retention will remove, oldest first. Changes nothing."""
     excess_bytes = 0
     if log.config.delete and log.config.retention_bytes is not None:
         excess_bytes = log.size_bytes - log.config.retention_bytes
@@ -100,7 +107,7 @@ def expired_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
 
 
 def segments_below_start(log: PartitionLog) -> list[Segment]:
-    """The segments of which DeleteRecords has left nothing, oldest first."""
+    """The closed segments that lie completely below the log start, oldest first."""
     below = []
     for number, segment in enumerate(log.segments):
         end_offset = log.segments.end_of(number)

@@ -1,4 +1,4 @@
-"""The settings and partitions of one topic, as the metadata has them."""
+"""The settings and partitions of one topic, taken from the metadata."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ class TopicLogs:
     topic_id: UUID
     config: LogConfig
     synced: bool  # whether acknowledged means synced (flush=commit, and always for the internal topics)
-    partitions: tuple[int, ...] = ()  # those kept here: a start makes the ones that are missing
-    replicated: frozenset[int] = frozenset()  # those of which other brokers have replicas
-    held_elsewhere: frozenset[int] = frozenset()  # those whose in-sync set has another broker: losses are fetched again
+    partitions: tuple[int, ...] = ()
+    """The partitions that are kept on this broker. A start makes the missing ones."""
+    replicated: frozenset[int] = frozenset()
+    """The partitions that have replicas on other brokers."""
+    held_elsewhere: frozenset[int] = frozenset()
+    """The partitions with another broker in the in-sync set, from which lost records can be fetched again."""

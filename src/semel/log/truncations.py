@@ -1,17 +1,18 @@
-"""Truncations of logs while the broker runs: many at once, by a worker, so that they do not hold up the loop.
+"""Truncations of logs while the broker runs: many at once, by a worker, so that they do not block the event loop.
 
-While it is truncated a log is lent to the worker. It is suspended, so nothing is appended; all that was appended is
-synced, so no group holds it; no checkpoint that holds it runs, and none begins; compaction and retention pass it over.
+While a log is truncated, only the worker uses it. It is suspended, so nothing is appended. All appended bytes are
+synced, so no group commit uses it. No checkpoint of it runs, and none begins. Compaction and retention skip it.
 
 The order of the steps is the law, since a crash may come after each of them:
 
     1. the high watermark and the recovery point are lowered in memory      on the loop, before the worker begins
-    2. the checkpoint files that said more are written                      what goes is neither confirmed nor missed
-    3. a VOID in the journal                                                it will not put back what goes
-    4. the files are cut, and synced                                        only now may something else be appended
+    2. the checkpoint files that have higher offsets are written            the next start neither counts the removed
+                                                                            records as committed nor as lost
+    3. a VOID entry is written to the journal                               its replay does not restore them
+    4. the files are truncated, and synced                                  only then may something else be appended
 
-Before step 3 a failure leaves the log as it was, and it is served on. From then on the log goes offline: what the
-journal alone held may be lost to it. What each crash leaves is in docs/design/log.md.
+A failure in steps 1 to 3 leaves the log as it was, and it continues to be served. A failure in step 4 takes the log
+offline: it may have lost records that only the journal held. What each crash leaves is in docs/design/log.md.
 """
 
 from __future__ import annotations
@@ -33,47 +34,49 @@ from semel.log.worker import Worker
 logger = logging.getLogger(__name__)
 
 LOGS_PER_JOB: Final = 100
-"""How many logs a worker truncates before it does what else has gathered for it."""
+"""The most logs in one job of the worker. Between two jobs the worker does its other work."""
 
 SUSPENDED: Final = "it is being truncated"
 
 Failures: TypeAlias = dict[PartitionLog, Exception]
-"""The logs that were not truncated, and why."""
+"""The logs that were not truncated, with the errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
     log: PartitionLog
     offset: int
-    restart: bool  # whether all of it goes, and the log begins at the offset
+    restart: bool  # whether the log is emptied and begins at ``offset``
     high_watermark_before: int
     recovery_point_before: int
     log_start_before: int
 
 
 class Surroundings(Protocol):
-    """What the data directory does for truncations."""
+    """What truncations need from the data directory."""
 
     def write_offsets(self) -> None:
-        """Write the three checkpoint files, from what the logs say now. On the worker; raises ``OSError``."""
+        """Write the three checkpoint files with the current offsets of the logs. On the worker; raises ``OSError``."""
 
     def void(self, offsets: Sequence[tuple[PartitionLog, int]]) -> None:
-        """Write to the journal that entries of these logs at or above these offsets do not count. On the worker;
-        raises ``OSError``, with which ``journal_failed`` is then called on the loop."""
+        """Write to the journal that its entries of these logs at or above these offsets are void.
+
+        Runs on the worker. Raises ``OSError``; then ``journal_failed`` is called with it on the loop.
+        """
 
     def journal_failed(self, error: OSError) -> None: ...
 
     def when_at_rest(self, logs: Iterable[PartitionLog], callback: Callable[[], None]) -> None:
-        """Call back when no group and no checkpoint holds these logs."""
+        """Call ``callback`` once no group commit and no checkpoint uses these logs."""
 
     def resume(self, log: PartitionLog) -> None:
-        """The log may be appended to again."""
+        """End the suspension of a log that was truncated."""
 
 
 @dataclass(slots=True)
 class _Outcome:
-    failed: Failures = field(default_factory=dict)  # they are as they were
-    broken: Failures = field(default_factory=dict)  # it is not known what their files hold
+    failed: Failures = field(default_factory=dict)  # these logs are unchanged
+    broken: Failures = field(default_factory=dict)  # it is not known what the files of these logs hold
     journal_error: OSError | None = None
 
 
@@ -88,7 +91,10 @@ class Truncations:
         self._now_ms = now_ms
 
     def soon(self, wanted: Mapping[PartitionLog, int], then: Callable[[Failures], None], *, restart: bool) -> None:
-        """Truncate these logs to these offsets, or begin them anew there. Then ``then`` is called, on the loop."""
+        """Truncate these logs to these offsets; with ``restart``, empty them and let them begin at these offsets.
+
+        When all are done, ``then`` is called on the loop with the logs that were not truncated.
+        """
         failed: Failures = {}
         jobs: list[Truncation] = []
         for log, offset in wanted.items():
@@ -116,7 +122,10 @@ class Truncations:
         self._directory.when_at_rest([job.log for job in jobs], at_rest)
 
     def at_once(self, log: PartitionLog, offset: int) -> None:
-        """The same for one log that is at rest, by the caller. Raises the failure."""
+        """Truncate one log in the calling thread. Raises the error if it fails.
+
+        No group commit and no checkpoint may be using the log.
+        """
         job = begin(log, offset, restart=False)
         if job is not None:
             for error in self._finish([job], self.carry_out([job])).values():
@@ -141,7 +150,7 @@ class Truncations:
     # On the worker
 
     def carry_out(self, jobs: Sequence[Truncation]) -> _Outcome:
-        """A log that fails does not keep the others from being truncated."""
+        """Do steps 2 to 4 for these logs, on the worker. If one fails, the others are truncated all the same."""
         outcome = _Outcome()
         planned = self._planned(jobs, outcome)
         try:
@@ -172,7 +181,7 @@ class Truncations:
         planned: list[tuple[Truncation, Cut | None]] = []
         for job in jobs:
             log = job.log
-            if log.offline is not None:  # Or deleted, meanwhile.
+            if log.offline is not None:  # It failed, or was deleted, meanwhile.
                 outcome.failed[log] = StorageError(f"{log.topic_partition}: {log.offline}")
                 continue
             try:
@@ -187,16 +196,19 @@ class Truncations:
         return planned
 
     def _lower(self, planned: Sequence[tuple[Truncation, Cut | None]]) -> None:
-        """Lower what the checkpoint files say, where it is more than will be left."""
+        """Step 2: write the checkpoint files of logs whose offsets in them are higher than the new log end."""
         logs = [job.log for job, cut in planned if cut is None or self._says_more(job, cut)]
         if logs:
             self._directory.write_offsets()
         for log in logs:
-            persist_log_start(log)  # And with it the recovery point.
+            persist_log_start(log)  # This writes the recovery point, too.
 
     def _says_more(self, job: Truncation, cut: Cut) -> bool:
-        """Whether a checkpoint claims what goes. That of the partition may say more than the log has in memory: after a
-        checkpoint that failed in the files beside it."""
+        """Whether a checkpoint file has an offset above the cut.
+
+        The recovery point in the partition's own checkpoint may be higher than the one in memory: a checkpoint writes
+        that file first, and may then fail to write the files of the data directory.
+        """
         if max(job.high_watermark_before, job.recovery_point_before) > cut.end_offset:
             return True
         try:
@@ -211,7 +223,7 @@ class Truncations:
                 self._disk.sync_all(self._path)
                 return
             except OSError:
-                pass  # Which of them it was is not known: each is asked.
+                pass  # The error does not say which log it was, so each is synced by itself.
         for log, cut in cuts:
             try:
                 sync_cut(self._disk, log, cut)
@@ -220,7 +232,10 @@ class Truncations:
 
 
 def begin(log: PartitionLog, offset: int, *, restart: bool) -> Truncation | None:
-    """Step 1, on the loop. ``None`` if there is nothing to cut but epochs that have no batch."""
+    """Step 1, on the loop: suspend the log and lower its offsets in memory.
+
+    ``None`` if the log has no records to remove; then only leader epochs without a batch are dropped.
+    """
     restart = restart or offset < log.log_start_offset
     if not restart and offset >= log.log_end_offset:
         log.follow()

@@ -27,7 +27,7 @@ QUICK_S: Final = 0.00025
 KILL_WAIT_S: Final = 0.25
 """How long ``kill`` waits for the running work. A disk may hang for ever."""
 
-# How much one piece of work moves the average: a stall of 50 ms sends the next hundred to the thread.
+# How much one piece of work moves the average: after a stall of 50 ms the next hundred pieces go to the thread.
 _WEIGHT: Final = 1 / 64
 _UNKNOWN_S: Final = 0.001
 
@@ -106,7 +106,7 @@ class ThreadWorker:
                 return
             result = self._result_of(work, brief)
             if not self._killed:
-                # A closed loop raises: there is nothing left to report to.
+                # A closed loop raises: no caller waits for the result any more.
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(tell, result)
 
@@ -143,4 +143,4 @@ class ThreadWorker:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            del job  # Until the next one comes, it would keep the files open that it used, deleted ones too.
+            del job  # Otherwise the files that it used, even deleted ones, would stay open until the next job.
