@@ -34,7 +34,7 @@ class IndexTail(NamedTuple):
 
 
 class Index(Protocol):
-    """What the file needs to know of an offset, time or transaction index."""
+    """What ``IndexFile`` needs from an offset, time or transaction index."""
 
     @property
     def file(self) -> IndexFile: ...
@@ -53,17 +53,17 @@ class IndexFile:
     def __init__(self, entry_size: int) -> None:
         self._entry_size = entry_size
         self._written = 0  # how many of the entries are in the file
-        self._has_others = False  # whether the file may hold other entries behind them
+        self._has_others = False  # whether the file may hold other entries after them
         self._cuts = 0
         self._checksum = RunningChecksum(entry_size)
 
     def loaded(self, entries: int, data: Buffer) -> None:
-        """The index was read from its file, which holds ``data``."""
+        """Note that the index was read from its file, which holds ``data``."""
         self._written = entries
         self._checksum.loaded(entries, data)
 
     def cut(self, entries: int) -> None:
-        """The index keeps only its first ``entries`` entries."""
+        """Note that the index was truncated to its first ``entries`` entries."""
         self._cuts += 1
         self._checksum.cut(entries)
         if entries < self._written:
@@ -71,7 +71,7 @@ class IndexFile:
             self._has_others = True
 
     def written(self, tail: IndexTail) -> None:
-        """The tail is in the file."""
+        """Note that the tail was written to the file."""
         if tail.cuts == self._cuts:
             self._written = (tail.position + len(tail.data)) // self._entry_size
             self._has_others = False

@@ -14,9 +14,9 @@ from semel.types import Buffer
 
 
 class OnDemandFile:
-    """Keeps the contract of ``File``; every call may also raise what ``Disk.open`` raises.
+    """A ``File`` that is opened for each call; every call may also raise what ``Disk.open`` raises.
 
-    ``path`` is asked every time: compaction gives a new segment its final name at the end.
+    ``path`` is called each time, because compaction gives a new segment its final name only at the end.
     """
 
     __slots__ = ("_disk", "_path")

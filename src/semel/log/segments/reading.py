@@ -16,7 +16,10 @@ from semel.wire.records import iterate_headers
 def read_below(
     segments: Segments, limit: int, offset: int, max_bytes: int, *, at_least_one: bool, log_end_offset: int
 ) -> tuple[bytes, int]:
-    """The bytes, and the number of their segment: a read never crosses the end of a segment."""
+    """Read batches from ``offset`` up to ``limit``. Returns their bytes and the number of their segment.
+
+    A read never crosses the end of a segment.
+    """
     number = segments.number_for(offset)
     while number < len(segments) and (segment := segments[number]).base_offset < limit:
         if (place := segment.locate(offset)) is not None:
@@ -37,7 +40,7 @@ def read_below(
 def aborted_within(segments: Segments, number: int, offset: int, records: bytes) -> list[AbortedTransaction]:
     """The aborted transactions that overlap ``records``, which were read from segment ``number``.
 
-    They are found at their markers, which may lie segments later.
+    The index entry of a transaction is in the segment of its marker, which may be a later segment.
     """
     if not records or not any(segments[later].transaction_index.entries for later in range(number, len(segments))):
         return []

@@ -39,7 +39,7 @@ SUFFIXES: Final = (".log", *INDEX_SUFFIXES, CHECKSUMS_SUFFIX)
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Kafka's: twenty digits, so that names sort as offsets do."""
+    """The name of a file, as in Kafka: the offset in twenty digits, so that names sort like offsets."""
     return f"{offset:020d}{suffix}"
 
 
@@ -51,13 +51,13 @@ class Place(NamedTuple):
 
 
 class IndexWrite(NamedTuple):
-    """The write that brings one index file up to date. Prepared on the loop, carried out by a worker."""
+    """The write that brings one index file up to date. It is prepared on the loop and carried out by a worker."""
 
     segment: Segment
     source: Index
     path: str
     tail: IndexTail
-    create: bool  # else only an existing file is written: it may hold wrong entries
+    create: bool  # whether a missing file is created; an existing one is always written: it may hold wrong entries
 
     def carry_out(self, disk: Disk, *, sync: bool) -> None:
         try:
@@ -87,7 +87,7 @@ class Segment:
         self._disk = disk
         self.folder = folder
         self.base_offset = base_offset
-        self.ending = ending  # of the file names, while the segment is not part of the log yet
+        self.ending = ending  # the last suffix of the file names, as long as the segment is not part of the log
         self.created_ms = created_ms
         self.file: File = self._on_demand() if on_demand else disk.open(self.path(".log"), create=create)
         self.size_bytes = 0 if create else self.file.size()
@@ -97,7 +97,7 @@ class Segment:
         self.largest_timestamp = NO_TIMESTAMP
         self.offset_of_largest_timestamp = base_offset
         self._bytes_since_index_entry = 0
-        self._index_entries = 0  # added by this process; earlier entries leave enough room
+        self._index_entries = 0  # those added by this process; the size limit does not count earlier ones
         self._first_timestamp: int | None = None
         self._finished = False
         self.index_files_are_stale = False  # whether they may hold wrong entries of an earlier process
@@ -118,7 +118,7 @@ class Segment:
         self.note(header, position, index_interval_bytes)
 
     def appended(self, header: BatchHeader, index_interval_bytes: int) -> None:
-        """The batch was written at the end, together with others."""
+        """Add a batch that one write has put at the end of the file, together with others."""
         position = self.size_bytes
         self.size_bytes = position + header.size_bytes
         self.note(header, position, index_interval_bytes)
@@ -150,13 +150,16 @@ class Segment:
             self.size_bytes + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
             and age_ms <= age_max_ms
             and header.base_offset + header.last_offset_delta - self.base_offset <= INT32_MAX
-            # One entry is kept for the one that closes the time index.
+            # There must be room for one more entry: ``finish`` adds it to the time index.
             and (self._index_entries + 2) * TIME_INDEX_ENTRY_SIZE <= config.segment_index_bytes
         )
 
     def takes_all(self, headers: Sequence[BatchHeader], size_bytes: int, config: LogConfig, age_max_ms: int) -> bool:
-        """Whether ``takes`` is true of each of these batches in turn, ``size_bytes`` in all. May be ``False`` though it
-        is, where their timestamps or the size of the indexes do not make it plain."""
+        """Whether all these batches, of ``size_bytes`` together, fit here one after the other (see ``takes``).
+
+        This may return ``False`` for batches that would fit: it compares only the extreme timestamps, and an upper
+        bound of the index size.
+        """
         newest = max([header.max_timestamp for header in headers])
         oldest = min([header.max_timestamp for header in headers])
         first_timestamp = self.first_timestamp() if self.size_bytes else headers[0].max_timestamp
@@ -172,14 +175,14 @@ class Segment:
         )
 
     def _age_ms(self, now_ms: int, timestamp: int) -> int:
-        """The age by the records' timestamps, or by the segment's creation if they have none."""
+        """The segment's age by the records' timestamps, or since its creation if they have none."""
         first = self.first_timestamp()
         if first is not None and first >= 0 and timestamp >= 0:
             return timestamp - first
         return now_ms - self.created_ms
 
     def cut(self, position: int, offset: int) -> None:
-        """Keep the file up to ``position``, which is where the batch with ``offset`` would begin."""
+        """Truncate the file to ``position``, where the batch at ``offset`` would begin, and truncate the indexes."""
         self.file.truncate(position)
         self.size_bytes = position
         self._finished = False
@@ -200,7 +203,7 @@ class Segment:
         """The writes that bring the index files up to date. A checkpoint carries them out and calls
         ``indexes_written``.
 
-        Nothing else writes the files: one that was written and not synced could be torn below a recovery point.
+        Nothing else writes these files: a file that was written and not synced could be torn below a recovery point.
         """
         writes: list[IndexWrite] = []
         for suffix, index in zip(INDEX_SUFFIXES, self.indexes, strict=True):
@@ -211,7 +214,7 @@ class Segment:
         return writes
 
     def indexes_written(self, writes: Sequence[IndexWrite]) -> None:
-        """The ``writes`` that belong to this segment were carried out and synced."""
+        """Note that the ``writes`` that belong to this segment were carried out and synced."""
         for write in writes:
             if write.segment is self:
                 write.source.file.written(write.tail)
@@ -220,14 +223,14 @@ class Segment:
     def open_on_demand(self) -> None:
         """Keep no descriptor open: nothing more will be appended, and everything is synced.
 
-        A sync on another thread may still use the open file, which closes with its last reference.
+        A sync on another thread may still use the open file, which is closed with its last reference.
         """
         self.file = self._on_demand()
 
     def keep_open(self) -> None:
         """Open the file again for appends."""
         if isinstance(self.file, OnDemandFile):
-            # If no descriptor is free, it works without one, more slowly.
+            # If no descriptor is free, the file continues to be opened on demand, which is slower.
             with contextlib.suppress(OSError):
                 self.file = self._disk.open(self.path(".log"))
 
@@ -235,14 +238,17 @@ class Segment:
         return OnDemandFile(self._disk, lambda: self.path(".log"))
 
     def checksums(self, end_offset: int) -> SegmentChecksums:
-        """The checksums of the files once their indexes are written. The log file ends at ``end_offset`` now."""
+        """The checksums that the index files will have once they are written, and the current size of the log file.
+
+        ``end_offset``: the offset at which the log file ends now.
+        """
         return SegmentChecksums(
             end_offset, self.size_bytes, tuple(index.file.checksum(index) for index in self.indexes)
         )
 
     @property
     def indexes(self) -> tuple[OffsetIndex | TimeIndex | TransactionIndex, ...]:
-        """In the order of ``INDEX_SUFFIXES``."""
+        """The three indexes, in the order of ``INDEX_SUFFIXES``."""
         return self.offset_index, self.time_index, self.transaction_index
 
     def forget_indexes(self) -> None:
@@ -257,17 +263,17 @@ class Segment:
         self.file.close()
 
     def remove(self) -> None:
-        """Remove the files. A reader that holds the log file can still read it; it closes with the last reference."""
+        """Remove the files. A log file that is open can still be read; it is closed with its last reference."""
         for suffix in SUFFIXES:
             self._disk.remove(self.path(suffix))
 
     # Reading
 
     def locate(self, offset: int) -> Place | None:
-        """The first batch that reaches ``offset`` or lies beyond it; ``None`` if this segment has none.
+        """The place of the first batch that ends at or after ``offset``; ``None`` if this segment has none.
 
-        Raises ``DecodeError`` where the file holds something else than whole batches. The headers before it
-        must be sound too: their lengths and last offsets decide which batch comes next.
+        Raises ``DecodeError`` if the file holds something else than whole batches there. The headers before that batch
+        must be sound, too: their lengths and last offsets decide which batch comes next.
         """
         _, position = self.offset_index.lookup(offset)
         reached = self.base_offset
@@ -286,7 +292,8 @@ class Segment:
                 reached = base_offset + delta + 1
                 if reached > offset:
                     if base_offset > offset and before >= 0:
-                        # A hole, as compaction leaves them; or the batch before it has more than its header says.
+                        # Either compaction left a hole here, or the header before it is damaged and that batch holds
+                        # more offsets than the header says. The full check of that header finds the damage.
                         parse_header(step, before)
                     self._check_batch(step, within, position + within)
                     return Place(position + within, batch_length + LOG_OVERHEAD)
@@ -296,7 +303,7 @@ class Segment:
                 raise DecodeError(f"{self.path('.log')}: no batch ends where the file does, behind {position}")
             position += within
         if before >= 0:
-            parse_header(step, before)  # Nothing there: the same question.
+            parse_header(step, before)  # No batch reaches ``offset``. The last header must be sound, as above.
         return None
 
     def _check_batch(self, step: bytes, within: int, position: int) -> None:

@@ -37,7 +37,7 @@ class IndexChecksum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentChecksums:
-    end_offset: int  # where the segment's batches ended; for a closed one the base offset of the next
+    end_offset: int  # where the segment's batches ended; for a closed segment the base offset of the next one
     log_size_bytes: int
     indexes: tuple[IndexChecksum, ...]  # in the order of INDEX_SUFFIXES
 
@@ -91,7 +91,7 @@ class RunningChecksum:
             self._entries = self._crc = 0
 
     def over(self, entries: int, packed: Callable[[int, int], bytes]) -> IndexChecksum:
-        """``packed``: the bytes of the entries from one number up to another."""
+        """The checksum of the first ``entries`` entries. ``packed(first, end)`` returns the bytes of these entries."""
         self._crc = crc32c(packed(self._entries, entries), self._crc)
         self._entries = entries
         return IndexChecksum(entries * self._entry_size, self._crc)

@@ -31,11 +31,11 @@ class Segments:
         return self._segments[0]
 
     def number_for(self, offset: int) -> int:
-        """The place in the list of the segment that holds ``offset`` or would; 0 for anything before the first."""
+        """The number of the segment that holds ``offset`` or would hold it; 0 if that is before the first segment."""
         return max(0, bisect_right(self._base_offsets, offset) - 1)
 
     def reaching(self, offset: int) -> list[Segment]:
-        """The segments that may hold ``offset`` or something beyond it, in order."""
+        """The segments that may hold ``offset`` or later offsets, in order."""
         return self._segments[self.number_for(offset) :]
 
     def end_of(self, number: int) -> int | None:

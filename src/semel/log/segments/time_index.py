@@ -1,8 +1,8 @@
 """The time index of one segment (``.timeindex``): the offset up to which all records are at or before a timestamp.
 
 An entry ``(timestamp, offset)`` says that no record up to ``offset`` is younger than ``timestamp``, and that the batch
-which ends with ``offset`` holds it. On disk an entry is 12 bytes, as in Kafka: the timestamp, and the offset relative
-to the segment's base, both big-endian.
+which ends with ``offset`` has this timestamp. On disk an entry is 12 bytes, as in Kafka: the timestamp, and the offset
+relative to the segment's base, both big-endian.
 
 The law: timestamps ascend, and offsets never descend. As with the offset index, entries are kept in memory and written
 to the file at a checkpoint; a file that breaks the law is built again from the log.
@@ -67,7 +67,7 @@ class TimeIndex:
         )
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add the segment's largest timestamp so far, unless the last entry says as much already."""
+        """Add the segment's largest timestamp so far, unless the last entry already has it."""
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX, f"offset {offset} in the time index of base offset {self.base_offset}"
         if timestamp <= (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):

@@ -76,10 +76,10 @@ class TransactionIndex:
         self._add(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap a fetch, its upper bound exclusive, and whether these are all.
+        """The aborted transactions that overlap a fetch (upper bound exclusive), and whether these are all of them.
 
-        They are all once the last stable offset had reached the upper bound: what was aborted later began beyond it. If
-        not, the search goes on in the next segment.
+        They are all if the last stable offset of an entry has reached the upper bound: transactions that were aborted
+        after it began at or above that offset. Otherwise the search continues in the next segment.
         """
         collected = []
         for slot in range(bisect_left(self._last_offsets, fetch_offset), self.entries):
