@@ -17,7 +17,8 @@ WINDOW: Final = 5  # the batches remembered: a client may have that many in flig
 
 NO_COORDINATOR_EPOCH: Final = -1
 
-# Sequences are a ring of 2**31: what is less than half of it behind the newest is behind, the rest is ahead.
+# Sequences wrap around at 2**31. A sequence that is less than half of that behind the newest one counts as older, any
+# other as newer.
 _HALF_RING: Final = 2**30
 
 
@@ -47,13 +48,13 @@ class KnownProducer:
         self.producer_id = producer_id
         self.epoch = epoch
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.last_timestamp = NO_TIMESTAMP  # of its last batch or marker: what the snapshot keeps
-        self.active_ms = NO_TIMESTAMP  # when that arrived, where it is known: what expiry goes by
+        self.last_timestamp = NO_TIMESTAMP  # the timestamp of its last batch or marker; snapshots store this one
+        self.active_ms = NO_TIMESTAMP  # when its last batch or marker arrived, if known; expiry uses this one
         self.transaction_first_offset: int | None = None
         self.batches: list[RememberedBatch] = []
         self.next_sequence = 0
         self.sequences_known = 0
-        self.version = 0  # of the producer states that may change this object
+        self.version = 0  # the version of ``ProducerStates`` that may change this object; later ones copy it first
 
     def append(self, header: BatchHeader) -> None:
         """Remember a batch that is in the log. Its sequence is not checked."""
@@ -61,7 +62,7 @@ class KnownProducer:
             self.begin_epoch(header.producer_epoch)
         base_offset, base_sequence, delta = header.base_offset, header.base_sequence, header.last_offset_delta
         if base_sequence == NO_SEQUENCE:
-            # Offsets committed in a transaction are written by the group coordinator, which numbers nothing.
+            # Offsets committed in a transaction are written by the group coordinator, which uses no sequences.
             last_sequence = NO_SEQUENCE
             self.sequences_known = 0
         else:
@@ -126,7 +127,7 @@ class KnownProducer:
         )
         following = batches[place]
         if following.base_offset == base_offset:
-            # A snapshot dates the last batch with the producer's last activity; its own header knows better.
+            # From a snapshot the last batch has the timestamp of the producer's last activity; its header has its own.
             batches[place] = earlier
         elif 0 < (following.base_sequence - last_sequence) & INT32_MAX < _HALF_RING:
             batches.insert(place, earlier)
@@ -183,7 +184,7 @@ class KnownProducer:
 
     @classmethod
     def from_entry(cls, entry: ProducerEntry) -> KnownProducer:
-        """The producer of a snapshot entry. The file lacks the first sequence of the epoch, which is taken to be 0."""
+        """The producer of a snapshot entry. Its first sequence in this epoch is not stored and is assumed to be 0."""
         producer = cls(entry.producer_id, entry.producer_epoch)
         producer.last_timestamp = producer.active_ms = entry.timestamp
         producer.transaction_first_offset = entry.transaction_first_offset

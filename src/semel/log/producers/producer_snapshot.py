@@ -32,7 +32,7 @@ _ENTRIES_POSITION: Final = _HEADER.size + _COUNT.size
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer. ``last_offset`` is absent when nothing but markers is known of its current epoch."""
+    """The state of one producer. ``last_offset`` is ``None`` if only markers of its current epoch are known."""
 
     producer_id: int
     producer_epoch: int
@@ -45,7 +45,7 @@ class ProducerEntry:
 
 
 Fields = tuple[int, int, int, int, int, int, int, int]
-"""One entry as the file has it: what is absent is -1."""
+"""One entry in the form of the file: an absent value is -1."""
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:

@@ -13,14 +13,14 @@ The result of ``check`` for a producer's next batch:
     older than those, known to be in the log   DUPLICATE_SEQUENCE_NUMBER: clients treat it as success
     anything else (gap, partial overlap)       OUT_OF_ORDER_SEQUENCE_NUMBER
     producer not known                         accepted at any sequence: it may have expired
-    producer not known, too many known         NOT_ENOUGH_REPLICAS: all clients send it again
+    producer not known, limit is reached       NOT_ENOUGH_REPLICAS: all clients send it again
 
 DUPLICATE_SEQUENCE_NUMBER for a batch that never arrived would lose it. So it is returned only if the batch is known to
 be in the log. Example: a producer's state expired, and then its second batch arrives before its first. The first must
 not be answered with DUPLICATE_SEQUENCE_NUMBER.
 
-DeleteRecords does not change this state: the next sequence of a live producer would look like a gap. Time does
-(``expire``).
+DeleteRecords does not change this state, or the next sequence of a live producer would look like a gap. Producers are
+forgotten after a time without a batch (``expire``).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from semel.wire.records import NO_SEQUENCE, BatchHeader
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 PRODUCERS_MAX: Final = 100_000
-"""Of one partition. None is forgotten for another one: that would be to forget which of its batches are duplicates. A
-new one is told to send again, and has its turn when others have expired."""
+"""The largest number of known producers of one partition. No producer is forgotten to make room for a new one, because
+its duplicates would not be recognised any more. A new producer gets a retriable error until others have expired."""
 TRANSACTIONAL_RESERVE: Final = 20_000
-"""So many more for new producers in transactions. A client that may write to the partition gets as many producer ids as
-it likes, and could use up the others' places. An id that is good for a transaction takes the right to a transactional
-id too, and there is one for each."""
+"""How many more producers are accepted if they are in transactions. A client that may write to the partition can get
+any number of producer ids, and so could use up the limit for all clients. A producer id for transactions also requires
+the right to a transactional id, and each transactional id has one producer id."""
 REFUSALS: Final = frozenset(
     {
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -54,15 +54,14 @@ REFUSALS: Final = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     }
 )
-"""What the log has against a producer. It rests on what is in the log: a leader that was replaced while it was paused
-lacks what its successor has, so with several replicas a producer is told only once the term is confirmed."""
-
-# A coordinator needs time to notice a timeout and to deliver the markers; before that a transaction is not called late.
+"""The errors with which the producer state refuses a batch. They depend on what is in the log, and a leader that was
+replaced while it was paused lacks what its successor has. So with several replicas such an error is sent to the
+producer only after the term is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Where the batch already is."""
+    """The result of ``check`` for a batch that is in the log already: its offsets there."""
 
     base_offset: int
     last_offset: int
@@ -97,7 +96,8 @@ class ProducerDescription:
 
 
 class Pending:
-    """Batches of one request that passed ``check`` and are not appended yet: the next are judged as if they were."""
+    """Batches of one request that passed ``check`` and are not appended yet: the batches after them are checked as if
+    these were in the log."""
 
     __slots__ = ("producers",)
 
@@ -122,7 +122,7 @@ class FrozenProducers:
 
 
 class ProducerStates:
-    """The producers of one partition."""
+    """The state of all producers of one partition."""
 
     __slots__ = ("_ended", "_open", "_producers", "_version", "producer_id_expiration_ms", "topic_partition")
 
@@ -135,10 +135,11 @@ class ProducerStates:
         # A producer of an older version is part of a frozen state: it is copied before it is changed.
         self._version = 0
         # First offset -> producer. Replay runs in the order of the log, so the order of insertion is the order of
-        # offsets. Not a dict: its first key is found only by walking over all that were removed before it.
+        # offsets. Not a plain dict, which finds its first key only by a walk over all entries removed before it.
         self._open: OrderedDict[int, KnownProducer] = OrderedDict()
-        # Transactions whose marker the high watermark may not have passed, in the order of their markers. One that
-        # began after a later one is left out: it can no longer be the first. So the first offsets ascend too.
+        # Transactions whose marker the high watermark may not have passed, in the order of their markers. One is left
+        # out if a transaction that ended later began before it: it can never be the oldest. So the first offsets
+        # ascend, too.
         self._ended: deque[CompletedTransaction] = deque()
 
     # Decide
@@ -146,12 +147,13 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, require_zero_first: bool = False, pending: Pending | None = None
     ) -> Duplicate | None:
-        """Whether the batch may be appended: ``None``, or the ``Duplicate`` it is. Raises ``KafkaError`` if it may not.
+        """Check a batch before its append. Returns ``None`` if it may be appended, a ``Duplicate`` if it is in the log
+        already. Raises ``KafkaError`` if it is refused.
 
         ``require_zero_first`` is for transactions V2, whose clients begin every epoch at sequence 0: the first batch of
         a producer that is not known here must have sequence 0 (KAFKA-18202).
 
-        ``pending`` is for a request of several batches: an accepted one is noted in it. DUPLICATE_SEQUENCE_NUMBER is
+        ``pending`` is for a request of several batches: an accepted batch is added to it. DUPLICATE_SEQUENCE_NUMBER is
         then never raised, because the client would take it for the success of the whole request.
         """
         producer_id = header.producer_id
@@ -194,7 +196,7 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, *, transaction_version: int = 1
     ) -> None:
-        """Whether the marker may be appended. Raises ``KafkaError`` if its producer or its coordinator is fenced.
+        """Check a marker before its append. Raises ``KafkaError`` if its producer or its coordinator is fenced.
 
         Up to transactions V1 a marker carries the epoch of the records it ends. With V2 every transaction raises the
         epoch, so a marker with the epoch already known is a retry of one that was written, and ends nothing: if a
@@ -225,12 +227,13 @@ class ProducerStates:
     def replay(
         self, header: BatchHeader, marker: EndTransactionMarker | None = None, now_ms: int | None = None
     ) -> CompletedTransaction | None:
-        """Remember a batch that is in the log, at its offsets; ``marker`` is what a control batch says.
+        """Update the state by a batch that is in the log. ``marker``: the marker in a control batch.
 
-        Returns the transaction that a marker ended. A marker of a transaction without records here ends none and moves
-        only the epochs. Of what compaction has emptied the epoch and the sequences still count, but no transaction.
+        Returns the transaction that the marker ended. The marker of a transaction without records in this partition
+        ends none and updates only the epochs. A batch that compaction has emptied still updates the epoch and the
+        sequences, but begins no transaction.
 
-        ``now_ms`` is when the batch arrived, where that is known: a producer that writes old timestamps is not idle.
+        ``now_ms`` is when the batch arrived, if that is known: a producer that writes old timestamps is not idle.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -255,7 +258,8 @@ class ProducerStates:
     ) -> CompletedTransaction | None:
         if header.producer_epoch != producer.epoch:
             producer.begin_epoch(header.producer_epoch)
-        # A marker is activity: a producer forgotten too early takes its coordinator's epoch along (KAFKA-9144).
+        # A marker counts as activity: with a producer that expires too early, its coordinator epoch would be forgotten
+        # (KAFKA-9144).
         producer.last_timestamp = header.max_timestamp
         if marker is None:
             return None
@@ -282,13 +286,13 @@ class ProducerStates:
         ]
 
     def coordinator_epoch(self, producer_id: int) -> int | None:
-        """The epoch of the coordinator whose marker for this producer was the last."""
+        """The coordinator epoch of the last marker for this producer; ``None`` if no marker is known."""
         producer = self._producers.get(producer_id)
         return None if producer is None else producer.known_coordinator_epoch
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest transaction without a marker begins."""
+        """The first offset of the oldest transaction without a marker."""
         return next(iter(self._open), None)
 
     @property
@@ -297,7 +301,7 @@ class ProducerStates:
         return not self._open and not self._ended
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker the high watermark has not passed."""
+        """The first offset of the oldest transaction that is open or whose marker the high watermark has not passed."""
         undecided = next(iter(self._open), None)
         for ended in self._ended:
             if ended.last_offset >= high_watermark:
@@ -314,7 +318,7 @@ class ProducerStates:
     def expire(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> list[int]:
         """Forget the producers that were idle for ``producer_id_expiration_ms``. Returns their ids.
 
-        A producer with an open transaction stays: nothing else knows where the transaction began.
+        A producer with an open transaction stays: the first offset of the transaction is stored nowhere else.
         """
         idle_since_ms = now_ms - self.producer_id_expiration_ms
         expired = []
@@ -348,7 +352,7 @@ class ProducerStates:
         return [producer.to_entry() for producer in self._producers.values()]
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Start from a snapshot. Each producer then remembers one batch; ``remember_earlier`` gives it the others."""
+        """Load a snapshot into an empty state. It has one batch of each producer; ``remember_earlier`` adds others."""
         assert not self._producers, f"{self.topic_partition}: a snapshot is loaded into an empty state"
         self._producers = {entry.producer_id: KnownProducer.from_entry(entry) for entry in entries}
         opened = {
@@ -359,7 +363,7 @@ class ProducerStates:
         self._open.update(sorted(opened.items()))
 
     def remember_earlier(self, header: BatchHeader) -> None:
-        """After ``load``: a batch from below the snapshot, for its producer's window, if it belongs there.
+        """After ``load``: add a batch from below the snapshot's offset to its producer's window, if it belongs there.
 
         Headers may come in any order and may include the batch that the snapshot holds. Nothing but the window changes.
         """
@@ -368,7 +372,7 @@ class ProducerStates:
             assert producer.version == self._version, "nothing is frozen before a start is over"
             producer.remember_earlier(header)
 
-    # For people
+    # Descriptions
 
     @property
     def producer_count(self) -> int:
@@ -379,7 +383,7 @@ class ProducerStates:
         return list(self.described())
 
     def described(self) -> Iterator[ProducerDescription]:
-        """One after the other. Between two of them others may come and go: a partition can have very many."""
+        """Yield the producers one by one, by id. Between two of them the state may change: there may be very many."""
         for producer_id in sorted(self._producers):
             producer = self._producers.get(producer_id)
             if producer is not None:
