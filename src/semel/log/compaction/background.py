@@ -11,7 +11,7 @@ Background: TypeAlias = Callable[[Callable[[], None]], Iterator[None]]
 
 
 def at_once(work: Callable[[], None]) -> Iterator[None]:
-    """Without a worker: the sync blocks the caller."""
+    """Do the work in the calling thread. Used without a worker: each sync blocks the caller."""
     work()
     return iter(())
 

@@ -47,13 +47,17 @@ class BatchFilter:
         self._delete_horizon_ms = now_ms + delete_retention_ms
         self._pace = pace
         self._statistics = statistics
-        # The producers of which records were shown since their last marker.
+        # The producers that had records in the batches since their last marker.
         self._with_records: set[int] = set()
 
     def filtered(
         self, header: BatchHeader, batch: memoryview, *, ends_segment: bool
     ) -> Generator[None, None, Buffer | None]:
-        """What is left of the batch. ``ends_segment``: it is the last of the new segment, whose end it marks."""
+        """Return what is left of the batch; ``None`` if nothing.
+
+        ``ends_segment``: whether it is the last batch of the new segment. Such a batch is never dropped, because it
+        keeps the segment's end offset.
+        """
         if header.base_offset >= self._covered_to:
             return batch
         if not verify_crc(batch, 0, header):
@@ -100,7 +104,7 @@ class BatchFilter:
 
     def _marker(self, header: BatchHeader, batch: memoryview, ends_segment: bool) -> Buffer | None:
         if header.record_count and parse_marker(batch) is None:
-            return batch  # Of a type that says nothing about transactions.
+            return batch  # A control batch of a type that ends no transaction.
         if header.producer_id in self._with_records:
             self._with_records.remove(header.producer_id)
             return batch
@@ -109,7 +113,7 @@ class BatchFilter:
             return _rebuilt(header, list(iterate_records(batch)), self._delete_horizon_ms)
         if header.delete_horizon_ms is not None and self._now_ms < header.delete_horizon_ms:
             return batch
-        # Kept whole where it must stay, not emptied: it also says which coordinator is the latest.
+        # Where the marker must stay, it is not emptied: it also holds the latest coordinator epoch.
         return batch if ends_segment or self._live.need(header) else None
 
     def _undecodable(self, header: BatchHeader, batch: memoryview, reason: str) -> Buffer:
@@ -132,7 +136,8 @@ def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int 
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """The batch as a header alone. Its time stays: a start takes it for when the producer was last active."""
+    """The batch without its records. The timestamp is kept: a start uses it as the time of the producer's last
+    activity."""
     return _batch(header, (), codec=Codec.NONE, delete_horizon_ms=None, max_timestamp=header.max_timestamp)
 
 

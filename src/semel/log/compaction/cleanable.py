@@ -16,7 +16,7 @@ from semel.types import INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class CleanableRange:
-    """The dirty part of a log that may be compacted now, and how much lies before it."""
+    """The dirty part of a log that may be compacted now, and the size of the clean part before it."""
 
     first_dirty_offset: int
     end_offset: int
@@ -85,6 +85,6 @@ def is_due_to_roll(log: PartitionLog, now_ms: int) -> bool:
 
 def _first_uncleanable_offset(log: PartitionLog) -> int:
     limit = min(log.last_stable_offset, log.recovery_point)
-    # Deleting records may carry the last stable offset past a transaction that is still open.
+    # DeleteRecords may move the last stable offset past the first offset of a transaction that is still open.
     undecided = log.producers.first_undecided_offset
     return limit if undecided is None else min(limit, undecided)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 DEDUPE_BUFFER_SIZE_BYTES: Final = 128 * 2**20
 
-# After a pass that the disk refused, for instance because it is full.
+# The delay after a pass that failed with a disk error, for instance because the disk is full.
 RETRY_AFTER_MS: Final = 15 * 60 * 1000
 
 
@@ -53,7 +53,10 @@ class Logs(Protocol):
 
 
 class LogCleaner:
-    """``worker`` does the syncs. Without a worker each sync blocks the caller of a slice for a few milliseconds."""
+    """The log cleaner of one data directory.
+
+    ``worker`` does the syncs. Without a worker each sync blocks the caller of a slice for a few milliseconds.
+    """
 
     def __init__(
         self,
@@ -87,13 +90,13 @@ class LogCleaner:
         return dirtiest(candidates)
 
     def cleanable(self, log: PartitionLog, now_ms: int) -> CleanableRange | None:
-        """What a pass over this log would compact, whether or not it is worth it."""
+        """The range that a pass over this log would compact, whether or not the log needs compaction."""
         return cleanable_range(log, self.first_dirty_offset(log), now_ms)
 
     def first_dirty_offset(self, log: PartitionLog) -> int:
         offset = self._offsets().get(log, 0)
         if offset > log.log_end_offset:
-            # Not the log that was compacted. To be remembered: it may grow past that offset again.
+            # The log was replaced or truncated since. The new value is stored, as the log may grow past the old one.
             offset = self._offsets()[log] = log.log_start_offset
         return max(offset, log.log_start_offset)
 
@@ -151,7 +154,7 @@ class LogCleaner:
         return True
 
     def _finish(self, log: PartitionLog, cleaning: CleaningPass) -> Iterator[None]:
-        """The pass, and then the write of the offset it has reached."""
+        """Run the pass, then write the offset that it has reached."""
         self._offsets()[log] = yield from cleaning.run()
         yield from self._background(self._writing())
 
@@ -174,7 +177,10 @@ class LogCleaner:
     # How far each log is compacted
 
     def _offsets(self) -> dict[PartitionLog, int]:
-        """By log, not by name: a topic that is deleted and created again starts without an offset."""
+        """The offset up to which each log is compacted.
+
+        By log, not by name: a topic that is deleted and created again starts without an offset.
+        """
         if self._first_dirty is None:
             stored = self._read()
             self._first_dirty = {
@@ -206,7 +212,7 @@ class LogCleaner:
         for log in gone:
             del self._offsets()[log]
         if gone and not self._running:
-            # Or a topic made again under the name would count as compacted up to there after a restart.
+            # Otherwise a new topic of the same name would count as compacted up to that offset after a restart.
             try:
                 self._writing()()
             except OSError as error:

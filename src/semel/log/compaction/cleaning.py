@@ -125,7 +125,8 @@ class CleaningPass:
         return self._mapped(offset_map, end)
 
     def _keys(self, header: BatchHeader, batch: memoryview) -> Generator[None, None, list[tuple[bytes, int]]]:
-        """All keys of the batch, or none: one that cannot be decoded to its end stays, but replaces nothing."""
+        """All keys of the batch with their offsets, or none if the batch cannot be decoded to its end. Such a batch is
+        kept, but its records replace no earlier ones."""
         keys: list[tuple[bytes, int]] = []
         if not verify_crc(batch, 0, header):
             return []

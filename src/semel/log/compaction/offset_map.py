@@ -5,7 +5,7 @@ offset plus one (zero is an empty slot). A dictionary would take seven times as 
 had the same hash, the earlier record would be lost. Among n keys the chance of that is n * n / 2**129. Kafka uses MD5
 here, for which such keys can be made on purpose; for BLAKE2b no way is known.
 
-The law: at most three quarters of the slots are used, so every search ends, and soon.
+The law: at most three quarters of the slots are used, so every search ends after a few steps.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class OffsetMap:
         self.entries = 0
         self.entries_max = entries_max
         self._mask = slots - 1
-        # Anonymous memory comes zeroed, and a page at a time: an empty map costs nothing, and takes no time to make.
+        # Anonymous memory is zeroed, and allocated page by page when it is used: an empty map costs neither memory nor
+        # time.
         self._words = memoryview(mmap(-1, slots * _SLOT_BYTES)).cast("Q")
 
     @staticmethod
     def entries_within(size_bytes: int) -> int:
-        """How many entries a map may have that takes no more memory than this."""
+        """The largest number of entries of a map that takes at most this much memory."""
         slots = max(_SLOTS_MIN, 1 << (max(1, size_bytes // _SLOT_BYTES).bit_length() - 1))
         return slots * 3 // 4 - 1
 

@@ -13,7 +13,7 @@ SLICE_COST: Final = 1000
 BATCH_COST: Final = 8
 COST_PER_KILOBYTE_SHIFT: Final = 10
 
-# What is read in one call: a slice's worth.
+# The number of bytes read in one call: about as much as one slice processes.
 STEP_BYTES: Final = 256 * 1024
 
 

@@ -59,10 +59,11 @@ class Rewriting:
         self._end_offset = group[0].base_offset
 
     def run(self, batch_filter: BatchFilter) -> Generator[None, None, Segment | None]:
-        """The new segment, its files complete and synced; ``None`` if it would be the same as the old one.
+        """Rewrite the group. Returns the new segment, its files complete and synced; ``None`` if it would be the same
+        as the old one.
 
-        Raises ``SegmentTooLarge``, but only at the end: the filter must be shown every batch of the group, or it
-        would drop the marker of a transaction whose records it has not seen (KAFKA-20036).
+        Raises ``SegmentTooLarge``, but only at the end: the filter must get every batch of the group, or it would drop
+        the marker of a transaction whose records it did not get (KAFKA-20036).
         """
         new = self._begin() if len(self._group) > 1 else None
         aborted = self.aborted_by_marker()
@@ -101,7 +102,7 @@ class Rewriting:
     def _copy(
         self, segment: Segment, end: int, new: Segment, aborted: dict[int, AbortedTransaction]
     ) -> Generator[None, None, None]:
-        """Copy everything before the first batch that changed."""
+        """Copy the batches before ``end``, the position of the first batch that changed."""
         for position, header, batch in segment.batches(step_bytes=STEP_BYTES):
             if position >= end:
                 return

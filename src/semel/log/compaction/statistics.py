@@ -13,7 +13,7 @@ class CleanerStatistics:
     segments_left_alone: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    bytes_freed: int = 0  # what the log directory lost in size
+    bytes_freed: int = 0  # by how much the log files became smaller
     records_kept: int = 0
     records_dropped: int = 0
     records_without_key: int = 0

@@ -15,7 +15,8 @@ from semel.wire.records import BatchHeader
 
 
 class AbortedTransactions:
-    """Which batches belong to an aborted transaction: those of its producer between its first record and its marker.
+    """The aborted transactions of a log, to find out whether a batch belongs to one: it does if it is of the same
+    producer and lies between the transaction's first record and its marker.
 
     The entries come in the order of the log, from all of it: a transaction's marker may lie far beyond its records.
     """
@@ -34,13 +35,14 @@ class AbortedTransactions:
         if found is None:
             return False
         first_offsets, last_offsets = found
-        # A producer has one transaction at a time: the first that ends behind the batch is the only one it can be in.
+        # A producer has one transaction at a time: the first that ends after the batch is the only one it can be in.
         slot = bisect_left(last_offsets, header.base_offset)
         return slot < len(first_offsets) and first_offsets[slot] <= header.base_offset
 
 
 class LiveProducers:
-    """The one batch of every known producer without which its next sequence, or its epoch, would be forgotten."""
+    """The batches that must be kept for known producers: one of each, without which a start would not know the
+    producer's next sequence or its epoch."""
 
     def __init__(self, entries: Iterable[ProducerEntry]) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
@@ -50,6 +52,6 @@ class LiveProducers:
         if entry is None:
             return False
         if entry.last_offset is None:
-            # Nothing but its marker is known of this epoch: the marker is what fences the epochs before it.
+            # Only a marker of this epoch is known: it fences the earlier epochs.
             return header.is_control and header.producer_epoch == entry.producer_epoch
         return not header.is_control and header.last_offset == entry.last_offset
