@@ -86,7 +86,7 @@ class Checkpointer:
         self._interval_ms = interval_ms
         self._refused = refused  # called in place of a log line if there was no room
         self._running: list[Checkpoint] | None = None
-        self._covers_other_journal = False  # whether the running one was prepared after the journal had switched
+        self._covers_other_journal = False  # whether the running checkpoint was prepared after the journal had switched
         self._unprepared = 0
         self._wanted = False
         self._closing = False
@@ -94,23 +94,24 @@ class Checkpointer:
         self._retry_ms = 0.0
         self._due_ms = 0.0
         self._high_watermarks_due_ms = 0.0
-        self._high_watermarks_before = 0  # the sum, when they were last written
+        self._high_watermarks_before = 0  # the sum of all high watermarks when they were last written
         self._bytes_before = 0
         self._waiting: list[Callable[[], None]] = []
         self._after_this: list[Callable[[], None]] = []
         self._not_held: frozenset[PartitionLog] = frozenset()
 
     def begin(self, journal: Journal) -> None:
-        """The logs are loaded, and commits go to this journal from now on."""
+        """Begin, after the logs were loaded. Commits go to this journal from now on."""
         self.journal = journal
         self._bytes_before = self._appended_bytes()
-        # The journal holds nothing for these that it did not hold before this process.
+        # This process writes no records of these logs to the journal.
         self._not_held = frozenset(log for log in self._logs.values() if log.offline is not None)
 
-    # Asking for one
+    # When a checkpoint runs
 
     def start_if_due(self) -> None:
-        """Called periodically. Bounds the part of the log that the next start has to read."""
+        """Called periodically: start a checkpoint if one is due. So the part of a log that the next start has to read
+        is limited."""
         now = self._clock.monotonic_ms()
         if self._failures:
             if now >= self._retry_ms:
@@ -124,7 +125,8 @@ class Checkpointer:
             self._write_moved_high_watermarks()
 
     def _write_moved_high_watermarks(self) -> None:
-        """One that is too low costs a leader a moment after a start; so a write that fails is left to the next."""
+        """Write the high watermarks if one has moved. A failed write is not repeated before the next interval: a stored
+        high watermark that is too low only costs the leader a moment after a start."""
         moved_to = sum([log.high_watermark for log in self._logs.values() if log.is_replicated])
         if moved_to == self._high_watermarks_before:
             return
@@ -168,7 +170,7 @@ class Checkpointer:
         self.start()
 
     def when_rested(self, callback: Callable[[], None]) -> None:
-        """Call back when the checkpoint that runs now is over. Another one may follow it."""
+        """Call ``callback`` once the checkpoint that runs now is over. Another one may follow it."""
         if self._running is None:
             callback()
         else:
@@ -176,10 +178,10 @@ class Checkpointer:
 
     @property
     def failing(self) -> bool:
-        """Whether the last checkpoint left a recovery point where it was."""
+        """Whether the last checkpoint failed to move a recovery point."""
         return self._failures > 0
 
-    # Doing it
+    # How a checkpoint runs
 
     def _prepare(self, logs: Iterable[PartitionLog]) -> list[Checkpoint]:
         jobs = []
@@ -197,8 +199,11 @@ class Checkpointer:
         return jobs
 
     def _carry_out(self, jobs: list[Checkpoint], offsets: _Offsets) -> Outcome:
-        """Runs on the worker. A log that fails keeps its old recovery point; the others move."""
-        # A topic deleted meanwhile must not write files or offsets of a new topic with the same name.
+        """Carry out these checkpoints and write the directory's checkpoint files, on the worker.
+
+        A log that fails keeps its old recovery point; the others move.
+        """
+        # The log of a topic that was deleted meanwhile must not write files of a new topic with the same name.
         outcome = carry_out(self._disk, self._path, [job for job in jobs if self._is_here(job.log)])
         for job in outcome.moved:
             offsets.recovery_points[job.log] = job.offset
@@ -207,7 +212,7 @@ class Checkpointer:
             self.write_high_watermarks()
             self._write(RECOVERY_POINT_FILE, offsets.recovery_points)
         except OSError as error:
-            # What is synced stays synced, and a sync that failed has failed: the outcome of each log is still true.
+            # The failed syncs stay in the outcome. The logs that were synced keep their recovery points.
             for job in outcome.moved:
                 outcome.skip(job, error)
             outcome.moved.clear()
@@ -216,12 +221,13 @@ class Checkpointer:
 
     def _write(self, name: str, offsets: Mapping[PartitionLog, int]) -> None:
         with self._write_lock:
-            # Not sooner: a log that another thread has taken out of the file since then would be there again.
+            # Selected under the lock: otherwise a log that another thread has just removed from the file would be
+            # written into it again.
             here = {log.topic_partition: offset for log, offset in offsets.items() if self._is_here(log)}
             _WRITERS[name](self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
 
     def carry_out_at_once(self, logs: Iterable[PartitionLog]) -> Outcome:
-        """At a start, before requests are served: runs on the caller."""
+        """Checkpoint these logs in the calling thread, at a start, before requests are served."""
         jobs = self._prepare(logs)
         if not jobs:
             return Outcome()
@@ -264,7 +270,7 @@ class Checkpointer:
             done()
 
     def _apply(self, outcome: Outcome) -> _Failure | None:
-        """Apply the outcome. Returns why some recovery points did not move, if there is a reason."""
+        """Apply the outcome. Returns why some recovery points did not move; ``None`` if all of them moved."""
         for job in outcome.moved:
             checkpointed(job)
         for job, error in outcome.failed:
@@ -304,11 +310,11 @@ class Checkpointer:
         if self.journal is None or self.journal.can_switch or not self._covers_other_journal:
             return
         held = (log for log in self._logs.values() if log.offline is not None and log not in self._not_held)
-        # A partition that could not sync its own file has only the journal: then that file must stay.
+        # The records of a partition that could not sync its own file are in the journal only: its file must stay.
         if not any(log.needs_journal for log in held):
             self.journal.release()
 
-    # The offsets beside the logs
+    # The checkpoint files of the data directory
 
     def write_recovery_points(self) -> None:
         self._write(RECOVERY_POINT_FILE, self._offsets().recovery_points)
@@ -317,10 +323,10 @@ class Checkpointer:
         self._write(LOG_START_FILE, self._offsets().log_starts)
 
     def write_high_watermarks(self) -> None:
-        """Write the high watermarks as they are now, on any thread.
+        """Write the current high watermarks. May run on any thread.
 
-        Not those of an earlier moment: a log that is truncated has lowered its own before, and one that was taken
-        sooner would be in the file again.
+        Values from an earlier moment must not be written: a log that is truncated has lowered its high watermark, and
+        the old value would be in the file again.
         """
         name = HIGH_WATERMARK_FILE
         with self._write_lock:
@@ -328,7 +334,7 @@ class Checkpointer:
             _WRITERS[name](self._disk, f"{self._path}/{name}", {**self.kept.get(name, {}), **here})
 
     def write_offsets(self) -> None:
-        """Write all three, so that there is no line of a log that is not here."""
+        """Write all three checkpoint files. They then have no lines of deleted logs."""
         self.write_recovery_points()
         self.write_log_starts()
         self.write_high_watermarks()
@@ -355,7 +361,7 @@ _WRITERS: Final[Mapping[str, Callable[[Disk, str, Mapping[TopicPartition, int]],
 
 
 class _Failure(NamedTuple):
-    """Why a checkpoint left recovery points where they were."""
+    """Why a checkpoint did not move some recovery points."""
 
     reason: str
     error: BaseException | None
@@ -363,7 +369,7 @@ class _Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """The content of two of the files at one moment."""
+    """The content of two of the checkpoint files, taken at one moment."""
 
     recovery_points: dict[PartitionLog, int]
     log_starts: dict[PartitionLog, int]

@@ -1,6 +1,6 @@
 """A checkpoint of one log: all that was written so far is synced, and then its recovery point moves to the log end.
 
-It has three steps. ``prepare_checkpoint`` runs on the loop and does no I/O: it says what is to be written.
+It has three steps. ``prepare_checkpoint`` runs on the loop and does no I/O: it returns what is to be written.
 ``carry_out`` runs on a worker and only touches files. ``checkpointed`` or ``checkpoint_failed`` runs on the loop again.
 Nothing counts as written before ``checkpointed`` is called: after a failure the next checkpoint writes it again.
 
@@ -45,10 +45,10 @@ _Epochs = tuple[tuple[int, int], ...]  # leader epoch, start offset
 
 @dataclass(slots=True)
 class CheckpointState:
-    """What a log remembers from one checkpoint to the next."""
+    """The state that a log keeps from one checkpoint to the next."""
 
-    log_start_offset: int  # the one in ``partition.checkpoint``
-    epochs: _Epochs | None = None  # those in ``leader-epoch-checkpoint``, once this process has written it
+    log_start_offset: int  # the log start offset in ``partition.checkpoint``
+    epochs: _Epochs | None = None  # the epochs in ``leader-epoch-checkpoint``, once this process has written it
     is_running: bool = False  # whether a worker writes files of this log
     # Held to write ``partition.checkpoint``: at checkpoints and for DeleteRecords on workers, and before segments are
     # removed on the loop.
@@ -71,7 +71,7 @@ class Checkpoint:
     truncations: int  # how often the log had been truncated when this was made
 
     def partition_checkpoint(self) -> bytes:
-        """The content as of now: the log start may have moved since the checkpoint was prepared."""
+        """The content of ``partition.checkpoint`` as of now: the log start may have moved since this was prepared."""
         return _encode(self.log, min(self.offset, self.log.log_end_offset), self.epochs)
 
 
@@ -80,7 +80,7 @@ class Outcome:
     moved: list[Checkpoint] = field(default_factory=list)
     skipped: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
     failed: list[tuple[Checkpoint, OSError]] = field(default_factory=list)
-    unwritten: OSError | None = None  # why the files beside the logs could not be written; then none has moved
+    unwritten: OSError | None = None  # why the directory's checkpoint files could not be written; then no log has moved
 
     def skip(self, job: Checkpoint, error: OSError) -> None:
         self.skipped.append((job, without_frames(error)))
@@ -90,8 +90,11 @@ class Outcome:
 
 
 def without_frames(error: OSError) -> OSError:
-    """The error without its traceback. That leads to frames which hold this error and all logs of the checkpoint: such
-    a circle would keep the files of a deleted partition open until the garbage collector finds it."""
+    """The error without its traceback.
+
+    The frames of the traceback refer to this error and to all logs of the checkpoint. Such a reference cycle would keep
+    the files of a deleted partition open until the garbage collector finds it.
+    """
     return error.with_traceback(None)
 
 
@@ -99,14 +102,16 @@ def without_frames(error: OSError) -> OSError:
 
 
 def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoint | None:
-    """A checkpoint at the log end. ``None`` if the recovery point is there already, the log is offline or truncated.
+    """Return a checkpoint at the log end; ``None`` if the recovery point is there already, or the log is offline or
+    being truncated.
 
     Until ``checkpointed`` or ``checkpoint_failed`` is called, compaction does not rename segments.
     """
     if log.offline is not None or log.is_truncating or log.recovery_point == log.log_end_offset:
         # The epochs may have changed all the same. They are not written for that alone: a start assigns them again.
         return None
-    # With the segment that ends at the recovery point: it may have been closed since then, and its indexes with it.
+    # This includes the segment that ends at the recovery point: it may have been closed since, and that adds index
+    # entries.
     segments = log.segments.reaching(log.recovery_point - 1)
     if closing:
         for segment in segments:
@@ -132,7 +137,8 @@ def prepare_checkpoint(log: PartitionLog, *, closing: bool = False) -> Checkpoin
 
 
 def checkpointed(checkpoint: Checkpoint) -> None:
-    """The checkpoint was carried out: move the recovery point, and remove the snapshot that it no longer needs."""
+    """Apply a checkpoint that was carried out: move the recovery point, and remove the snapshot that is not needed any
+    more."""
     log = checkpoint.log
     log.checkpoints.is_running = False
     for segment in checkpoint.segments:
@@ -140,7 +146,7 @@ def checkpointed(checkpoint: Checkpoint) -> None:
     log.checkpoints.epochs = checkpoint.epochs
     log.snapshots.written(checkpoint.snapshots)
     if checkpoint.truncations != log.truncations:
-        return  # Records that were written since the truncation have offsets that this checkpoint has not seen.
+        return  # The log was truncated meanwhile: other records, which are not synced, may have these offsets now.
     previous = log.recovery_point
     log.recovery_point = max(previous, checkpoint.offset)
     log.own_files_synced(log.recovery_point, checkpoint.new_names)
@@ -154,20 +160,20 @@ def checkpointed(checkpoint: Checkpoint) -> None:
 
 
 def checkpoint_failed(log: PartitionLog) -> None:
-    """The recovery point stays, and the next checkpoint writes everything again."""
+    """Apply a failed checkpoint: the recovery point stays, and the next checkpoint writes everything again."""
     log.checkpoints.is_running = False
 
 
 def persist_log_start(log: PartitionLog) -> None:
     """Write the log start offset, before records below it are removed or a client is told that they are deleted."""
     with log.checkpoints.lock:
-        log_start_offset = log.log_start_offset  # It may move while a worker writes it.
+        log_start_offset = log.log_start_offset  # It may move while a worker writes the file.
         replace_file(log.disk, _path(log), _encode(log, log.recovery_point, tuple(log.epochs.entries)))
         log.checkpoints.log_start_offset = log_start_offset
 
 
 def remove_partition_checkpoint(log: PartitionLog) -> None:
-    """Remove the file: the next start then reads the whole log, and requires no record to be there."""
+    """Remove ``partition.checkpoint``: the next start then reads the whole log, and requires no record to be there."""
     log.disk.remove(_path(log))
     log.disk.sync_directory(log.folder)
 
@@ -176,7 +182,7 @@ def remove_partition_checkpoint(log: PartitionLog) -> None:
 
 
 def carry_out(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
-    """Write and sync. ``folder`` is any folder on the file system that holds the logs."""
+    """Write and sync the files of these checkpoints. ``folder`` is any folder on the file system of the logs."""
     if len(jobs) > ONE_BY_ONE_MAX:
         with contextlib.suppress(OSError):
             return _all_at_once(disk, folder, jobs)
@@ -184,7 +190,7 @@ def carry_out(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
 
 
 def _all_at_once(disk: Disk, folder: str, jobs: list[Checkpoint]) -> Outcome:
-    """Raises ``OSError`` where the file system as a whole could not be synced."""
+    """Carry out the checkpoints with two syncs of the whole file system. Raises ``OSError`` if one of these fails."""
     outcome = Outcome()
     written: list[tuple[Checkpoint, list[str], bytes]] = []
     for job in jobs:
@@ -252,7 +258,11 @@ def _write_checkpoint(disk: Disk, job: Checkpoint, *, sync: bool = False) -> byt
 
 
 def _rename_checkpoint(disk: Disk, job: Checkpoint, content: bytes) -> None:
-    """Unless the log start has moved meanwhile: then segments were removed, and the file must say so."""
+    """Give the ``partition.checkpoint`` that was written its final name.
+
+    If the log start has moved since then, it is written again: segments may have been removed, so the file must have
+    the new log start.
+    """
     log = job.log
     with log.checkpoints.lock:
         if job.partition_checkpoint() == content:

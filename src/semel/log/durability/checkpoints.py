@@ -33,7 +33,7 @@ PARTITION_METADATA_VERSION: Final = 0
 META_PROPERTIES_VERSION: Final = 1
 CHECKSUM_SUFFIX: Final = ".crc32c"
 
-# By Kafka's own name for it, ``directory.id``, a directory of Kafka is recognised.
+# Not Kafka's name, ``directory.id``: by that one, a data directory of Kafka is recognised (``recovery/identity.py``).
 _DIRECTORY_ID: Final = "semel.directory.id"
 
 logger = logging.getLogger(__name__)
@@ -43,13 +43,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose data directory this is."""
+    """The owner of a data directory: its cluster and its broker."""
 
     cluster_id: str
     node_id: int
     version: int = META_PROPERTIES_VERSION
     directory_id: str | None = None
-    """Of a broker that shares its metadata with others: tells its successor from a stranger with the same node id."""
+    """The id of the directory of a broker that shares its metadata with others. It distinguishes a restart of this
+    broker from another broker with the same node id."""
 
 
 # Offsets by partition
@@ -82,7 +83,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def _read_checked(disk: Disk, path: str) -> tuple[bytes | None, bool]:
-    """The content, and whether it is what was written. A file that was never written is sound."""
+    """The content of a file, and whether its checksum is right. A file that was never written is sound."""
     data = _read(disk, path)
     checksums = _read(disk, path + CHECKSUM_SUFFIX)
     if data is None:
@@ -91,13 +92,15 @@ def _read_checked(disk: Disk, path: str) -> tuple[bytes | None, bool]:
 
 
 def is_sound(disk: Disk, path: str) -> bool:
-    """Whether a file that has a checksum is what was written."""
+    """Whether the content of a file has the checksum in its second file."""
     return _read_checked(disk, path)[1]
 
 
 def _write_checked(disk: Disk, path: str, data: bytes) -> None:
-    """The checksums are written first, those of the new and of the old content: after a crash in between, one of them
-    is right."""
+    """Write a file and the second file with its checksum, unless both are there already.
+
+    The checksums of the new and of the old content are written first: after a crash in between, one of them is right.
+    """
     old = _read(disk, path)
     checksums = [_checksum(data)] + ([] if old is None else [_checksum(old)])
     if old == data and _checksum(data) in (_read(disk, path + CHECKSUM_SUFFIX) or b"").split(b"\n"):
@@ -110,11 +113,11 @@ def _checksum(data: bytes) -> bytes:
     return checked_text.checksum(data).encode("ascii")
 
 
-# High watermarks: one that is too low is made good by the leader, one that is too high shows what may be cut
+# High watermarks: the leader raises one that is too low; one that is too high shows records that may be truncated
 
 
 def read_high_watermarks(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Those that were written. None if the file is not what was written: then a log begins at its start."""
+    """The stored high watermarks. Empty if the file is damaged: then each log's begins at its log start."""
     data, is_sound = _read_checked(disk, path)
     if data is None:
         return {}
@@ -130,12 +133,12 @@ def write_high_watermarks(disk: Disk, path: str, offsets: Mapping[TopicPartition
     _write_checked(disk, path, encode_offsets(offsets))
 
 
-# Log starts: deleted records must stay deleted, so a wrong number must be told from a right one
+# Log starts: deleted records must stay deleted, so a wrong number must be recognised
 
 
 @dataclass(frozen=True, slots=True)
 class LogStarts:
-    """What ``log-start-offset-checkpoint`` says, and whether that is what was written."""
+    """The content of ``log-start-offset-checkpoint``, and whether its checksum is right."""
 
     offsets: dict[TopicPartition, int]
     is_sound: bool
@@ -216,7 +219,8 @@ def decode_partition_metadata(data: bytes) -> UUID:
 
 
 def _check_partition_metadata(data: bytes, fields: Mapping[str, str]) -> None:
-    """Kafka's own files have no checksum, nor have those of older data directories."""
+    """Raise ``DecodeError`` for unknown fields or a wrong checksum. Kafka's own files have no checksum, nor have those
+    of older data directories."""
     if unknown := fields.keys() - {"version", "topic_id", checked_text.CHECKSUM_KEY}:
         raise DecodeError(f"unknown fields {sorted(unknown)}")
     given = fields.get(checked_text.CHECKSUM_KEY)
@@ -225,7 +229,7 @@ def _check_partition_metadata(data: bytes, fields: Mapping[str, str]) -> None:
         raise DecodeError(f"checksum {given}; its content has {checked_text.checksum(body)}")
 
 
-# Whose data directory
+# The owner of the data directory
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:

@@ -6,9 +6,9 @@ only forward, and only to an offset that was written before the sync began.
 A group is synced in one of two ways:
 
 - through the journal: the new bytes of all its partitions are copied there, and one sync covers them all;
-- directly, if at most two files have unsynced bytes, and many: copying would cost more than a second sync. Then *all*
-  unsynced files of the partition are synced, not only the last one: recovery truncates a log at its first hole, so a
-  durable segment after a hole would be lost.
+- directly, if at most two files have unsynced bytes, and these are many: copying would cost more than a second sync.
+  Then *all* unsynced files of the partition are synced, not only the last one: recovery truncates a log at its first
+  hole, so a durable segment after a hole would be lost.
 
 A failed sync is not repeated on the same file: the kernel may have dropped the pages it could not write. If the journal
 fails, it is not used again, and the partitions' own files are synced instead. If a partition's own file fails, the
@@ -40,8 +40,8 @@ DIRECT_BYTES_MIN: Final = 128 * 1024  # per partition
 
 NO_ROOM_LINE_INTERVAL_MS: Final = 60_000
 
-# Below this, a group is read for the journal on the loop: that takes microseconds, while a worker that reads has to ask
-# the loop for the interpreter after every file, and keeps it waiting each time.
+# Up to this size, the loop reads a group's bytes for the journal itself, which takes microseconds. A worker would have
+# to wait for the interpreter lock after every file that it reads, and would delay the loop each time.
 READ_AT_ONCE_BYTES_MAX: Final = 64 * 1024
 
 
@@ -56,7 +56,8 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewNames:
-    """New files and folders of a partition whose names are not durable. Files are synced first, then inner folders."""
+    """New files and folders of a partition whose names are not durable. The files are synced first, then the folders,
+    inner ones before outer ones."""
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
@@ -78,8 +79,8 @@ class Unsynced(NamedTuple):
     log: CommittedLog
     end_offset: int
     ranges: tuple[Range, ...]
-    own_files: tuple[File, ...]  # all that hold bytes which no sync of their own has covered, older ones included
-    new_names: NewNames | None  # while something created may have a name that is not durable
+    own_files: tuple[File, ...]  # all files with bytes that are not synced in the file itself, older ones included
+    new_names: NewNames | None  # the names that may not be durable, if there are any
 
 
 class CommittedLog(Protocol):
@@ -107,7 +108,7 @@ class CommitStatistics:
     syncs: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    observe: Callable[[float], None] | None = field(default=None, repr=False)  # each group's time, in seconds
+    observe: Callable[[float], None] | None = field(default=None, repr=False)  # called with each group's seconds
 
 
 class Committer:
@@ -138,7 +139,7 @@ class Committer:
         self.statistics = CommitStatistics()
 
     def wrote(self, log: CommittedLog) -> None:
-        """The log has new bytes that a request waits for. They become durable with the next group."""
+        """Add a log to the next group: it has new bytes that a request waits for."""
         self._written[log] = None
         if not self._busy:
             self._busy = True
@@ -146,14 +147,14 @@ class Committer:
             self._call_soon(self._start)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back when nothing waits for a sync."""
+        """Call ``callback`` once nothing waits for a sync."""
         if self._busy:
             self._idle.append(callback)
         else:
             callback()
 
     def when_settled(self, logs: Iterable[CommittedLog], callback: Callable[[], None]) -> None:
-        """Call back when no group holds these logs, to which nothing more is written until then."""
+        """Call ``callback`` once no group holds these logs. The caller ensures that nothing is written to them."""
         held = {unsynced.log for unsynced in self._group}.union(self._written).intersection(logs)
         if held:
             self._unsettled.append((held, callback))
@@ -161,7 +162,7 @@ class Committer:
             callback()
 
     def void(self, offsets: Sequence[tuple[CommittedLog, int]]) -> None:
-        """Before truncations: journal entries at or above these offsets must not be replayed.
+        """Write to the journal, before truncations, that its entries at or above these offsets must not be replayed.
 
         May run on another thread. Raises ``OSError``; then the caller calls ``journal_failed`` on the loop.
         """
@@ -216,7 +217,7 @@ class Committer:
                 outcome.syncs += self._sync_own_files(unsynced)
                 outcome.direct.add(unsynced.log)
             except OSError as error:
-                # If a file could not be opened, no sync has failed; the journal is open already.
+                # A file that could not be opened is not a failed sync: its bytes may go to the journal, which is open.
                 if error.errno not in NOT_OPENED or journal is not None or not self._copied([unsynced]):
                     outcome.failed[unsynced.log] = error
         return outcome
@@ -228,7 +229,7 @@ class Committer:
         return syncs + len(unsynced.own_files)
 
     def _copied(self, group: list[Unsynced]) -> bool:
-        """Whether the group is in the journal, after its own files could not be opened."""
+        """Write the group to the journal, because its own files could not be opened. Returns whether that succeeded."""
         if self._journal is None or self._journal.is_overgrown:
             return False
         try:
@@ -289,7 +290,7 @@ class Committer:
             callback()
 
     def journal_failed(self, error: OSError) -> None:
-        """Give the journal up, unless it only had no room."""
+        """Stop using the journal, unless it only had no room."""
         if self._journal is None:
             return
         if error.errno in NO_ROOM:
@@ -300,14 +301,14 @@ class Committer:
             return
         logger.error("the journal failed (%s); from now on every partition's own file is synced", error)
         self._journal = None
-        # What only the journal made durable so far must reach the partitions' own files.
+        # A checkpoint must now sync in the partitions' own files what is so far durable in the journal only.
         self._journal_is_full()
 
 
 @dataclass(slots=True)
 class _Outcome:
     syncs: int = 0
-    direct: set[CommittedLog] = field(default_factory=set)  # those whose own files were synced
+    direct: set[CommittedLog] = field(default_factory=set)  # the logs whose own files were synced
     journal_error: OSError | None = None
     failed: dict[CommittedLog, BaseException] = field(default_factory=dict)
 

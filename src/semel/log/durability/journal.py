@@ -8,11 +8,11 @@ A third file, ``journal.kept``, holds the entries of partitions that could not b
 only copy of acknowledged records, and the other two files are about to be overwritten. It is replaced as a whole.
 
 A file is filled with zeros before it is used: a sync then writes data only, no file system metadata, which halves its
-time. On a full disk these zeros are the reserve: ``give_room`` gives them back, so that the few bytes can be written
-that deleting something takes.
+time. On a full disk these zeros are the reserve: ``give_room`` releases them, so that there is room for the few bytes
+that a deletion has to write.
 
     entry = magic u32, crc32c u32, generation u64, kind u8, topic id 16 bytes, partition i32, base offset i64,
-            length u32, payload                         (the CRC covers everything behind it)
+            length u32, payload                         (the CRC covers everything after it)
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from semel.types import Buffer
 from semel.wire.crc import crc32c
 
 FILE_SIZE_BYTES: Final = 64 * 1024 * 1024
-OVERGROWN: Final = 2  # times its size: the most that the active file takes while the other one cannot be released
-FILE_NAMES: Final = ("journal.0", "journal.1")  # not a name that a partition could have
+OVERGROWN: Final = 2  # how many times its size the active file may have while the other file cannot be released
+FILE_NAMES: Final = ("journal.0", "journal.1")  # no partition's folder can have such a name
 KEPT_FILE_NAME: Final = "journal.kept"
 
 _MAGIC: Final = 0x53454D4C
@@ -48,7 +48,7 @@ _ZEROED_AHEAD_MAX: Final = 8 * 1024 * 1024
 
 class Kind(IntEnum):
     DATA = 1
-    VOID = 2  # entries of this partition at or above the base offset, written earlier, no longer count
+    VOID = 2  # cancels the earlier entries of this partition at or above the base offset
 
 
 _KINDS: Final = tuple(map(int, Kind))
@@ -63,7 +63,8 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """The writing end. ``append`` runs on the worker; a lock lets a rare ``VOID`` come from the loop."""
+    """The journal files, for writing. ``append`` runs on the commit worker; a lock lets other threads append a ``VOID``
+    entry, which is rare."""
 
     def __init__(self, disk: Disk, folder: str, *, generation: int, size_max: int = FILE_SIZE_BYTES) -> None:
         self._disk = disk
@@ -84,7 +85,8 @@ class Journal:
 
     @property
     def can_switch(self) -> bool:
-        """Whether the other file's content is no longer needed. While it is, the active one grows past its size."""
+        """Whether the other file's content is no longer needed. As long as it is needed, the active file grows beyond
+        its size."""
         return self._other_is_free
 
     @property
@@ -113,7 +115,7 @@ class Journal:
             file = self._files[self._active]
             if self._zero_ahead(file, self._position + size):
                 file.write_many(self._position, parts)
-                file.sync()  # The zeros too, or the syncs after this one would find the file system busy with them.
+                file.sync()  # This syncs the zeros, too. Otherwise the next syncs would have to wait for them.
             else:
                 file.write_many(self._position, parts, sync=True)
             self._position += size
@@ -128,16 +130,16 @@ class Journal:
             self._other_is_free = False
 
     def release(self) -> None:
-        """The file that ``switch`` left behind is no longer needed: its partitions have synced their own files."""
+        """Release the file that ``switch`` left: its partitions have synced their own files."""
         self._other_is_free = True
-        # Unsynced on purpose, and no matter if it fails: it only spares the next start from reading what it would skip.
+        # Not synced, and an error is ignored: this only saves the next start from reading entries that it would skip.
         with contextlib.suppress(OSError):
             self._files[1 - self._active].write(0, bytes(_CRC_END))
 
     def reserve(self) -> None:
-        """Called periodically: have zeros ahead that ``give_room`` can give back. On a full disk there may be none."""
+        """Called periodically: write zeros ahead, which ``give_room`` can release. A full disk may refuse them."""
         if not self._lock.acquire(blocking=False):
-            return  # An append is at work, which writes zeros itself.
+            return  # An append is running, which writes zeros itself.
         try:
             zeroed_to = self._zeroed_to[self._active]
             missing = _RESERVED_BYTES - (zeroed_to - self._position)
@@ -150,9 +152,9 @@ class Journal:
             self._lock.release()
 
     def give_room(self) -> bool:
-        """Give back what is allocated and not in use. Returns whether that was something.
+        """Release the space that is allocated and not in use. Returns whether there was any.
 
-        The next append takes it again, or finds no room for itself.
+        The next append allocates it again, or fails because there is no room.
         """
         with self._lock:
             in_use = {self._active: self._position}
@@ -188,7 +190,7 @@ class Journal:
 
 
 def write_kept(disk: Disk, folder: str, entries: Sequence[Entry]) -> None:
-    """Keep these entries for the next start, and no others."""
+    """Replace ``journal.kept``: it then has these entries, for the next start, and no others."""
     path = f"{folder}/{KEPT_FILE_NAME}"
     if entries:
         replace_file(disk, path, b"".join(part for entry in entries for part in _encoded(entry, _KEPT_GENERATION)))

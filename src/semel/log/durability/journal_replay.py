@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class JournalContent:
-    """What a start found in the journal, by partition."""
+    """The journal entries that a start found, by partition."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: dict[tuple[UUID, int], list[Entry]] = {}
@@ -34,7 +34,7 @@ class JournalContent:
         return self._entries.get((topic_id, partition), ())
 
     def forget(self, topic_id: UUID, partition: int) -> None:
-        """Replay nothing of this partition."""
+        """Drop the entries of this partition: none of them is replayed."""
         self._entries.pop((topic_id, partition), None)
 
     def end_after(self, topic_id: UUID, partition: int, offset: int) -> int:
@@ -46,11 +46,12 @@ class JournalContent:
                 if header.base_offset >= offset:
                     offset = header.next_offset
         except DecodeError:
-            pass  # Replaying it will say so.
+            pass  # ``replay`` will raise this error.
         return offset
 
     def replay(self, log: PartitionLog, *, now_ms: int) -> None:
-        """Append the batches that the log lacks. Raises ``LostRecords`` at a hole, ``StorageError`` if unsound."""
+        """Append the batches that the log lacks. Raises ``LostRecords`` at a hole, ``StorageError`` at an unsound
+        entry."""
         before = log.log_end_offset
         try:
             self._replay(log, now_ms)
@@ -64,7 +65,7 @@ class JournalContent:
             if header.base_offset < log.log_end_offset:
                 continue
             if header.partition_leader_epoch < (log.epochs.latest or 0):
-                continue  # Of a history that was cut: the epochs of a log never go back.
+                continue  # The batch is of a history that was truncated: leader epochs of a log never decrease.
             if follows > log.log_end_offset:
                 where = (
                     f"{log.folder}: the journal continues at offset {header.base_offset}, "

@@ -61,7 +61,7 @@ def decode(data: bytes) -> PartitionCheckpoint:
 
 
 def read(disk: Disk, folder: str) -> PartitionCheckpoint | None:
-    """The one in a partition's folder; ``None`` if there is none. Raises ``DecodeError`` with its path."""
+    """Read the checkpoint in a partition's folder; ``None`` if there is none. Raises ``DecodeError`` with its path."""
     path = f"{folder}/{PARTITION_CHECKPOINT_FILE}"
     try:
         return decode(read_file(disk, path))

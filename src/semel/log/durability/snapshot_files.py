@@ -19,7 +19,7 @@ from semel.log.segments.segment import file_name
 SNAPSHOT_AT_ONCE_MAX: Final = 2000
 
 Snapshot: TypeAlias = tuple[str, FrozenProducers]
-"""A path, and the state that belongs there. It is encoded by the worker that writes it."""
+"""The path of a snapshot file, and the producer state to be written there. The worker that writes it encodes it."""
 
 
 class SnapshotFiles:
@@ -33,7 +33,7 @@ class SnapshotFiles:
     def write_at_roll(self, log_end_offset: int, producers: ProducerStates) -> None:
         """Write the producer state that the next segment begins with. It is not synced, and errors are ignored.
 
-        The state of a great many producers would block the loop: the next checkpoint writes it, on the worker.
+        To encode the state of very many producers would block the loop: the next checkpoint writes it, on the worker.
         """
         path, frozen = self._snapshot(log_end_offset, producers)
         if len(frozen) > SNAPSHOT_AT_ONCE_MAX:
@@ -48,7 +48,7 @@ class SnapshotFiles:
         return [snapshot] if self._deferred is None else [snapshot, self._deferred]
 
     def written(self, snapshots: Sequence[Snapshot]) -> None:
-        """A checkpoint has written these."""
+        """Note that a checkpoint has written these snapshots."""
         if self._deferred in snapshots:
             self._deferred = None
 

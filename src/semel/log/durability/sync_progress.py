@@ -43,14 +43,14 @@ class SyncProgress:
         return tuple(ranges)
 
     def handed_over_to(self, log_end_offset: int) -> None:
-        """The committer has everything that is written now."""
+        """Note that everything that is written now was passed to the committer."""
         active = self._segments.active
         self._handed_over: tuple[Segment, int, int] = (active, active.size_bytes, log_end_offset)
 
     def segments_replaced(self, old: Sequence[Segment], following: Segment) -> None:
-        """Compaction has replaced ``old``, all of which the committer has."""
+        """Note that compaction has replaced ``old``, all bytes of which were passed to the committer."""
         if self._handed_over[0] in old:
-            # Otherwise the committer would take the whole new segment for unsynced.
+            # Otherwise ``take`` would return the whole new segment as unsynced.
             self._handed_over = (following, 0, following.base_offset)
 
     # The partition's own files.
@@ -61,7 +61,7 @@ class SyncProgress:
         return self._own_files_synced_to
 
     def own_files_behind(self) -> tuple[File, ...]:
-        """The segment files that hold bytes which are not synced in them."""
+        """The segment files with bytes that are not synced in the file itself."""
         active = self._segments.active
         if active.base_offset <= self._own_files_synced_to:
             return (active.file,)
@@ -73,14 +73,14 @@ class SyncProgress:
             self._new_files = self._new_folders = ()
 
     def cut(self, end_offset: int) -> None:
-        """The log was truncated."""
+        """Lower the positions, because the log was truncated to ``end_offset``."""
         self._own_files_synced_to = min(self._own_files_synced_to, end_offset)
         self.handed_over_to(end_offset)
 
     # Names.
 
     def named(self, *, files: tuple[str, ...] = (), folders: tuple[str, ...]) -> None:
-        """Files were created. Until their names are durable, records that are only in them are not durable."""
+        """Note that files were created. Until their names are durable, records that only these files hold are not."""
         self._names_version += 1
         self._new_files = tuple(dict.fromkeys((*self._new_files, *files)))
         self._new_folders = tuple(dict.fromkeys((*self._new_folders, *folders)))

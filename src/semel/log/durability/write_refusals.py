@@ -18,7 +18,7 @@ LINE_INTERVAL_MS: Final = 60_000
 
 
 class WriteRefusals:
-    """Those of one data directory."""
+    """Counts the refused writes of one data directory and limits their log lines."""
 
     def __init__(self, path: str, disk: Disk, clock: Clock) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class WriteRefusals:
         self.count = 0
 
     def refused(self, what: object, error: OSError) -> None:
-        """``what``: the partition or the file that was to be written."""
+        """Log a refused write, or only count it. ``what``: the partition or the file that could not be written."""
         self.count += 1
         now_ms = self._clock.monotonic_ms()
         if self.count > 1 and now_ms < self._silent_until_ms:
