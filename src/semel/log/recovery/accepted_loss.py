@@ -31,13 +31,14 @@ _PARTITION_CHECKPOINT: Final = "partition.checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class SoundPart:
-    """How far a partition's log is sound, and the segment in which that ends; ``None`` if there is no segment."""
+    """The sound part of a partition's log: its end offset, and the segment in which it ends; ``None`` if there is no
+    segment."""
 
     end_offset: int
     segment: int | None
     position: int
     removed: tuple[int, ...]
-    """The base offsets of the segments behind it."""
+    """The base offsets of the segments after it, which are removed."""
 
 
 def sound_part(disk: Disk, folder: str, *, is_compacted: bool) -> SoundPart:
@@ -93,7 +94,10 @@ def _cut(disk: Disk, folder: str, part: SoundPart) -> None:
 
 
 def lower_recovery_point(disk: Disk, data_folder: str, partition: TopicPartition, offset: int) -> None:
-    """Lower the recovery point: the next start reads the log from there and builds derived files again."""
+    """Lower the partition's recovery point and high watermark to ``offset``, if they are higher.
+
+    The next start reads the log from there and builds derived files again.
+    """
     for name, read, write in _PROMISES:
         path = f"{data_folder}/{name}"
         offsets = read(disk, path)

@@ -57,7 +57,7 @@ def _load_indexes_of(
     checksums = _read_checksums(disk, segment)
     if checksums is not None:
         if checksums.end_offset == next_base_offset and segment.size_bytes != checksums.log_size_bytes:
-            # A closed segment does not grow. An older copy of one that was compacted is longer, and its index another.
+            # A closed segment does not grow. An older copy, from before a compaction, is longer and has other indexes.
             raise DecodeError(f"it has {segment.size_bytes} bytes; it was closed with {checksums.log_size_bytes}")
         contents = _vouched_for(segment, checksums, contents, end_offset)
     elif is_checked:
@@ -71,7 +71,8 @@ def _load_indexes_of(
 
 
 def _vouched_for(segment: Segment, checksums: SegmentChecksums, contents: list[bytes], end_offset: int) -> list[bytes]:
-    """The indexes as of the checkpoint. Raises ``DecodeError`` if the segment's files are less than they were then."""
+    """The contents of the index files as of the checkpoint. Raises ``DecodeError`` if the segment's files have lost
+    something since then."""
     if segment.size_bytes < checksums.log_size_bytes:
         raise DecodeError(f"it has {segment.size_bytes} bytes; {checksums.log_size_bytes} were synced")
     if checksums.end_offset < end_offset:

@@ -1,15 +1,15 @@
-"""The last run of the broker, as its data directory remembers it: whether the machine died, and what logs have lost.
+"""The ``last-run`` file of a data directory: whether the machine died in the last run, and which logs lost records.
 
-A broker that registers in a cluster must know both. With flush=os a machine that died may have taken records that
-other brokers count on; and so has a disk that lost records which were synced. Then the broker leaves the in-sync sets,
-in the commit that registers it.
+A broker that registers in a cluster must know both. With flush=os, records that it has acknowledged may be lost when
+the machine dies; and a disk may lose records that were synced. Then the broker leaves the in-sync sets, in the commit
+that registers it.
 
     version: 1
     boot_id: 3f2c...            of the machine while the broker ran; "clean" after a stop that synced everything
     lost: <topic id> <partition>
 
-The law: what was found stays in the file until the cluster was told (``told``), however often the process dies before.
-A file that is missing or damaged says that the machine died.
+The law: a loss that was found stays in the file until the cluster knows it (``told``), however often the process dies
+before. If the file is missing or damaged in a directory with logs, the machine is assumed to have died.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _CLEAN: Final = "clean"
 _UNKNOWN: Final = "unknown"
 
 Lost = frozenset[tuple[UUID, int]]
-"""Topic ids and partitions."""
+"""The logs that have lost records, by topic id and partition."""
 
 
 @dataclass(slots=True)
 class LastRun:
-    """``machine_died``: whether what the last run did not sync may be gone. ``is_first``: there was no run before."""
+    """The content of the file. ``machine_died``: whether records that the last run did not sync may be lost.
+    ``is_first``: whether there was no run before."""
 
     disk: Disk
     path: str
@@ -56,7 +57,10 @@ class LastRun:
         return cls(disk, path, recorded not in (_CLEAN, disk.boot_id()), lost, recorded)
 
     def started(self) -> None:
-        """Before something is appended: if the machine dies now, the next start must know. Raises ``OSError``."""
+        """Write the machine's boot id, before anything is appended: if the machine dies, the next start must know it.
+
+        Raises ``OSError``.
+        """
         if self.machine_died:
             return
         try:
@@ -64,27 +68,28 @@ class LastRun:
         except OSError as error:
             if error.errno not in NO_ROOM or self.lost:
                 raise
-            # A file that is missing says enough.
+            # Without the file, the next start assumes that the machine died.
             self.disk.remove(self.path)
             self.disk.sync_directory(os.path.dirname(self.path))
             self._recorded = None
 
     def found_lost(self, found: Iterable[tuple[UUID, int]]) -> None:
-        """Before the evidence is gone: these logs have lost records. Raises ``OSError``."""
+        """Record that these logs have lost records, before the evidence of it is overwritten. Raises ``OSError``."""
         lost = self.lost.union(found)
         if lost != self.lost:
             self._write(self._recorded or _UNKNOWN, lost)
 
     def told(self, *, but: Iterable[tuple[UUID, int]] = ()) -> None:
-        """The cluster knows: the broker is out of the in-sync sets. Raises ``OSError``.
+        """Clear the losses, because the cluster knows them: the broker has left the in-sync sets. Raises ``OSError``.
 
-        ``but``: what was found since the start. The next start has to read it from end to end.
+        ``but``: the logs whose damage was found since the start. They stay in the file, because the next start has to
+        read them from end to end.
         """
         self._write(self.disk.boot_id() or _UNKNOWN, self.lost.intersection(but))
         self.machine_died = False
 
     def stopped(self) -> None:
-        """Everything is synced, and nothing more is written. Raises ``OSError``."""
+        """Record a clean stop: everything is synced, and nothing more is written. Raises ``OSError``."""
         if not self.machine_died:
             self._write(_CLEAN, self.lost)
 
@@ -95,7 +100,7 @@ class LastRun:
 
 
 def trouble_in(disk: Disk, folder: str) -> str | None:
-    """What is wrong with the file in a data directory; ``None`` if it is sound, or if there is none."""
+    """The problem with the ``last-run`` file of a data directory, as a text; ``None`` if it is sound or missing."""
     try:
         _decode(read_file(disk, f"{folder}/{LAST_RUN_FILE}"))
     except FileNotFoundError:

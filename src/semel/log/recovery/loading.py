@@ -61,13 +61,13 @@ def load_log(
 ) -> PartitionLog:
     """Open the log in ``folder``, or create an empty one there.
 
-    ``checkpoint``: the partition's own, if it is sound. It gives the recovery point, and an index is used only if
-    its segment's checksums confirm it. ``required_end``: the offset up to which records must exist; by default the
-    recovery point. ``journal_end``: the offset that a log which ends at a given offset reaches with the journal.
-    ``stored_high_watermark``: of a partition with several replicas; ``None`` if this is the only one.
+    ``checkpoint``: the partition's own checkpoint, if it is sound. It gives the recovery point, and an index is used
+    only if its segment's checksums confirm it. ``required_end``: the offset up to which records must exist; by default
+    the recovery point. ``journal_end``: a function that returns how far the journal extends a log which ends at a given
+    offset. ``stored_high_watermark``: that of a partition with several replicas; ``None`` if this is the only one.
 
     Raises ``LostRecords`` if records are missing that the journal does not hold, and ``OSError`` if the disk fails.
-    Then the folder is as it was, but for a compaction that was finished.
+    Then the folder is as it was, except that an interrupted compaction may have been finished.
     """
     if checkpoint is not None:
         recovery_point = checkpoint.recovery_point
@@ -93,7 +93,7 @@ def load_log(
         for segment in segments:
             segment.close()
         raise
-    # What the journal still holds may bring the end back; if not, ``LogDirectory`` empties the log.
+    # If the log ends below its start, the journal may extend it again; if not, ``Opening`` empties it.
     log_start_offset = min(max(log_start_offset, segments.first.base_offset), end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
@@ -116,10 +116,11 @@ def load_log(
 
 
 def _snapshot_max(segments: Segments, end_offset: int, high_watermark: int) -> int:
-    """Up to where a snapshot may be used for a log that is sound up to ``end_offset``.
+    """The largest offset of a snapshot that may be used for a log that is sound up to ``end_offset``.
 
-    A snapshot does not say where ended transactions began, and one whose marker is at or above the high watermark still
-    holds the last stable offset back. So with such a marker the batches from the high watermark on are replayed.
+    A snapshot does not say where ended transactions began, and a transaction whose marker is at or above the high
+    watermark still holds back the last stable offset. So if there is such a marker, the batches from the high watermark
+    on are replayed.
     """
     for segment in segments.reaching(high_watermark):
         if segment.base_offset >= end_offset:
@@ -147,15 +148,16 @@ def rebuild_producers(disk: Disk, log: PartitionLog) -> ProducerStates:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Up to where a log must be there, and who else may hold what it has lost."""
+    """The offset up to which a log must have its records, and how far the journal can extend it."""
 
     end: int
     journal_end: Callable[[int], int] = nothing_in_the_journal
 
     def or_raise(self, where: str, end_offset: int, *, rest_end: int) -> None:
-        """Check before the log is truncated to ``end_offset``. It reaches to ``rest_end`` now.
+        """Raise ``LostRecords`` if the log lacks required records when it ends at ``end_offset``, and the journal does
+        not hold all of them.
 
-        Raises ``LostRecords`` if required records would be missing that the journal does not hold.
+        Called before the log is truncated to ``end_offset``. ``rest_end``: the offset that its batches reach before.
         """
         if end_offset >= self.end:
             return
@@ -166,7 +168,7 @@ class Required:
 
 
 class _Recovery:
-    """One pass over the end of a log."""
+    """The recovery of one log: the end of its sound part is replayed, and what follows is checked and replayed."""
 
     def __init__(
         self,
@@ -193,7 +195,8 @@ class _Recovery:
         return self._recover(recovery_point)
 
     def replay_trusted(self, replay_from: int, end_offset: int) -> None:
-        """Producer state only: these batches were checked when they were written or recovered."""
+        """Replay batches for the producer state only, without checks: they were checked when they were written or
+        recovered."""
         for segment in self._segments.reaching(replay_from):
             if segment.base_offset >= end_offset:
                 break
@@ -226,18 +229,19 @@ class _Recovery:
                     position,
                 )
                 segment.cut(position, end_offset)
-                # The recovery point will pass this file, and a start will then believe all of it.
+                # The recovery point will pass this file, and then a start does not check its batches any more.
                 segment.file.sync()
                 return self._cut_before(number + 1, end_offset)
         self._check_cut(len(segments), end_offset)
         return end_offset
 
     def _check_cut(self, number: int, end_offset: int) -> None:
-        """Before the log is cut to ``end_offset``, which lies before or within segment ``number``."""
+        """Raise ``LostRecords`` if required records are lost when the log is truncated to ``end_offset``, which lies
+        before or within segment ``number``."""
         rest = list(self._segments)[number:]
         rest_end = end_offset
         for segment in rest:
-            # Whatever still looks like a batch counts: it may be all that is left of what was acknowledged.
+            # Everything that still looks like a batch counts: it may be what is left of acknowledged records.
             rest_end = max(rest_end, segment.base_offset)
             for _, header in segment.headers():
                 rest_end = max(rest_end, header.next_offset)
@@ -267,7 +271,7 @@ class _Recovery:
             self._segments.replace(lost, ())
             for segment in lost:
                 segment.remove()
-            # None of them may come back between segments that are written from now on.
+            # After a power cut, none of them may reappear between segments that are written from now on.
             self._disk.sync_directory(lost[0].folder)
         return end_offset
 
@@ -324,6 +328,6 @@ def _load_epochs(disk: Disk, folder: str, segments: Segments, recovery_point: in
         return LeaderEpochs(), start
     if not epochs.entries:
         return epochs, start
-    # It may leave none: where all records below the recovery point were deleted, the epochs begin there.
+    # This may leave no epoch: if all records below the recovery point were deleted, the epochs begin there.
     epochs.truncate_from_end(recovery_point)
     return epochs, recovery_point

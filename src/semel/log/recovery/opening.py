@@ -2,7 +2,7 @@
 
 The topic id in a folder decides to which topic it belongs. It is there twice: in ``partition.metadata`` (Kafka's file)
 and in ``partition.checkpoint`` (ours, with a checksum). If neither can be read, the folder's name decides: the folder
-of a deleted topic is renamed, durably, before a topic of the same name is created (``LogDirectory.names_settled``).
+of a deleted topic is renamed, durably, before a topic of the same name is created (``LogDirectory.change``).
 
 The law: nothing that a topic may own is removed. A folder of another topic is renamed to a free name. A partition that
 cannot be opened stays exactly as it is, with its lines in the checkpoint files and its entries in the journal, and is
@@ -57,7 +57,7 @@ class Unavailable:
 
 @dataclass(slots=True)
 class Opening:
-    """One start. ``logs`` and ``unavailable`` are filled."""
+    """The opening of all partitions of a data directory, in one start. It fills ``logs`` and ``unavailable``."""
 
     disk: Disk
     path: str
@@ -73,10 +73,11 @@ class Opening:
     suspected: frozenset[tuple[UUID, int]] = frozenset()
     """The logs that are known to have lost records, by topic id and partition: they are read from end to end."""
     found_lost: Callable[[UUID, int], None] = lambda topic_id, partition: None
-    """Called before a log is cut to its sound part, because other brokers have the rest."""
+    """Called before a log is truncated to its sound part, because other brokers have the rest."""
     lost: list[TopicPartition] = field(default_factory=list)
-    """The logs that were cut so."""
+    """The logs that were truncated to their sound part."""
     _starts: dict[TopicPartition, int] = field(default_factory=dict)
+    """The log start offsets that were on disk. They are applied after the journal was replayed."""
 
     def run(self) -> None:
         """Open every partition of the topics, create missing ones, and rename folders that belong to no topic."""
@@ -127,16 +128,16 @@ class Opening:
             log.close()
 
     def _open_what_is_left(self, topic_partition: TopicPartition, topic: TopicLogs, reason: str) -> None:
-        """Cut a damaged log to its sound part: other brokers have the rest, and this one will fetch it again.
+        """Truncate a damaged log to its sound part: other brokers have the rest, and this broker fetches it again.
 
-        Every batch is read. If that is not enough, the folder is set aside, and the log begins empty.
+        Every batch is read. If the log cannot be opened even so, its folder is set aside, and an empty log is made.
         """
         self._forget_log(topic_partition)
         folder = f"{self.path}/{topic_partition}"
         logger.error("%s is read from end to end, and fetches from other brokers what it lost: %s", folder, reason)
         self.found_lost(topic.topic_id, topic_partition.partition)
         self.recovery_points.pop(topic_partition, None)
-        if topic_partition in self.lost:  # For the second time: what is left does not reach the journal's entries.
+        if topic_partition in self.lost:  # The second time: the sound part does not reach the journal's entries.
             self.journal.forget(topic.topic_id, topic_partition.partition)
         else:
             self.lost.append(topic_partition)
@@ -144,14 +145,14 @@ class Opening:
             try:
                 self._open(topic_partition, topic, folder, None)
                 truncate_where_epochs_go_back(self.disk, self.logs[topic_partition])
-                # And with it the recovery point: what is cut is not to be missed again.
+                # This writes the recovery point, too: the removed records must not be required by the next start.
                 persist_log_start(self.logs[topic_partition])
                 return
             except LostRecords:
                 self._set_aside(folder, topic.topic_id, topic_partition.partition)
         self._missing(topic_partition)
 
-    # Whose folder
+    # To which topic a folder belongs
 
     def _found(self, topic_partition: TopicPartition) -> None:
         folder = f"{self.path}/{topic_partition}"
@@ -199,9 +200,10 @@ class Opening:
             return None
 
     def _forget_offsets(self, topic_partition: TopicPartition) -> None:
-        """Take the lines of a former topic out of the checkpoint files, before its folder loses the name.
+        """Remove the lines of a former topic from the checkpoint files, before its folder is renamed.
 
-        The topic was deleted and made again by other brokers. The new one must not miss what the old one had.
+        Other brokers have deleted the topic and created a new one with its name. Records of the old topic must not be
+        required of the new one.
         """
         for name, offsets, write in (
             (RECOVERY_POINT_FILE, self.recovery_points, checkpoints.write_offsets),
@@ -222,7 +224,7 @@ class Opening:
         self.disk.sync_directory(self.path)
 
     def _remove_deleted(self, name: str) -> None:
-        """Remove folders that this program has renamed for deletion, if no topic has their id."""
+        """Remove a folder that this program has renamed for deletion, if no topic has its id."""
         matched = _DELETED_FOLDER.fullmatch(name)
         ids = {topic.topic_id for topic in self.topics.values()}
         if matched is None or UUID(hex=matched[1]) in ids:
@@ -233,7 +235,7 @@ class Opening:
         except OSError as error:
             logger.error("%s/%s, of a deleted topic, could not be removed: %s", self.path, name, error)
 
-    # What is in it
+    # The log in a folder
 
     def _open(
         self, topic_partition: TopicPartition, topic: TopicLogs, folder: str, checkpoint: PartitionCheckpoint | None
@@ -264,7 +266,10 @@ class Opening:
             log.sync_progress.named(files=(f"{folder}/{PARTITION_METADATA_FILE}",), folders=(folder, self.path))
 
     def _missing(self, topic_partition: TopicPartition) -> None:
-        """There is no folder: either nothing was synced and the journal holds everything, or the disk has lost it."""
+        """Make the log of a partition that has no folder. Raises ``LostRecords`` if the disk has lost the folder.
+
+        Otherwise nothing of it was synced, and the journal holds everything.
+        """
         topic = self.topics[topic_partition.topic]
         start = self.log_starts.of(topic_partition, None)
         recovery_point = self.recovery_points.get(topic_partition, 0)
@@ -277,7 +282,7 @@ class Opening:
             )
         except OSError as error:
             if error.errno in NO_ROOM and held == 0:
-                return  # It holds nothing, so it is made like that of a new topic, when there is room.
+                return  # The log would be empty. It is made later, like the log of a new topic, when there is room.
             raise
         self._starts[topic_partition] = start
 

@@ -18,8 +18,8 @@ from semel.log.segments.segment_list import Segments
 
 logger = logging.getLogger(__name__)
 
-# How far before the snapshot batch headers are read to refill the windows of five. What a client may still repeat was
-# written shortly before the crash; what lies further back is answered DUPLICATE_SEQUENCE_NUMBER.
+# How many bytes before the snapshot are searched for batch headers to refill the windows of five. Batches that a client
+# may still repeat were written shortly before the crash. Earlier ones are answered with DUPLICATE_SEQUENCE_NUMBER.
 _REFILL_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -44,8 +44,8 @@ def load_snapshot(
 
 
 def _refill_windows(segments: Segments, producers: ProducerStates, offset: int) -> None:
-    """Give the producers of a snapshot their last batches before it. Batches after it are not read: they are not yet
-    known to be sound."""
+    """Add the last batches before a snapshot to the windows of its producers. Batches after it are not read: they are
+    not yet known to be sound."""
     if not producers.producer_count:
         return
     remaining = _REFILL_BYTES

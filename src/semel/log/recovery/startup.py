@@ -1,8 +1,8 @@
 """One start of a data directory: from the files of the last run to logs that can be served (LogManager's loadLogs).
 
-The order is the law. First every log is opened and what only the journal has is appended to it. Then what is lost is
-remembered, before the evidence of it is written over. Only when everything that was recovered is synced in the
-partitions' own files may the journal, which may have been the only copy, be overwritten.
+The order is the law. First every log is opened, and the records that only the journal has are appended to it. Then
+losses are recorded (``last_run.py``), before the evidence of them is overwritten. Only when everything that was
+recovered is synced in the partitions' own files may the journal, which may have been the only copy, be overwritten.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Started:
     journal_generation: int
-    """Of the journal that was found; the next one has a later generation."""
+    """The generation of the journal that was found; the next journal must have a later one."""
     cut: Collection[TopicPartition]
-    """Logs that were cut to their sound part, because other brokers have the rest."""
+    """The logs that were truncated to their sound part, because other brokers have the rest."""
     has_unsettled_names: bool
     """Whether checkpoint files may still name partitions that do not exist any more."""
 
 
 class Startup:
-    """``logs`` and ``unavailable`` are empty at first, and have every partition of ``topics`` at the end."""
+    """One start of a data directory. ``logs`` and ``unavailable`` are empty at first; at the end, every partition of
+    ``topics`` is in one of them, except a new one for which the disk had no room."""
 
     def __init__(
         self,
@@ -64,9 +65,10 @@ class Startup:
         self._last_run = last_run
 
     def run(self) -> Started:
-        """Raises ``OSError`` or ``StorageError`` where the broker cannot start."""
+        """Open all logs and make recovered records durable. Raises ``OSError`` or ``StorageError`` if the broker cannot
+        start."""
         if self._last_run.is_first:
-            # In the place of a disk that is lost: what was on it must be missed also after the logs were made.
+            # This directory may replace a disk that was lost. Its logs must count as lost after empty ones were made.
             self._last_run.found_lost(
                 (topic.topic_id, partition)
                 for topic in self._topics.values()
@@ -107,8 +109,8 @@ class Startup:
         lowered = any(log.recovery_point < recovery_points.get(name, 0) for name, log in self._logs.items())
         lowered = lowered or bool(opening.lost)
         if named - here or lowered:
-            # Something below a recovery point was not sound: before it is made again, nothing may vouch for it. Or a
-            # topic was deleted: what is said of it must not be taken for another of its name.
+            # Either something below a recovery point was unsound: the recovery point must be lowered before it is made
+            # again. Or a topic was deleted: its lines must not be taken for those of a new topic with the same name.
             try:
                 self._checkpointer.write_recovery_points()
             except OSError as error:
@@ -117,10 +119,10 @@ class Startup:
         self._keep_journal_of_unavailable(entries)
         self._make_recovered_durable()
         if lost:
-            # Other records may come to the offsets of what is gone, and are not confirmed by its high watermark.
+            # Other records may get the offsets of the lost ones, and must not be below the old high watermark.
             self._checkpointer.write_high_watermarks()
         self._last_run.started()
-        # The names are among the log starts, or there was no room.
+        # Such names may still be in the file of the log starts; or in all files, if there was no room.
         return Started(generation, opening.lost, has_unsettled_names=bool(named - here))
 
     def _read_recovery_points(self) -> dict[TopicPartition, int]:
@@ -131,9 +133,10 @@ class Startup:
             return {}
 
     def _find_losses(self, recovery_points: Mapping[TopicPartition, int]) -> bool:
-        """Remember, before the evidence is written over, which logs are shorter than what they may have told others.
+        """Record which logs have lost records that this broker may have acknowledged, before the evidence of it is
+        overwritten: these logs end below their recovery point or stored high watermark.
 
-        Returns whether one was found now.
+        Returns whether such a log was found.
         """
         shorter = [
             (log.topic_id, log.partition)
@@ -151,7 +154,8 @@ class Startup:
         wanted = {(found.topic_id, name.partition) for name, found in self._unavailable.items()}
         kept = [entry for entry in entries if (entry.topic_id, entry.partition) in wanted]
         if all(entry.kind is Kind.DATA for entry in kept):
-            # The same entry may have been found in both places. Behind a VOID it may be meant twice.
+            # The same entry may be in ``journal.kept`` and in the journal. With a VOID, an entry may be repeated on
+            # purpose, so then all are kept.
             kept = list({(*entry[:4], bytes(entry.payload)): entry for entry in kept}.values())
         write_kept(self._disk, self._path, kept)
 

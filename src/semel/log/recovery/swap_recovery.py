@@ -79,7 +79,7 @@ def _check_swap(disk: Disk, folder: str, base_offset: int) -> None:
 
 
 def finish_swap(disk: Disk, folder: str, base_offset: int, covered: Sequence[int]) -> None:
-    """Steps 3 to 5. They can be repeated after a crash, with the same result."""
+    """Do steps 3 to 5. They can be repeated after a crash, with the same result."""
     for old in covered:
         for suffix in SUFFIXES:
             disk.remove(f"{folder}/{file_name(old, suffix)}")

@@ -1,10 +1,10 @@
-"""Truncation of one log: the part above an offset is cut off, or all of it goes and the log begins anew elsewhere.
+"""Truncation of one log: the part above an offset is removed, or the log is emptied and begins at another offset.
 
 A follower does this when it has diverged from its leader, or has fallen behind the leader's log start. All derived
 state is truncated with the log: indexes, producer state and its snapshots, leader epochs, open transactions.
 
-The law: before this begins, nothing else may claim what goes. ``semel.log.truncations`` lowers the high watermark and
-the recovery point and voids the journal first, and has the table of what a crash leaves.
+The law: before this begins, no other file may refer to the records that are removed. ``semel.log.truncations`` first
+lowers the high watermark and the recovery point and voids the journal entries, and has the table of these steps.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from semel.log.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a log is cut: within or behind one of its segments."""
+    """The place where a log is truncated: within one of its segments, or at the end of it."""
 
     segment: Segment
-    position: int | None  # None: at its end
+    position: int | None  # None: at the end of the segment
     end_offset: int
 
 
 def find_cut(log: PartitionLog, offset: int) -> Cut:
-    """A batch is kept whole or not at all: the log will end at ``offset``, or where the batch begins that holds it.
+    """Find the place at which to truncate a log to ``offset``. Raises ``DecodeError`` if the batches there are unsound.
 
-    Raises ``DecodeError`` if what is there cannot be read.
+    A batch is kept whole or not at all: the log will end at ``offset``, or at the beginning of the batch that holds it.
     """
     segment = log.segments[log.segments.number_for(offset)]
     place = segment.locate(offset)
@@ -52,7 +52,7 @@ def truncate_to(disk: Disk, log: PartitionLog, offset: int) -> None:
 
 
 def truncate_where_epochs_go_back(disk: Disk, log: PartitionLog) -> None:
-    """Cut a log that is known to be damaged in front of an epoch that is followed by an older one.
+    """Truncate a damaged log before the first leader epoch that is followed by an older one, if there is one.
 
     One of the two is wrong: epochs ascend, and the CRC of a batch does not cover its epoch.
     """
@@ -67,14 +67,14 @@ def truncate_where_epochs_go_back(disk: Disk, log: PartitionLog) -> None:
 
 
 def cut_off(disk: Disk, log: PartitionLog, cut: Cut) -> None:
-    """Cut the files and all that is derived from them. The caller syncs the cut before anything is appended."""
+    """Truncate the files and all state derived from them. The caller syncs the cut before anything is appended."""
     lost = [segment for segment in log.segments if segment.base_offset > cut.segment.base_offset]
     if cut.position is not None:
         cut.segment.cut(cut.position, cut.end_offset)
     log.segments.replace(lost, ())
     for later in reversed(lost):
         later.remove()
-    # Of the history that is cut: later they would be taken for snapshots of the one that takes its place.
+    # They belong to the removed records, and would later be taken for snapshots of the records that replace them.
     remove_snapshots_above(disk, log.folder, cut.end_offset)
     log.log_end_offset = cut.end_offset
     log.high_watermark = min(log.high_watermark, cut.end_offset)
@@ -87,10 +87,10 @@ def sync_cut(disk: Disk, log: PartitionLog, cut: Cut) -> None:
 
 
 def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> None:
-    """Make the log empty, with ``offset`` as its next offset.
+    """Empty the log, so that it begins at ``offset``.
 
-    At first nothing is missed any more: whatever a crash leaves of the old segments can be opened, and is a part of
-    the old log.
+    First the recovery point is set to 0 on disk, so no record is required any more: whatever a crash leaves of the old
+    segments can be opened, and is a part of the old log.
     """
     log.log_start_offset, log.recovery_point = min(log.log_start_offset, offset), 0
     persist_log_start(log)
@@ -100,7 +100,7 @@ def restart_at(disk: Disk, log: PartitionLog, offset: int, *, now_ms: int) -> No
     remove_snapshots_above(disk, log.folder, -1)
     disk.sync_directory(log.folder)
     fresh = Segment(disk, log.folder, offset, created_ms=now_ms, create=True)
-    disk.sync_directory(log.folder)  # The name carries the log end.
+    disk.sync_directory(log.folder)  # The segment's name contains the log end.
     log.segments.replace(old, (fresh,))
     log.epochs = LeaderEpochs()
     log.log_start_offset = offset
