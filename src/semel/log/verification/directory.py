@@ -37,7 +37,8 @@ def verify_directory(
     running: bool,
     advance: Callable[[int], object] = lambda size_bytes: None,
 ) -> Report:
-    """Everything but the metadata, which is handed in as ``topics``; ``None`` if it could not be read."""
+    """Verify a data directory, except for its metadata. ``topics``: the topics in the metadata; ``None`` if it could
+    not be read."""
     report = Report()
     offsets = {name: _offsets_in(disk, f"{folder}/{name}", report) for name in _WITHOUT}
     journal = JournalCheck() if running else check_journal(disk, folder)
@@ -106,7 +107,7 @@ def _checked_while_files_move(
         try:
             report = check(partition, counted)
         except FileNotFoundError:
-            known = None  # A segment was removed or replaced meanwhile: once more.
+            known = None  # A segment was removed or replaced meanwhile: the partition is checked again.
             continue
         found = {(finding.path, finding.problem) for finding in report.findings}
         report.findings = [
@@ -119,7 +120,7 @@ def _checked_while_files_move(
 
 
 def _uncounted(size_bytes: int) -> None:
-    """For a file that was counted before."""
+    """Used as ``advance`` when a partition is checked again: its bytes were counted before."""
 
 
 def _offsets_in(disk: Disk, path: str, report: Report) -> dict[TopicPartition, int]:

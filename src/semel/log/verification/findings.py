@@ -12,14 +12,14 @@ class Severity(Enum):
     NOTE = "note"
     """Usual after a kill or a power cut: nothing that was acknowledged is affected."""
     DERIVED = "derived"
-    """A file that follows from the log, or of which there is a second one. Nothing is lost when it is made again."""
+    """A file that is derived from the log, or of which there is a second copy. It can be made again without a loss."""
     LOSS = "loss"
     """Records or settings that were acknowledged are affected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem that was found."""
 
     path: str
     severity: Severity
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at, and what was found."""
+    """The result of a verification: the findings, and how much was checked."""
 
     findings: list[Finding] = field(default_factory=list)
     partitions: int = 0

@@ -27,10 +27,11 @@ _OFFLINE: Final = "does not serve the partition and leaves its files as they are
 
 
 class SegmentIndexes:
-    """The index files of one segment. ``batch`` is shown every batch, in order; ``findings`` is asked at the end."""
+    """The check of one segment's index files. The caller passes every batch to ``batch``, in order, and calls
+    ``findings`` at the end."""
 
     def __init__(self, disk: Disk, stem: str, base_offset: int, partition: TopicPartition, end_offset: int) -> None:
-        """``stem`` is the path without its suffix; entries at or behind ``end_offset`` are not looked at."""
+        """``stem`` is the path without its suffix; entries at or above ``end_offset`` are not checked."""
         self._disk = disk
         self._stem = stem
         self._partition = partition
@@ -86,7 +87,11 @@ class SegmentIndexes:
             )
 
     def completed(self, ended: Sequence[Ended], *, known_from: int) -> None:
-        """The transactions whose markers are in this segment; those that began below ``known_from`` are not certain."""
+        """Check the entries of the transactions whose markers are in this segment.
+
+        ``known_from``: the offset from which on all records are known. The offsets in the entry of a transaction that
+        began below it are not compared.
+        """
         for transaction, last_stable_offset in ended:
             entry = self._aborted.get((transaction.producer_id, transaction.last_offset))
             said = f"the transaction of producer {transaction.producer_id} that ended at {transaction.last_offset}"
@@ -108,7 +113,7 @@ class SegmentIndexes:
                     self._damaged(".txnindex", f"it has {entry}; the log has {expected}")
 
     def check_checksums(self, walked: Walk) -> None:
-        """What the segment's checksums say about its files as of the last checkpoint."""
+        """Compare the segment's files with its checksums from the last checkpoint."""
         if (data := self._read(CHECKSUMS_SUFFIX)) is None:
             return
         try:
@@ -127,13 +132,14 @@ class SegmentIndexes:
                 self._damaged(suffix, "its checksum is not that of the last checkpoint")
 
     def closed(self) -> None:
-        """No batch follows in this segment, so it has an offset index and a time index, even if they are empty."""
+        """Check that the files of the offset index and the time index exist. A closed segment has them even if they are
+        empty."""
         for suffix in (".index", ".timeindex"):
             if not self._disk.exists(self._stem + suffix):
                 self._damaged(suffix, "it is missing")
 
     def findings(self) -> list[Finding]:
-        """All of them. Entries that no batch has claimed point nowhere."""
+        """All findings, after the last batch. An index entry that belongs to no batch is damage."""
         below = [(position, offset) for position, offset in self._positions.items() if offset <= self._last_offset]
         if below:
             self._damaged(".index", f"it has offset {below[0][1]} at position {below[0][0]}, where no batch begins")

@@ -39,17 +39,17 @@ class JournalCheck:
         return _end_after(self.entries.get(key, []), offset)
 
     def gap_after(self, key: tuple[UUID, int], offset: int) -> int | None:
-        """The offset at which the journal goes on above the end of a log, with nothing in between; usually ``None``."""
+        """The base offset of the first entry that follows a gap above the end of a log; ``None`` if there is no gap."""
         for entry in self.entries.get(key, []):
             if entry.kind is Kind.VOID:
-                return None  # Rare, and then the order matters: left to the start.
+                return None  # A VOID is rare, and the order of the entries matters then: only a start handles it.
             if entry.base_offset > offset:
                 return entry.base_offset
             offset = max(offset, _end_after([entry], offset))
         return None
 
     def unreached_after(self, key: tuple[UUID, int], offset: int) -> tuple[str, int] | None:
-        """The file and the end offset of entries that would continue a log, but stand behind an unsound one."""
+        """The file and the end offset of entries that would continue a log, but follow an unsound entry."""
         found = self.behind_damage.get(key, [])
         end = max((_end_after([entry], entry.base_offset) for _, entry in found), default=0)
         return (found[0][0], end) if end > offset else None
@@ -73,7 +73,7 @@ def check_journal(disk: Disk, folder: str) -> JournalCheck:
 
 
 def entry_at(view: memoryview, position: int) -> tuple[int, Entry, int] | None:
-    """The sound entry at a position, with its generation and where it ends; ``None`` if there is none."""
+    """The generation of the sound entry at a position, the entry, and its end position; ``None`` if there is none."""
     if position + _HEADER.size > len(view):
         return None
     magic, crc, generation, kind, topic_id, partition, base_offset, length = _HEADER.unpack_from(view, position)
@@ -109,12 +109,12 @@ def _read(view: memoryview, path: str, check: JournalCheck) -> tuple[int, list[E
 
 
 def _claimed_generation(view: memoryview) -> int:
-    """What an unsound first entry says. A file that is no longer needed has zeros there, and says nothing."""
+    """The generation in an unsound first entry; -1 if there is none: a released file begins with zeros."""
     return int.from_bytes(view[8:16], "big") if bytes(view[:4]) == _MAGIC else -1
 
 
 def _behind(data: bytes, generation: int) -> list[Entry]:
-    """Sound entries of the same generation behind an unsound one. A crash leaves none that was acknowledged."""
+    """The sound entries of the same generation after an unsound one. A crash leaves no acknowledged entry there."""
     view, found = memoryview(data), []
     at = data.find(_MAGIC)
     while at >= 0:

@@ -35,7 +35,7 @@ class ExpectedTopic:
 
 @dataclass(slots=True)
 class PartitionCheck:
-    """One pass over a folder. Nothing is changed."""
+    """The check of one partition's folder. Nothing is changed."""
 
     disk: Disk
     folder: str
@@ -43,23 +43,23 @@ class PartitionCheck:
     topic: ExpectedTopic | None
     """``None`` if the metadata could not be read or does not have the topic."""
     is_compacted: bool
-    """Whether compaction is known to have been here, and may have left holes."""
+    """Whether the log may have been compacted, so that there may be holes between its offsets."""
     recovery_point: int
     log_start: int
     journal: JournalCheck
     deep: bool
     running: bool
-    """Whether a broker writes here meanwhile: then only what lies below the recovery point is looked at."""
+    """Whether a broker writes to the folder meanwhile: then only what is below the recovery point is checked."""
     advance: Callable[[int], object] = lambda size_bytes: None
     report: Report = field(default_factory=Report)
     _end_offset: int = 0
     _unsound: Walk | None = None
     _is_vouched_for: bool = False
-    """Whether a start does not read the segment that is unsound, because its checksums say that it has its size."""
+    """Whether a start would not read the unsound segment, because its size agrees with its checksums file."""
     _known_start: int | None = None
     _known_epochs: tuple[tuple[int, int], ...] = ()
     _replays: bool = True
-    """Whether every batch so far could be shown to the producer state."""
+    """Whether every batch so far was replayed into the producer state."""
 
     def run(self) -> Report:
         names = self.disk.list(self.folder)
@@ -73,7 +73,7 @@ class PartitionCheck:
             self._check_segments(names, base_offsets)
         self._check_end()
         if self.running and any(name.endswith(_INTERRUPTED) for name in {*names, *self.disk.list(self.folder)}):
-            # Compaction is about to replace files: a log may be the new one and its index the old.
+            # Compaction is just replacing files: the log file may be the new one and its index the old one.
             self.report.findings = [found for found in self.report.findings if found.severity is Severity.LOSS]
         return self.report
 
@@ -83,7 +83,7 @@ class PartitionCheck:
 
     def _check_identity(self, names: list[str]) -> None:
         if self.running and self.recovery_point == 0:
-            return  # It may just be made.
+            return  # The partition may be new, and its files not complete yet.
         path = f"{self.folder}/{PARTITION_METADATA_FILE}"
         self.report.files += PARTITION_METADATA_FILE in names
         try:
@@ -106,7 +106,7 @@ class PartitionCheck:
                 self._found(name, Severity.NOTE, "is left from work that was interrupted", "finishes it or removes it")
 
     def _read_checkpoint(self, names: list[str]) -> None:
-        """The partition's own checkpoint counts more than the lines about it in the files of the directory."""
+        """Read the partition's own checkpoint. It takes precedence over the lines in the data directory's files."""
         if PARTITION_CHECKPOINT_FILE not in names:
             return
         self.report.files += 1
@@ -144,7 +144,8 @@ class PartitionCheck:
         return base_offsets
 
     def _check_orphans(self, names: list[str], base_offsets: list[int]) -> None:
-        """An index without its log: the segment is gone, unless retention was interrupted while it removed one."""
+        """Check for index files without a log file: the segment is lost, unless retention was interrupted while it
+        removed the segment."""
         stems = {f"{base_offset:020d}" for base_offset in base_offsets}
         for name in names:
             stem, _, suffix = name.partition(".")
@@ -169,7 +170,7 @@ class PartitionCheck:
                 break
             self._check_chain(base_offset)
             stem = f"{self.folder}/{base_offset:020d}"
-            # Behind the recovery point index files are not believed anyway.
+            # Above the recovery point a start does not use the index files.
             indexes = SegmentIndexes(self.disk, stem, base_offset, self.partition, self.recovery_point)
             walked = Walk(f"{stem}.log", base_offset)
             already_ended = len(producers.ended)
@@ -193,7 +194,7 @@ class PartitionCheck:
             if self._replays:
                 ended = producers.ended[already_ended:]
                 ended = [done for done in ended if done.transaction.last_offset < self.recovery_point]
-                # Compaction takes records of aborted transactions away, and with them where these began.
+                # Compaction removes the records of aborted transactions, so their first offsets are not known.
                 indexes.completed(ended, known_from=INT64_MAX if self.is_compacted else base_offsets[0])
             if base_offset != base_offsets[-1] and walked.end_offset < self.recovery_point:
                 indexes.closed()
@@ -205,7 +206,8 @@ class PartitionCheck:
         self.report.findings += epochs.findings(self.recovery_point)
 
     def _has_its_epoch(self, path: str, batch: WalkedBatch) -> bool:
-        """Whether a batch has the leader epoch that the partition's checkpoint tells: no checksum covers it."""
+        """Whether a batch has the leader epoch that the partition's checkpoint has for its offset. No checksum covers
+        the epoch of a batch."""
         header = batch.header
         if not self._known_epochs or not self.log_start <= header.base_offset < self.recovery_point:
             return True
@@ -225,7 +227,7 @@ class PartitionCheck:
         if self._unsound is not None or base_offset == self._end_offset:
             return
         name = f"{base_offset:020d}.log"
-        self._replays = self._replays and self.is_compacted  # A snapshot may tell of what is missing.
+        self._replays = self._replays and self.is_compacted  # A snapshot may include batches that are missing here.
         if base_offset < self._end_offset:
             problem = f"it begins at offset {base_offset}; the segment before it ends at {self._end_offset}"
             self._found(name, Severity.LOSS, problem, _OFFLINE)
@@ -265,7 +267,8 @@ class PartitionCheck:
             self._unsound.last_offset_seen = walked.end_offset - 1
 
     def _check_end(self) -> None:
-        """Whether everything that was promised is there: up to the recovery point, in the log or the journal."""
+        """Check that the log and the journal hold everything up to the recovery point, and up to the last sound batch
+        after an unsound one."""
         if self.running and self._unsound is None and self._end_offset >= self.recovery_point:
             return
         key = (self.topic.topic_id if self.topic is not None else UUID(int=0), self.partition.partition)

@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 class ReplayedProducers:
-    """The producer state that follows from the log, and the snapshots that should agree with it on the way."""
+    """The producer state replayed from the log, and the snapshots, each of which is compared with it at its offset."""
 
     def __init__(
         self, disk: Disk, folder: str, names: list[str], partition: TopicPartition, start: int, *, is_compacted: bool
@@ -50,7 +50,7 @@ class ReplayedProducers:
                 self._damaged(path, str(error))
         self._snapshots.sort()
         if self._snapshots and self._snapshots[0][0] == start and start > 0:
-            # What began before the first segment is in no batch any more.
+            # Producers and transactions that began before the first segment are in this snapshot only.
             self._states.load(self._snapshots.pop(0)[2])
 
     def batch(self, batch: WalkedBatch) -> None:
@@ -68,15 +68,15 @@ class ReplayedProducers:
         return self._findings
 
     def _compare(self, end_offset: int) -> None:
-        """Hold the snapshots at or below an offset against the state that the batches below it have left."""
+        """Compare the snapshots at or below ``end_offset`` with the state after the batches below it."""
         while self._snapshots and self._snapshots[0][0] <= end_offset:
             _, path, entries = self._snapshots.pop(0)
             if self._is_compacted:
-                continue  # What compaction left of a producer need not lead to the same state.
+                continue  # The batches that compaction has left of a producer may lead to another state.
             replayed = {entry.producer_id: entry for entry in self._states.snapshot_entries()}
             for entry in entries:
                 known = replayed.get(entry.producer_id)
-                # A producer whose batches retention has removed is in the snapshot alone.
+                # A producer whose batches were removed by retention is in the snapshot only.
                 if known is not None and _position(known) != _position(entry):
                     self._damaged(
                         path, f"producer {entry.producer_id} is at {_position(entry)}; the log has {_position(known)}"

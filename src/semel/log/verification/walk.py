@@ -18,7 +18,7 @@ from semel.wire.records import HEADER_SIZE, MAGIC_POSITION, BatchHeader, iterate
 _STEP_BYTES: Final = 64 * 1024
 _DEEP_STEP_BYTES: Final = 4 * 1024 * 1024
 
-# How far behind an unsound batch the next sound one is looked for.
+# How far after an unsound batch the next sound one is searched for.
 _SEARCH_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -32,11 +32,11 @@ class WalkedBatch:
 
 @dataclass(slots=True)
 class Walk:
-    """The state of one pass over a file. After the pass it says how far the file is sound, and why no further."""
+    """The state of one pass over a file. After the pass it has the end of the sound part, and what is wrong there."""
 
     path: str
     end_offset: int
-    """The offset behind the last sound batch."""
+    """The offset after the last sound batch."""
     position: int = 0
     """Where the sound part of the file ends."""
     size_bytes: int = 0
@@ -44,11 +44,12 @@ class Walk:
     batches: int = 0
     records: int = 0
     resumes_at: int | None = None
-    """The base offset of the next sound batch behind the trouble, if one was found."""
+    """The base offset of the next sound batch after the unsound place, if one was found."""
     last_offset_seen: int | None = None
     """The last offset of that batch."""
     corrupt: list[Corrupt] = field(default_factory=list)
-    """Batches below ``trusted_until`` that are in their place and whose content is not sound. They are passed over."""
+    """Batches below ``trusted_until`` that are in their place and whose content is not sound. The walk goes on after
+    them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,14 @@ def walk(
     trusted_until: int = 0,
     until: int | None = None,
 ) -> Iterator[WalkedBatch]:
-    """The sound batches of a file that begins with offset ``walked.end_offset``, or later if compaction was there.
+    """The sound batches of a file that begins with offset ``walked.end_offset``, or later if compaction left holes.
 
-    Without ``has_holes`` every batch begins with the offset behind the one before it. No checksum covers that number.
+    Without ``has_holes``, every batch must begin with the offset after the batch before it. No checksum covers a base
+    offset.
 
-    Below ``trusted_until``, the recovery point, a start does not read the content of batches: such a batch stays.
-    Behind it the log ends with the first that is not sound. ``until`` is where the walk ends, for a broker that runs.
+    Below ``trusted_until``, the recovery point, a start does not read the content of batches, so a batch with unsound
+    content stays in the log. Above it the log ends before the first unsound batch. ``until``: the offset at which the
+    walk ends, if a broker is running.
     """
     with contextlib.closing(disk.open(path)) as file:
         size = walked.size_bytes = file.size()
@@ -141,12 +144,13 @@ def _check_content(header: BatchHeader, data: memoryview) -> None:
 
 
 def _without_position(text: str, position: int) -> str:
-    """A header's error names a position within what was read, which is not one of the file."""
+    """The text of an error without the position in it, which is a position in the bytes that were read, not in the
+    file."""
     return f"no batch begins here ({text.split(' at position ')[0]})" if " at position " in text else text
 
 
 def _resume(file: File, walked: Walk, size: int) -> None:
-    """Look for the next sound batch, to tell a torn end from damage, and how much would be lost."""
+    """Search for the next sound batch: it shows whether this is damage or a torn end, and how much would be lost."""
     start = walked.position + 1
     data = file.read(start, min(_SEARCH_BYTES, size - start))
     at = data.find(b"\x02", MAGIC_POSITION)
