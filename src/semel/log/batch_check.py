@@ -39,7 +39,7 @@ BRIEF_BYTES_MAX: Final = 64 * 1024
 
 # The limit of a batch's decompressed size: a hundred times its size, but not less than the floor and not more than the
 # usual maximum. A very large batch may exceed that maximum: up to a few times its size, and up to what readers
-# decompress. Batches of real producers decompress to at most ten to fifty times their size.
+# decompress. Batches of real producers decompress to at most fifty times their size.
 _EXPANSION_MAX: Final = 100
 _UNPACKED_FLOOR_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_USUAL_BYTES_MAX: Final = 64 * 1024 * 1024

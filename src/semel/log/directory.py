@@ -425,7 +425,7 @@ class LogDirectory:
             self._lock.release()
             self._lock = None
 
-    # Small things
+    # Helpers
 
     def _require_journal(self) -> Journal:
         assert self._journal is not None

@@ -220,7 +220,7 @@ class SystemLock:
 
 
 class SystemDisk:
-    """The operating system's files."""
+    """The ``Disk`` of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

@@ -348,7 +348,7 @@ class PartitionLog:
         self.replay(batch, header, now_ms, marker)
 
     def replay(self, batch: Buffer, header: BatchHeader, now_ms: int, marker: EndTransactionMarker | None) -> None:
-        """Apply a batch that was written to the leader epochs, the producer state and the log end.
+        """Update the leader epochs, the producer state and the log end with a batch that was written.
 
         ``marker``: the marker in the batch, if it was parsed before.
         """
@@ -370,7 +370,7 @@ class PartitionLog:
         try:
             if self.sync_progress.has_new_files and (names := self.sync_progress.new_names()) is not None:
                 # The first segment's name must be durable before there is a second one: after a power cut, a missing
-                # first segment could not be told from deleted records.
+                # first segment would look like deleted records.
                 names.sync(self.disk)
                 self.own_files_synced(0, names)
             self.snapshots.write_at_roll(self.log_end_offset, self.producers)

@@ -34,7 +34,7 @@ from semel.log.worker import Worker
 logger = logging.getLogger(__name__)
 
 LOGS_PER_JOB: Final = 100
-"""The most logs in one job of the worker. Between two jobs the worker does its other work."""
+"""The largest number of logs in one job of the worker. Between two jobs the worker does its other work."""
 
 SUSPENDED: Final = "it is being truncated"
 
@@ -196,7 +196,7 @@ class Truncations:
         return planned
 
     def _lower(self, planned: Sequence[tuple[Truncation, Cut | None]]) -> None:
-        """Step 2: write the checkpoint files of logs whose offsets in them are higher than the new log end."""
+        """Step 2: write the checkpoint files, if a log is restarted or has an offset above the cut in these files."""
         logs = [job.log for job, cut in planned if cut is None or self._says_more(job, cut)]
         if logs:
             self._directory.write_offsets()

@@ -40,7 +40,7 @@ RETRY_AFTER_MS: Final = 15 * 60 * 1000
 
 
 class Logs(Protocol):
-    """What the cleaner needs of the log directory."""
+    """What the cleaner needs from the log directory."""
 
     @property
     def path(self) -> str: ...
@@ -78,7 +78,7 @@ class LogCleaner:
     # Deciding
 
     def choose(self, now_ms: int) -> PartitionLog | None:
-        """The log that needs compaction most; ``None`` if none does. Closes segments that have waited too long."""
+        """The log that needs compaction most; ``None`` if none does. Closes active segments that are due to roll."""
         self._forget_deleted()
         candidates: list[tuple[PartitionLog, CleanableRange]] = []
         for log in self._directory.logs.values():

@@ -98,7 +98,8 @@ class CleaningPass:
     # The map
 
     def _map(self, aborted: AbortedTransactions) -> Generator[None, None, tuple[OffsetMap, int]]:
-        """The last committed offset of every key in the dirty part, and the offset up to which that is complete."""
+        """Build the map of the last committed offset of every key in the dirty part. Returns it, and the offset up to
+        which it is complete."""
         offset_map = OffsetMap(self._map_entries_max)
         start, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
         for segment in self.log.segments.reaching(start):

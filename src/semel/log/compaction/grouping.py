@@ -17,7 +17,7 @@ from semel.types import INT32_MAX
 
 
 def group_segments(segments: Sequence[Segment], *, end_offset: int, config: LogConfig) -> list[list[Segment]]:
-    """The segments, in order, in groups. ``end_offset`` is where the last of them ends."""
+    """Return the segments in groups, in order. ``end_offset`` is where the last segment ends."""
     groups: list[list[Segment]] = []
     size_bytes = offset_index_bytes = time_index_bytes = 0
     for number, segment in enumerate(segments, 1):

@@ -141,7 +141,8 @@ class Checkpointer:
         self._worker.run(self.write_high_watermarks, written)
 
     def journal_is_full(self) -> None:
-        """Called after every group while the journal is full: use the other file, and checkpoint to free this one."""
+        """Called after every group commit while the journal is full: use the other file, and checkpoint to free this
+        one."""
         if self.journal is not None and self.journal.is_full and self.journal.can_switch:
             self.journal.switch()
         if self._running is not None or not self._failures or self._clock.monotonic_ms() >= self._retry_ms:

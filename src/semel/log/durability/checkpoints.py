@@ -117,7 +117,7 @@ def _checksum(data: bytes) -> bytes:
 
 
 def read_high_watermarks(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """The stored high watermarks. Empty if the file is damaged: then each log's begins at its log start."""
+    """The stored high watermarks. Empty if the file is damaged: then the high watermarks begin at the log starts."""
     data, is_sound = _read_checked(disk, path)
     if data is None:
         return {}
@@ -233,7 +233,8 @@ def _check_partition_metadata(data: bytes, fields: Mapping[str, str]) -> None:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """Raises ``StorageError`` for a directory in a newer format: this version must not write to it."""
+    """Read ``meta.properties``; ``None`` if it is missing. Raises ``StorageError`` for a directory in a newer format:
+    this version must not write to it."""
     data = _read(disk, path)
     return None if data is None else _located(path, decode_meta_properties, data)
 

@@ -84,7 +84,7 @@ class Unsynced(NamedTuple):
 
 
 class CommittedLog(Protocol):
-    """What the committer needs of a partition's log."""
+    """What the committer needs from a partition's log."""
 
     @property
     def topic_id(self) -> UUID: ...
@@ -203,7 +203,7 @@ class Committer:
         return journal if size_bytes < self._direct_bytes_min * len(group) else None
 
     def _make_durable(self, group: list[Unsynced], journal: Journal | None, entries: list[Entry] | None) -> _Outcome:
-        """Runs on the worker and only touches files. ``_finished`` applies the outcome on the loop."""
+        """Sync a group, on the worker: only files are touched. ``_finished`` applies the outcome on the loop."""
         outcome = _Outcome()
         if journal is not None:
             try:

@@ -44,7 +44,7 @@ def encode(checkpoint: PartitionCheckpoint) -> bytes:
 
 
 def decode(data: bytes) -> PartitionCheckpoint:
-    """Raises ``DecodeError``."""
+    """Decode the content of a ``partition.checkpoint`` file. Raises ``DecodeError``."""
     fields = checked_text.decode(data, version=VERSION)
     if tuple(key for key, _ in fields[:3]) != ("topic_id", "recovery_point", "log_start_offset"):
         raise DecodeError(f"its fields are {[key for key, _ in fields]}")

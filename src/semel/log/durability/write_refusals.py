@@ -18,7 +18,7 @@ LINE_INTERVAL_MS: Final = 60_000
 
 
 class WriteRefusals:
-    """Counts the refused writes of one data directory and limits their log lines."""
+    """The count of the refused writes of one data directory, and the limit of their log lines."""
 
     def __init__(self, path: str, disk: Disk, clock: Clock) -> None:
         self._path = path

@@ -127,7 +127,7 @@ class KnownProducer:
         )
         following = batches[place]
         if following.base_offset == base_offset:
-            # From a snapshot the last batch has the timestamp of the producer's last activity; its header has its own.
+            # A snapshot has the timestamp of the producer's last activity; the batch's header has the batch's own.
             batches[place] = earlier
         elif 0 < (following.base_sequence - last_sequence) & INT32_MAX < _HALF_RING:
             batches.insert(place, earlier)

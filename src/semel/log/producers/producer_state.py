@@ -227,7 +227,7 @@ class ProducerStates:
     def replay(
         self, header: BatchHeader, marker: EndTransactionMarker | None = None, now_ms: int | None = None
     ) -> CompletedTransaction | None:
-        """Update the state by a batch that is in the log. ``marker``: the marker in a control batch.
+        """Update the state with a batch that is in the log. ``marker``: the marker in a control batch.
 
         Returns the transaction that the marker ended. The marker of a transaction without records in this partition
         ends none and updates only the epochs. A batch that compaction has emptied still updates the epoch and the

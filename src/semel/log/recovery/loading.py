@@ -187,7 +187,7 @@ class _Recovery:
         self._config = config
 
     def run(self, replay_from: int, recovery_point: int) -> int:
-        """Replay up to the recovery point, check and replay from there on, cut at the first unsound batch.
+        """Replay up to the recovery point, check and replay from there on, truncate at the first unsound batch.
 
         Returns the log end offset.
         """

@@ -24,7 +24,7 @@ def read_below(
     while number < len(segments) and (segment := segments[number]).base_offset < limit:
         if (place := segment.locate(offset)) is not None:
             break
-        number += 1  # Compaction or a roll may leave nothing at the end of a segment.
+        number += 1  # Compaction or a roll may leave no batch for the last offsets of a segment.
     else:
         return b"", number
     end = segment.size_bytes

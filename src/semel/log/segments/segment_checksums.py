@@ -57,7 +57,7 @@ def encode(checksums: SegmentChecksums) -> bytes:
 
 
 def decode(data: bytes) -> SegmentChecksums:
-    """Raises ``DecodeError``."""
+    """Decode the content of a ``.checksums`` file. Raises ``DecodeError``."""
     fields = checked_text.decode(data, version=VERSION)
     if tuple(key for key, _ in fields) != ("end_offset", "log", *_INDEX_KEYS):
         raise DecodeError(f"its fields are {[key for key, _ in fields]}")
