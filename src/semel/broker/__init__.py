@@ -1,6 +1,7 @@
-"""The broker: the part of Semel that does I/O and decides nothing.
+"""The broker: sockets, disks, timers and requests.
 
-Open ``broker.py`` first: it puts everything together. A request goes through ``network``, ``requests`` and its file in
-``requests/handlers``; from there to ``produce``, ``fetch`` or ``coordinators``. ``partitions`` are the logs that this
-broker leads.
+Open ``broker.py`` first: it creates all the parts and connects them. A request goes through ``network``, ``requests``
+and its file in ``requests/handlers``; from there to ``produce``, ``fetch`` or ``coordinators``. ``partitions`` has the
+partitions that this broker leads. The decisions of the coordinators, of replication and of the controller are in
+packages without I/O: ``semel.coordinator``, ``semel.replication`` and ``semel.metadata``.
 """

@@ -1,10 +1,11 @@
-"""One broker: everything it is made of, put together, started, stopped and killed.
+"""One broker: creates all its parts, and starts, stops and kills them.
 
-This is the only place that knows all the parts. What touches the world (disk, network, clock, randomness, worker
-threads) is handed in, so the same broker runs on a machine and inside a simulation.
+This is the only module that knows all the parts. Disk, network, clock, randomness and worker threads are passed in, so
+the same broker runs on a machine and inside a simulation.
 
-Starting: take the data directory, read the metadata, open the logs, load the coordinators, listen. Stopping: accept
-nothing more, answer what was asked, bring the logs to rest. Killing: let go of everything as it is.
+Starting: lock the data directory, read the metadata, open the logs, load the coordinators, listen. Stopping: accept no
+more requests, answer those that were received, sync and close the logs. Killing: close everything at once, and flush
+nothing.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("semel.broker")
 
-# How long a stopping broker takes at most, and how much of that for what: requests that are being served, clients that
-# read their answers, the metadata. The rest is for the logs. The command ends its process a little later, so that ten
-# seconds hold on a busy machine too.
+# How long a broker takes at most to stop, and how much of that is for each step: requests that are being served,
+# clients that read their responses, the audit log, the metadata. The rest is for the logs. The command ends its process
+# a little later, so that a stop takes at most ten seconds on a busy machine too.
 STOP_SECONDS_MAX: Final = 7.0
 STOP_TASKS_SECONDS_MAX: Final = 2.0
 STOP_CONNECTIONS_SECONDS_MAX: Final = 2.0
@@ -71,12 +72,13 @@ STOP_METADATA_SECONDS_MAX: Final = 1.0
 
 
 class Broker:
-    """A broker. ``start`` it, then ``stop`` or ``kill`` it; for another run make another one.
+    """A broker. Call ``start``, then ``stop`` or ``kill``; to run again, create another ``Broker``.
 
-    It listens where the setting ``listeners`` says; without it at ``listen``, as the listener PLAINTEXT, and
-    ``advertise`` is what clients are told. With ``zookeeper.connect`` it is one of several: ``inter_broker_listen`` is
-    where the others reach it, and ``open_session`` connects to the metadata that they share. ``accept_loss``: an empty
-    directory is served, although there should be partitions in it.
+    It listens at the addresses of the setting ``listeners``; without this setting at ``listen``, as the listener
+    PLAINTEXT, and then ``advertise`` is the address that clients receive. With ``zookeeper.connect`` it is one broker
+    of several: ``inter_broker_listen`` is the address for the other brokers, and ``open_session`` connects to the
+    metadata that they share. With ``accept_loss`` the broker also starts on an empty data directory that should contain
+    partitions.
     """
 
     def __init__(
@@ -117,17 +119,17 @@ class Broker:
         self._clock = clock
         self._random = random
         self._make_worker = make_worker
-        self._closers: list[Callable[[], object]] = []  # What kill calls, in the reverse order of taking.
+        self._closers: list[Callable[[], object]] = []  # Called by kill, the last one first.
         self._running: _Running | None = None
 
     @property
     def address(self) -> Address:
-        """Where clients connect, once it is running: the first listener."""
+        """The address of the first listener for clients; its port is known once the broker is running."""
         return self.endpoints.address
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves; not while it starts or stops."""
+        """Whether the broker serves requests: False while it starts or stops."""
         return self._running is not None
 
     @property
@@ -136,7 +138,8 @@ class Broker:
         return self._running.node
 
     async def start(self) -> None:
-        """Serve. Raises StorageError or OSError in one sentence, and then nothing is left behind."""
+        """Start to serve. Raises StorageError or OSError, whose message is one sentence, after closing all parts that
+        had been started."""
         try:
             await self._start()
         except BaseException:
@@ -144,10 +147,10 @@ class Broker:
             raise
 
     async def stop(self, *, timeout_s: float = STOP_SECONDS_MAX) -> bool:
-        """Answer what was asked, then end. Returns whether that was clean: the next start has nothing to recover.
+        """Answer the received requests, then stop. Returns whether the stop was clean: the next start recovers nothing.
 
-        It ends in time whatever clients and disks do. What the disk does not give until then is given up, as by
-        ``kill``, and the next start recovers it.
+        Returns within ``timeout_s`` whatever clients and disks do. If the disk has not finished by then, the broker is
+        killed as by ``kill``, and the next start recovers.
         """
         running, self._running = self._running, None
         if running is None:
@@ -175,7 +178,7 @@ class Broker:
         running.maintenance.stop()
         if running.membership is not None:
             await running.membership.resign()
-        # First of all: or clients that keep asking would keep a stopping broker busy for ever.
+        # Before the requests are drained: a client that keeps sending requests must not delay the stop.
         running.server.stop_reading()
         if not await _in_time(running.dispatcher.drain(), STOP_TASKS_SECONDS_MAX):
             running.dispatcher.cancel()
@@ -201,7 +204,7 @@ class Broker:
             running.page.close()
         running.node.turns.stop()
         node.deadlines.close()
-        # A metadata store that hangs does not keep the logs from coming to rest.
+        # A metadata store that hangs must not prevent the logs from being closed.
         clean = await _in_time(self._close_metadata(running), STOP_METADATA_SECONDS_MAX)
         if not clean:
             running.metadata.abandon()
@@ -219,7 +222,7 @@ class Broker:
             running.metadata.worker.stop()
 
     def kill(self) -> None:
-        """Drop everything where it stands, as ``kill -9`` would: nothing is flushed, no client is told."""
+        """Stop at once, as ``kill -9`` would: nothing is flushed, and no request is answered."""
         self._running = None
         while self._closers:
             self._closers.pop()()
@@ -363,7 +366,7 @@ class Broker:
     # The other brokers
 
     def _meet_others(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        """What a broker among others has, before it is a member."""
+        """Create the connections to other brokers and the replicas, before this broker is a member."""
         from semel.broker.cluster.peers import Peers
         from semel.broker.replication.replicas import Replicas
 
@@ -395,7 +398,7 @@ class Broker:
         return membership
 
     def _begin_replication(self, node: Node, membership: Membership) -> None:
-        """Once this broker is a member."""
+        """Start replication and its metrics. Called once this broker is a member."""
         from semel.broker.replication.replication_metrics import measure_replicas
 
         assert node.replicas is not None
@@ -404,7 +407,7 @@ class Broker:
 
     def _coordinators(self, node: Node, loop: asyncio.AbstractEventLoop) -> Coordinators:
         from semel.broker.coordinators.coordinators import (
-            Coordinators,  # Not before they are needed: a start does without.
+            Coordinators,  # Imported when needed, so that a start is faster.
         )
 
         coordinators = Coordinators(node, loop)
@@ -416,7 +419,7 @@ class Broker:
 
 
 def _have_coordinators_to_do(node: Node) -> bool:
-    """Whether there is something to load, or a transaction that was left open."""
+    """Whether a partition of an internal topic is led here, or one with a transaction that was left open."""
     return any(partition.concerns_coordinators for partition in node.partitions)
 
 

@@ -1,7 +1,7 @@
-"""Where a broker listens, for clients and for other brokers, and what they are told of it.
+"""The listeners of a broker, for clients and for other brokers, and the endpoints that it advertises.
 
-With the setting ``listeners`` there are several, each with its protocol (``semel.broker.security``). Without it there
-is one, PLAINTEXT, at an address that was handed in, and nothing of security is imported.
+With the setting ``listeners`` there are several listeners, each with its protocol (``semel.broker.security``). Without
+it there is one, PLAINTEXT, at an address that is passed in, and no security module is imported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 class Endpoints:
-    """The addresses are those that were asked for, until the broker listens there."""
+    """The listeners of one broker and their addresses. A configured port of 0 is replaced once the broker listens."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Endpoints:
         network: Network,
         make_worker: Callable[[str], Worker],
     ) -> None:
-        """Raises SettingError."""
+        """Raises SettingError if the arguments and the settings of listeners contradict each other."""
         listeners = check_listeners(config, listen, advertise, inter_broker_listen)
         self._of_clients = None if listeners is None else listeners.clients
         self._of_brokers = None if listeners is None else listeners.brokers
         self.address = listen or Address("", 0)
-        """Where clients connect: the first listener."""
+        """The address of the first listener for clients."""
         self.addresses: dict[str, Address] = {}
-        """Of all listeners, by name."""
+        """The addresses of all listeners for clients, by the listener's name."""
         self.inter_broker_address = inter_broker_listen
         self._advertise = advertise
         self._config = config
@@ -66,7 +66,7 @@ class Endpoints:
         self._login_closers: list[Callable[[], object]] = []
 
     async def listen(self, node: Node, dispatcher: Dispatcher, server: Server) -> None:
-        """To clients, on all listeners."""
+        """Listen for clients, on all their listeners."""
         if self._of_clients is None:
             self.address = self.address._replace(port=await server.listen(self._network, *self.address))
             self.addresses[PLAINTEXT] = self.address
@@ -89,12 +89,12 @@ class Endpoints:
         return Address(listener.host, await server.listen(self._network, listener.host, listener.port, options))
 
     def close_logins(self) -> None:
-        """No client can log in any more."""
+        """Close the SASL logins of all listeners: from now on no client can log in."""
         while self._login_closers:
             self._login_closers.pop()()
 
     def registration(self) -> RegisteredBroker:
-        """What clients are told of this broker."""
+        """Return what clients learn of this broker: its id, its rack and its advertised endpoints."""
         node_id, rack = self._config.node_id, self._config.broker_rack
         if self._of_clients is None:
             host, port = self._advertise or self.address
@@ -108,7 +108,7 @@ class Endpoints:
         return RegisteredBroker(node_id, *next(iter(endpoints.values())), rack, endpoints=endpoints)
 
     def inter_broker_endpoint(self, own: RegisteredBroker) -> Endpoint:
-        """What other brokers are told of this one."""
+        """Return the endpoint at which other brokers connect to this one."""
         assert self.inter_broker_address is not None
         host, port = self.inter_broker_address
         if self._of_brokers is None:
@@ -118,7 +118,7 @@ class Endpoints:
         return advertised_endpoint(self._of_brokers, port)
 
     def way_to_brokers(self, clock: Clock, random: Random) -> tuple[Network, Callable[[], Mechanism] | None]:
-        """How other brokers are reached, and how this one proves to them who it is, if it has to."""
+        """Return the network for connections to other brokers, and the SASL login for them; None without SASL."""
         if self._of_brokers is None:
             return self._network, None
         from semel.broker.security.listening import inter_broker_login, inter_broker_network
@@ -130,7 +130,7 @@ class Endpoints:
 def check_listeners(
     config: BrokerConfig, listen: Address | None, advertise: Address | None, inter_broker_listen: Address | None
 ) -> Listeners | None:
-    """Those of the setting ``listeners``; None without it. Raises SettingError."""
+    """Return the listeners of the setting ``listeners``; None without it. Raises SettingError."""
     if config.listeners is None:
         assert listen is not None, "nowhere to listen: neither the argument nor the setting listeners"
         for setting in ("advertised.listeners", "inter.broker.listener.name", "security.inter.broker.protocol"):
@@ -156,7 +156,7 @@ def check_listeners(
 
 
 def server_of(node: Node, dispatcher: Dispatcher, loop: asyncio.AbstractEventLoop) -> Server:
-    """One that does not listen yet."""
+    """Return a server that does not listen yet."""
     return Server(
         limits=lambda: _limits(node),
         serve=dispatcher.request,

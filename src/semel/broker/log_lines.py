@@ -1,15 +1,15 @@
-"""Log lines of a broker: one line stays one line, and one place in the code cannot fill the disk.
+"""Escapes and limits the log lines of a broker.
 
-Names that clients choose (topics, groups, transactional ids, client ids) end up in log lines. With a line break in it,
-a name would forge a line of its own. And a line for every bad request is a disk full of lines. The law, for every
-logger of the broker, whatever handlers and formats the application has:
+Names that clients choose (topics, groups, transactional ids, client ids) appear in log lines. A name with a line break
+in it could forge a log line, and one line for every bad request could fill the disk. The law, for every logger of the
+broker, whatever handlers and formats the application has:
 
-- No character of a message can begin a new line or move the cursor: what is not printable is escaped, and a message has
-  a greatest length. The lines of a traceback are indented, so that none can pass for a line of the log.
-- A line of the code that clients can reach writes ``LINES_AT_ONCE_MAX`` lines at once, and then ``LINES_PER_SECOND``.
-  The others are counted, and the next that is written says how many they were.
+- No character of a message can begin a new line or move the cursor: unprintable characters are escaped, and a message
+  has a maximum length. The lines of a traceback are indented, so that none looks like a line of the log.
+- A log statement that clients can trigger writes ``LINES_AT_ONCE_MAX`` lines at once, and then ``LINES_PER_SECOND``.
+  The other lines are counted, and the next line that is written contains their number.
 
-What is logged while a broker starts, or about its files, is not limited in number: each line names another file.
+The number of lines that are logged while a broker starts, or about its files, is not limited: each names another file.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ LOGGERS: Final = (
     "semel.loop",
     "semel.metadata.store_files",
 )
-# Those with lines that a request, or the content of a record, can cause.
+# Prefixes of the loggers with lines that a request, or the content of a record, can cause.
 _LIMITED: Final = ("semel.broker", "semel.coordinator.", "semel.log.compaction.", "semel.loop")
-# Not part of a broker.
+# Prefixes of loggers that are not part of a broker.
 _OTHERS: Final = ("semel.client", "semel.spark", "semel.cli", "semel.testing")
 _INDENTATION: Final = "    "
 _SEEN: Final = "semel_line"
 
 
 def guard_log_lines() -> None:
-    """Have the law kept by all loggers of a broker. A broker that starts may write its lines again."""
+    """Install the filter on all loggers of a broker, and reset its limits: a broker that starts has fresh ones."""
     _filter.forget()
     for name in guarded_loggers():
         logging.getLogger(name).addFilter(_filter)  # A filter is added once, however often this is called.
 
 
 def guarded_loggers() -> set[str]:
-    """Those of the modules that are imported, and those that are imported only when they are needed."""
+    """Return the names of the broker's loggers, also of modules that are imported only when they are needed."""
     known = {name for name in logging.root.manager.loggerDict if name.startswith("semel.")}
     return {name for name in known if not name.startswith(_OTHERS)} | set(LOGGERS)
 
 
 def guard_handlers() -> None:
-    """For a process that is nothing but a broker: what libraries log is on lines of its own too."""
+    """Escape the log lines of libraries too. For a process that is only a broker."""
     for handler in logging.root.handlers:
         handler.addFilter(_filter)
 
 
 def escaped(text: str, characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
-    """The text on one line, whatever is in it."""
+    """Return the text on one line: unprintable characters are escaped, and a long text is cut."""
     if len(text) > characters_max:
         text = f"{text[:characters_max]}... ({len(text) - characters_max} more characters)"
     return text if text.isprintable() else "".join(map(_escaped, text))
@@ -81,14 +81,18 @@ def _escaped(character: str) -> str:
 
 
 class LineFilter(logging.Filter):
-    """A filter and not a formatter: it works before any handler, also those of an application around the broker."""
+    """The filter that escapes log records and limits their number.
+
+    It is a filter and not a formatter, so that it works before every handler, also those of an application that
+    contains the broker.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._places: dict[tuple[str, int], LineLimit] = {}
 
     def forget(self) -> None:
-        """Every place may write as if it had written nothing."""
+        """Reset the limits of all statements that log."""
         self._places.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -114,7 +118,7 @@ class LineFilter(logging.Filter):
 
 
 class LineLimit:
-    """How many lines may still be written: of one line of the code, or about one client."""
+    """The rate limit of log lines: those of one statement in the code, or those about one client."""
 
     __slots__ = ("_allowed", "_at_once_max", "_at_s", "_per_second", "left_out")
 
@@ -136,7 +140,7 @@ class LineLimit:
         return True
 
     def take_left_out(self) -> int:
-        """How many were not written since the last one that was."""
+        """Return how many lines were left out since the last line that was written, and reset that number."""
         left_out, self.left_out = self.left_out, 0
         return left_out
 

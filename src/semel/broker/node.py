@@ -1,4 +1,4 @@
-"""What a request handler may reach: the parts of one running broker, under one name."""
+"""The node: the parts of one running broker that request handlers and the parts themselves use."""
 
 from __future__ import annotations
 
@@ -54,20 +54,21 @@ logger = logging.getLogger("semel.broker")
 Result = TypeVar("Result")
 Wanted = TypeVar("Wanted", NewTopic, NewPartitions, TopicToDelete)
 
-# Of new topics, in a cluster that has as many brokers.
+# The replication factor of new topics where ``default.replication.factor`` is not set, in a cluster with at least so
+# many brokers.
 REPLICAS_BY_DEFAULT: Final = 3
 
 
 class _StillThere(Exception):
-    """The logs of a topic that was deleted are still there, and one of its name is to be made."""
+    """A topic is to be created, and the logs of a deleted topic of the same name are still there."""
 
 
 async def _at_once() -> None:
-    """Until partitions are hosted, there is nothing to wait for."""
+    """The ``settled`` of a node whose partitions are not opened yet: there is nothing to wait for."""
 
 
 def _nothing_is_unavailable() -> None:
-    """Until logs are hosted."""
+    """The ``open_unavailable`` of a node whose partitions are not opened yet."""
 
 
 def _without_coordinators() -> Coordinators:
@@ -98,22 +99,22 @@ class Node:
     replicas: Replicas | None = None
     """The replicas of partitions with other brokers; None in a cluster of one."""
     authorizer: Authorizer | None = None
-    """Decides about requests by the ACLs; None where everything is allowed."""
+    """Checks requests against the ACLs; None if everything is allowed."""
     audit: Audit | None = None
-    """Where refused logins and requests, and changes, are written down; None where they are not."""
+    """The audit log of refused logins, refused requests and changes; None without ``audit.log.path``."""
     quotas: ClientQuotas | None = None
-    """What clients have used of their quotas; None as long as there are no quotas."""
+    """The use of quotas by clients; None as long as there are no quotas."""
     logger_levels_before: dict[str, int] = field(default_factory=dict)
-    """The levels of the loggers that clients have altered, as they were before."""
+    """The original levels of the loggers whose levels clients have altered, by logger name."""
     make_coordinators: Callable[[], Coordinators] = field(default=_without_coordinators)
     active_coordinators: Coordinators | None = None
-    """Those of transactions and groups, once a request has needed them."""
+    """The coordinators of transactions and groups; None until the first request or partition that needs them."""
     cleaner: LogCleaner | None = None
-    """Compaction, once it has been looked for."""
+    """The log cleaner; None until compaction first looks for a log to clean."""
     settled: Callable[[], Awaitable[None]] = field(default=_at_once)
-    """Waits until the logs have caught up with the image."""
+    """Waits until the logs of the image's topics are made, and those of deleted topics are gone."""
     deleting: Counter[str] = field(default_factory=Counter)
-    """Names of topics that were deleted and whose logs are still there."""
+    """The names of deleted topics whose logs are still there, and how many such topics have the name."""
     open_unavailable: Callable[[], None] = field(default=_nothing_is_unavailable)
     """Tries again to make the logs that could not be made."""
 
@@ -122,7 +123,7 @@ class Node:
         return self.active_coordinators or self.coordinate()
 
     def coordinate(self) -> Coordinators:
-        """Take up the coordinators: their shards are loaded from now on."""
+        """Create the coordinators and begin to load their shards."""
         assert self.active_coordinators is None, "they are taken up once"
         self.active_coordinators = self.make_coordinators()
         self.active_coordinators.start()
@@ -138,7 +139,7 @@ class Node:
         return self.config.node_id if controller_id is None else controller_id
 
     def rights(self, request: Request) -> Rights | None:
-        """What the client of a request may do; None where everything is allowed."""
+        """Return the rights of a request's client; None if everything is allowed."""
         authorizer, audit = self.authorizer, self.audit
         if authorizer is None:
             return None
@@ -147,7 +148,7 @@ class Node:
         return authorizer.rights(principal, host, refused)
 
     def led_partition(self, topic: str, index: int) -> Partition:
-        """The partition, if this broker leads it. Raises KafkaError with Kafka's code for why not."""
+        """Return the partition if this broker leads it. Raises KafkaError with Kafka's error code otherwise."""
         partition = self.partitions.get(topic, index)
         if partition is not None:
             return partition
@@ -168,9 +169,10 @@ class Node:
         validate_only: bool = False,
         unstored: Callable[[Refusal], Sequence[Result]],
     ) -> Sequence[Result]:
-        """Decide and commit, or only decide. The results are true once this returns.
+        """Decide a change of the metadata and commit it, or with ``validate_only`` only decide. Returns the results.
 
-        ``unstored`` makes the results for the case that the metadata store cannot take changes any more.
+        When this returns, a commit has taken effect: the logs are made or gone. ``unstored`` makes the results if the
+        metadata store cannot commit.
         """
         if validate_only:
             return decide(self.image).results
@@ -193,7 +195,8 @@ class Node:
         *,
         validate_only: bool = False,
     ) -> Sequence[TopicResult]:
-        """``change`` for topics, each of which stands for itself: in one commit, or in as many as the store needs."""
+        """Like ``change``, for topics that succeed or fail independently: in one commit, or in several if the store
+        cannot take all of them in one."""
 
         async def commit(some: Sequence[Wanted]) -> Sequence[TopicResult]:
             return await self.change(
@@ -223,7 +226,7 @@ class Node:
         ]
 
     def _decide(self, decide: Callable[[ClusterImage], Decision[Result]], image: ClusterImage) -> Decision[Result]:
-        """Not before the logs of a former topic have other names does the metadata say that there is a new one."""
+        """Decide, but raise _StillThere if a topic would be created while the logs of a former one have its name."""
         decision = decide(image)
         if self.deleting:
             for change in decision.changes:
@@ -232,7 +235,7 @@ class Node:
         return decision
 
     def load_quotas(self) -> None:
-        """Limit clients by the quotas of the image from now on."""
+        """Apply the quotas of the image: from now on clients are limited by them."""
         quotas = {} if self.image.security is None else self.image.security.quotas
         if not quotas:
             self.quotas = None
@@ -256,8 +259,11 @@ class Node:
         return REPLICAS_BY_DEFAULT if self._has_brokers(REPLICAS_BY_DEFAULT) else 1
 
     def _has_brokers(self, count: int) -> bool:
-        """Whether so many belong to the cluster: those that are registered, and those that have replicas and are away
-        for now. A topic made meanwhile is refused, rather than kept for ever with fewer replicas than all others.
+        """Whether the cluster has at least ``count`` brokers.
+
+        Brokers count if they are registered, or if they have replicas of a partition and are not registered now. So a
+        topic that is created while brokers are down is refused. It would otherwise have fewer replicas than the others
+        for ever.
         """
         known = set(self.image.brokers)
         if len(known) >= count or self.peers is None:

@@ -1,7 +1,7 @@
-"""The metadata that a broker starts from: its own, in the data directory, or what several share, in ZooKeeper.
+"""Opens the metadata of a cluster when a broker starts: its own, in the data directory, or shared, in ZooKeeper.
 
-Both give the same: a store, the image of the cluster read from it, and the versions of features that were agreed on.
-The data directory is taken on the way, because it has to belong to the cluster that the metadata are of.
+Both ways return the metadata store, the image of the cluster read from it, and the finalized versions of the features.
+They lock the data directory too, because it must belong to the cluster that the metadata describe.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ async def open_own_metadata(
     make_worker: Callable[[str], Worker],
     closers: list[Callable[[], object]],
 ) -> OpenedMetadata:
-    """Of a cluster of one: in the data directory. What has to be called at the end is added to ``closers``."""
+    """Open the metadata of a cluster of one broker, in the data directory. Functions that close them are added to
+    ``closers``. Raises StorageError."""
     path = f"{logs.path}/{METADATA_FILE}"
     own = MetaProperties(kafka_uuid(random_uuid(random)), config.node_id)
     properties = logs.acquire(own, in_metadata=lambda: identity_in(disk, path, node_id=config.node_id))
@@ -85,7 +86,8 @@ async def open_shared_metadata(
     accept_loss: bool,
     closers: list[Callable[[], object]],
 ) -> SharedMetadata:
-    """Of a cluster of several: in ZooKeeper. What has to be called at the end is added to ``closers``."""
+    """Open the metadata of a cluster of several brokers, in ZooKeeper. Functions that close them are added to
+    ``closers``. Raises StorageError."""
     from semel.broker.cluster import shared_metadata
 
     session = await (open_session or shared_metadata.kazoo_session)(config)
@@ -111,5 +113,5 @@ def _check_node_id(properties: MetaProperties, logs: LogDirectory, config: Broke
 
 
 def _feature_levels(config: BrokerConfig) -> dict[str, int]:
-    """What this broker's settings ask for. A cluster of one has agreed to that."""
+    """Return the levels of the features in this broker's settings. In a cluster of one they are the finalized ones."""
     return {GROUP_VERSION: config.group_version, TRANSACTION_VERSION: config.transaction_version}

@@ -1,16 +1,16 @@
-"""Turns of the event loop: work that takes more than one, and how long they are.
+"""Turns of the event loop: runs long work in slices, and measures how long turns take.
 
-The law: no turn is longer than ``TURN_MS_MAX``. What may take longer is done in slices, with the others' turns between
-them. And all slices of all clients stand in one line, of which every turn does ``SHARE_MS``: two hundred clients with
-long requests keep a short one no longer from being read than one client does.
+The law: no turn is longer than ``TURN_MS_MAX``. Work that may take longer is done in slices, and other work gets turns
+between them. All slices of all clients wait in one queue, and each turn works on it for ``SHARE_MS``: two hundred
+clients with long requests delay a short request no longer than one such client does.
 
-Three numbers tell whether that holds:
+Three measurements show whether the law holds:
 
-- ``longest_seconds``: the longest turn since it was last asked, as the clock sees it. A timer that comes late says for
-  how long the loop did something else, whatever that was; it costs nothing where the work is done.
-- who it was: a request after which the clock had moved too far since its bytes were read, in a line of the log.
-- ``most_elements``: the most elements of a request that were handled in one turn. Where time is virtual the clock does
-  not move while work is done, so this number has a limit as well: to pass it is a bug, and the request fails.
+- ``longest_seconds``: the longest turn since the method was last called. A timer that fires late shows for how long
+  the loop did something else, whatever that was; so the code that does the work need not measure anything.
+- a line in the log that names the request after which too much time had passed since its bytes were read.
+- ``most_elements``: the most elements of a request that were handled in one turn. With virtual time the clock does not
+  move while work is done, so this number has a limit as well: to exceed it is a bug, and the request fails.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ T = TypeVar("T")
 
 TURN_MS_MAX: Final = 50.0
 SHARE_MS: Final = 5.0
-"""What one client has of a turn, and all that stand in line together, unless a single slice takes longer."""
+"""The time in one turn for the requests of one client, and for all queued slices together, unless a single slice takes
+longer."""
 ELEMENTS_PER_TURN_MAX: Final = 10_000
-"""What ``most_elements`` never passes."""
+"""The limit of ``most_elements``."""
 _TICK_MS: Final = 100.0
 
 logger = logging.getLogger("semel.loop")
 
 
 class Turns:
+    """The queue of slices of work, and the measurement of the turns of one event loop."""
+
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._clock = clock
         self._loop = loop
@@ -46,22 +49,24 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
         self._longest_ms = 0.0
         self.too_long = 0
-        """How many turns were too long."""
+        """How many turns were longer than ``TURN_MS_MAX``."""
         self.most_elements = 0
+        """The most elements of a request that were handled in one turn."""
 
     # Work in slices
 
     async def run(self, steps: Generator[None, None, T], *, elements: int) -> T:
-        """Drive a generator to its end, with a turn for everything else after each of its pauses.
+        """Run a generator to its end, one step for each turn. Returns its result.
 
-        ``elements`` is how many it handles between two of them.
+        ``elements`` is the number of elements that the generator handles in one step at most.
         """
         run: _Run[T] = _Run(self, steps, elements, asyncio.get_running_loop().create_future())
         self.soon(run.step)
         return await run.done
 
     async def pause(self) -> None:
-        """Let everything else have a turn. In each turn one goes on of those that pause."""
+        """Pause the caller until it is first in the queue, so that other work gets a turn. At most one paused caller
+        continues in each turn."""
         went_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def go_on() -> bool:
@@ -74,7 +79,7 @@ class Turns:
         await went_on
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Do a slice of work in one of the next turns, after those that were asked for before."""
+        """Do a slice of work in one of the next turns, after the slices that were queued before."""
 
         def slice_of_work() -> bool:
             work()
@@ -83,7 +88,7 @@ class Turns:
         self._append(slice_of_work)
 
     def at_once(self, steps: Generator[None, None, T], *, elements: int) -> T:
-        """Drive a generator to its end in this turn: it is known to be short."""
+        """Run a generator to its end in this turn, because its work is known to be short. Returns its result."""
         self.worked(elements)
         while True:
             try:
@@ -93,7 +98,7 @@ class Turns:
                 return result
 
     def worked(self, elements: int) -> None:
-        """So many elements are handled in this turn."""
+        """Record that so many elements are handled in this turn; more than the limit is an assertion error."""
         assert elements <= ELEMENTS_PER_TURN_MAX, f"{elements} elements in one turn; at most {ELEMENTS_PER_TURN_MAX}"
         if elements > self.most_elements:
             self.most_elements = elements
@@ -108,7 +113,7 @@ class Turns:
         (self._loop or asyncio.get_running_loop()).call_soon(self._work_off)
 
     def _work_off(self) -> None:
-        """What stands in line now, as far as the share of this turn goes."""
+        """Do the slices that are queued now, until the share of this turn is used up."""
         line, now_ms = self._line, self._clock.monotonic_ms
         until_ms = now_ms() + SHARE_MS
         try:
@@ -121,10 +126,10 @@ class Turns:
             else:
                 self._is_scheduled = False
 
-    # The watchdog
+    # Measuring turns
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look at the clock ten times a second from now on."""
+        """Begin to measure turns: ten times a second, compare the clock with the time at which the timer was due."""
         self._tick_later(loop)
 
     def stop(self) -> None:
@@ -133,12 +138,12 @@ class Turns:
             self._timer = None
 
     def longest_seconds(self) -> float:
-        """The longest turn since this was last asked."""
+        """Return the longest turn since this was last called."""
         longest, self._longest_ms = self._longest_ms, 0.0
         return longest / 1000
 
     def too_long_for(self, took_ms: float, api: str, version: int, peer: str, client_id: str | None, size: int) -> None:
-        """A request, with those that were read together with it, has kept the loop for longer than it may."""
+        """Log that a request, with those that were read together with it, has occupied the event loop for too long."""
         self._longest_ms = max(self._longest_ms, took_ms)
         logger.warning(
             "the event loop was kept for %d ms, at the end by %s v%d of %d bytes from %s (client id %.100r)",
@@ -165,8 +170,11 @@ class Turns:
 
 @dataclass(slots=True, eq=False)
 class _Run(Generic[T]):
-    """A generator that is driven in slices. Nothing in it refers to itself: a circle would keep the result, which may
-    be a message of a hundred thousand objects, until the garbage collector finds it."""
+    """A generator that is run in slices.
+
+    It must not be part of a reference cycle: a cycle would keep the result, which may be a message of a hundred
+    thousand objects, until the garbage collector finds it.
+    """
 
     turns: Turns
     steps: Generator[None, None, T]
@@ -174,7 +182,7 @@ class _Run(Generic[T]):
     done: asyncio.Future[T]
 
     def step(self) -> None:
-        if self.done.done():  # The one who waited for it was cancelled.
+        if self.done.done():  # The caller of ``Turns.run`` was cancelled.
             self.steps.close()
             return
         try:
