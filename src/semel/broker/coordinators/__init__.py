@@ -1,5 +1,5 @@
-"""The runtime of the coordinators: shards are loaded, run and unloaded, expire things, and have their markers written.
+"""The runtime of the coordinators: loads, runs and unloads shards, expires ids and offsets, and delivers markers.
 
-Open ``shard_runtime.py`` first: it appends what a shard decides, and answers once that is committed. ``coordinator.py``
-is all shards of one internal topic, ``coordinators.py`` the two coordinators of a broker.
+Open ``shard_runtime.py`` first: it appends the records that a shard decides, and answers once they are committed.
+``coordinator.py`` has all shards of one internal topic, ``coordinators.py`` the two coordinators of a broker.
 """

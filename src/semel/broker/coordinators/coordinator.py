@@ -1,9 +1,9 @@
 """A coordinator: all shards of one internal topic, which of them serves an id, and the topic itself.
 
-An id belongs to the partition that its hash says, and is served by the broker that leads this partition. The law: no
-request is served by a shard that is not, at this moment, the one for its id; a client that asks the wrong broker, or
-too early, is told so with the code that makes Kafka's clients do the right thing (NOT_COORDINATOR: look again,
-COORDINATOR_LOAD_IN_PROGRESS: ask again).
+The hash of an id determines its partition, and the broker that leads this partition serves the id. The law: a request
+is only served by the shard that is, at this moment, the one for its id. A client that asks the wrong broker, or before
+the shard is loaded, gets the error code to which Kafka's clients react correctly (NOT_COORDINATOR: find the coordinator
+again; COORDINATOR_LOAD_IN_PROGRESS: send the request again).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semel.types import ProducerIdentity
 
 logger = logging.getLogger("semel.broker")
 
-# How long a client is kept waiting for a topic that is being made for it.
+# How long a request waits at most for the internal topic that is created for it.
 CREATION_SECONDS_MAX: Final = 5.0
 
 
@@ -37,10 +37,16 @@ def _no_effects(runtime: ShardRuntime[Any], effect: object) -> None:
 
 
 def _nothing_more(runtime: ShardRuntime[Any]) -> None:
-    """Loading a shard concerns no other part of the broker."""
+    """The ``loaded`` of a coordinator for which nothing has to be done when a shard is loaded."""
 
 
 class Coordinator(Generic[AnyShard]):
+    """The shards of one internal topic that this broker leads.
+
+    ``carry_out`` does an effect of a decision, once its records are committed. ``loaded`` is called with the runtime of
+    each shard that was loaded.
+    """
+
     def __init__(
         self,
         topic: str,
@@ -62,7 +68,7 @@ class Coordinator(Generic[AnyShard]):
         self._away: set[int] = set()
 
     def __iter__(self) -> Iterator[ShardRuntime[AnyShard]]:
-        """The shards that are here, loaded or not."""
+        """Iterate over the runtimes of the shards that this broker leads, loaded or not."""
         return iter(list(self._runtimes.values()))
 
     # The broker and the shard that serve an id.
@@ -73,19 +79,19 @@ class Coordinator(Generic[AnyShard]):
         return partition_for(key, count)
 
     def broker_for(self, key: str) -> Broker | None:
-        """The broker that serves the id, if one does."""
+        """Return the broker that serves the id; ``None`` if no registered broker does."""
         image = self._node.image
         state = image.partition(self.topic, self.partition_for(key))
         return None if state is None or state.leader is None else image.brokers.get(state.leader)
 
     def elsewhere(self, key: str) -> int | None:
-        """The other broker that serves the id; ``None`` if this one does, or none."""
+        """Return the id of the other broker that leads the id's partition; ``None`` if this one does, or none."""
         state = self._node.image.partition(self.topic, self.partition_for(key))
         leader = None if state is None else state.leader
         return None if leader == self._node.config.node_id else leader
 
     def why_broken(self, key: str) -> str | None:
-        """Why the id cannot be served until its partition is repaired; ``None`` if nothing is wrong with it."""
+        """Return why the id cannot be served until its partition is repaired; ``None`` if the partition is sound."""
         topic_partition = (self.topic, self.partition_for(key))
         reason = self._node.partitions.unavailable.get(topic_partition)
         if reason is None and (led := self._node.partitions.get(*topic_partition)) is not None:
@@ -96,12 +102,12 @@ class Coordinator(Generic[AnyShard]):
 
     @property
     def has_broken_shards(self) -> bool:
-        """Whether some of the topic's partitions could not be opened: then what is known here is not all."""
+        """Whether some of the topic's partitions could not be opened, so that the loaded shards lack some ids."""
         return any(topic == self.topic for topic, _ in self._node.partitions.unavailable)
 
     @property
     def leads_all_that_it_should(self) -> bool:
-        """Whether every shard that the image gives to this broker is loaded, in the term that the image says."""
+        """Whether every shard that this broker leads by the image is loaded, under the image's leader epoch."""
         topic = self._node.image.topics.get(self.topic)
         for index, state in enumerate(() if topic is None else topic.partitions):
             if state.leader == self._node.config.node_id:
@@ -122,7 +128,7 @@ class Coordinator(Generic[AnyShard]):
         producer: ProducerIdentity | None = None,
         is_confirmed: bool = True,
     ) -> DelayedRequest | None:
-        """Put a request to the shard of this id; see ``ShardRuntime.run``."""
+        """Run a request in the shard of this id; see ``ShardRuntime.run``."""
         partition = self.partition_for(key)
         runtime = self._runtimes.get(partition)
         if runtime is None:
@@ -142,7 +148,10 @@ class Coordinator(Generic[AnyShard]):
     # The topic.
 
     async def create_topic(self) -> bool:
-        """Make the topic if there is none. Says whether there is one now, or gives up after a while."""
+        """Create the internal topic if it does not exist. Returns whether it exists now.
+
+        Returns False if the cluster has too few brokers, or if it took longer than ``CREATION_SECONDS_MAX``.
+        """
         node = self._node
         if self.topic in node.image.topics:
             return True
@@ -162,7 +171,7 @@ class Coordinator(Generic[AnyShard]):
 
         def decide(image: ClusterImage) -> Decision[TopicResult]:
             if self.topic in image.topics:
-                return Decision((), ())  # Two clients came first.
+                return Decision((), ())  # Created meanwhile, for another client.
             wanted = internal_topic(self.topic, node.config)
             return create_topics(image, [wanted], policy=node.topic_policy(), new_id=node.new_topic_id)
 
@@ -175,7 +184,7 @@ class Coordinator(Generic[AnyShard]):
     # Terms of leadership.
 
     def load(self, partition: Partition) -> None:
-        """This broker leads the partition: take up its shard, under the partition's leader epoch."""
+        """Create the shard of a partition that this broker leads now, and load it. Its epoch is the leader epoch."""
         index = partition.topic_partition.partition
         self.unload(index)
         if index in self._away:
@@ -190,7 +199,7 @@ class Coordinator(Generic[AnyShard]):
         ShardLoading(runtime, loop=self._loop, clock=self._node.clock, loaded=self._loaded, line=self._loading).begin()
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition, or no longer serves it."""
+        """Unload the shard of a partition that this broker no longer leads or serves; its requests are refused."""
         runtime = self._runtimes.pop(partition, None)
         if runtime is not None:
             runtime.unload()
@@ -200,8 +209,11 @@ class Coordinator(Generic[AnyShard]):
             self.unload(partition)
 
     async def move(self, partition: int, *, away_ms: float = 0) -> None:
-        """What a client sees of a failover to another broker and back: the shard is given up, requests for it
-        are answered NOT_COORDINATOR for a while, then it is loaded again under a higher leader epoch."""
+        """Imitate a failover of the partition to another broker and back, as its clients see it.
+
+        The shard is unloaded, and its requests are answered with NOT_COORDINATOR for ``away_ms``. Then it is loaded
+        again under a higher leader epoch.
+        """
         node = self._node
         self._away.add(partition)
         try:

@@ -1,8 +1,9 @@
-"""The two coordinators of a broker, of transactions and of groups: created, loaded at start, and stopped.
+"""The two coordinators of a broker, of transactions and of groups: creates, starts and stops them.
 
-At start every shard whose partition is here is loaded. Then everything that was decided is finished (markers that are
-owed are delivered again), everything undecided is as it was, and what a power cut took from the data partitions is put
-right (``reconciliation``). From then on shards come and go with their partitions.
+At start every shard whose partition is led here is loaded. Then decided transactions are finished (their markers are
+delivered again), undecided ones are still open, and markers that a power cut took from data partitions are replaced
+(``reconciliation``). From then on a shard is loaded and unloaded when a term of leadership of its partition begins and
+ends.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ from semel.types import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 TransactionRuntime: TypeAlias = ShardRuntime[TransactionShard]
 
-# After a COMPLETE record that could not be written, for instance because the disk is full.
+# The pause before a COMPLETE record that could not be written is tried again. The disk may be full, for instance.
 COMPLETE_RETRY_MS: Final = 1000
 
 
 class Coordinators:
+    """The transaction coordinator and the group coordinator of one broker, with their periodic tasks."""
+
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         config = node.config
@@ -92,9 +95,12 @@ class Coordinators:
         self._reconciliation = Reconciliation(node, self.transactions, loop)
 
     def start(self) -> None:
-        """After the logs were opened, and before the first request."""
+        """Load the shards that are led here, and begin to expire ids and to reconcile open transactions.
+
+        Called once the logs are open, and before a request needs a coordinator.
+        """
         node = self._node
-        # Offsets first: transactions that are decided have markers for them.
+        # The shards of offsets first: decided transactions have markers for them.
         for topic, coordinator in self._by_topic.items():
             for partition in node.partitions:
                 if partition.topic_partition.topic == topic:
@@ -106,23 +112,23 @@ class Coordinators:
         self._sweeps.start()
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:
-        """What a group of the consumer protocol is judged by: its own settings over the broker's."""
+        """Return the settings of a group of the consumer protocol: the broker's, overridden by the group's own."""
         overrides = self._node.image.group_configs.get(group_id)
         return self._consumer_settings if overrides is None else consumer_settings(self._node.config, overrides)
 
     def release_members(self) -> None:
-        """Tell the members of groups that wait for each other: the broker is about to stop."""
+        """Refuse the requests of group members that wait for each other, because the broker is about to stop."""
         for runtime in self.groups:
             runtime.retire()
 
     def stop(self) -> None:
-        """Decide nothing more. Requests that still wait are answered NOT_COORDINATOR."""
+        """Unload all shards. Requests that still wait are answered with NOT_COORDINATOR."""
         self._let_go()
         self.transactions.unload_all()
         self.groups.unload_all()
 
     def kill(self) -> None:
-        """Decide nothing more, and answer no request."""
+        """Drop all shards without an answer to any request."""
         self._let_go()
         for coordinator in self._by_topic.values():
             for runtime in coordinator:
@@ -171,7 +177,7 @@ class Coordinators:
 
 
 class _Completion:
-    """The COMPLETE of a transaction whose markers are all there. Tried again until it is written."""
+    """Writes the COMPLETE record of a transaction whose markers are all committed; tries again until it is written."""
 
     __slots__ = ("_effect", "_node", "_runtime")
 

@@ -1,8 +1,8 @@
-"""Records of a coordinator that no request waits for: synced with what is written next, or a moment later.
+"""The deferred sync of coordinator records that no request waits for: with the next records, or a moment later.
 
-COMPLETE is such a record. The transaction is decided and its markers are in place; if a power cut takes COMPLETE, the
-next start finds PREPARE and delivers the markers again, which changes nothing. So it need not cost a sync of its own,
-for which the producer's next transaction would have to wait: that one brings the sync which covers both.
+COMPLETE is such a record. The transaction is decided and its markers are written; if a power cut takes COMPLETE, the
+next start finds PREPARE and delivers the markers again, which changes nothing. So COMPLETE needs no sync of its own,
+for which the producer's next transaction would have to wait: the sync of that transaction's first record covers both.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from semel.broker.waiting.deadlines import Deadlines
 from semel.log.partition_log import PartitionLog
 
-# A reader of the partition sees no more than what is synced, and should not be kept from it for long.
+# The high watermark waits for the sync, and readers of the partition should not wait for long.
 SYNC_WITHIN_MS: Final = 20
 
 
 class DeferredSync:
-    """Of one partition."""
+    """The deferred sync of one partition's log."""
 
     __slots__ = ("_deadlines", "_is_set", "_log")
 

@@ -1,4 +1,5 @@
-"""Requests to all shards of a coordinator, a few shards in each turn of the event loop: each may know a million ids."""
+"""Requests to all shards of a coordinator, a few shards in each turn of the event loop, since each may have a million
+ids."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ async def each_shard(coordinator: Coordinator[AnyShard], turns: Turns) -> AsyncI
 
 
 async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response]) -> Response:
-    """What the shard answers. Raises KafkaError if it does not serve now."""
+    """Run a request in the shard, and return its response. Raises KafkaError if the shard does not serve now."""
     answered: asyncio.Future[Response | ErrorCode] = asyncio.get_running_loop().create_future()
     waiter: Waiter[Any] = Waiter(answered.set_result, refused=lambda error: error)
     runtime.run(decide, waiter)
@@ -35,7 +36,7 @@ async def ask(runtime: ShardRuntime[AnyShard], decide: Decide[AnyShard, Response
 
 
 async def slices(elements: list[Response], turns: Turns) -> AsyncIterator[list[Response]]:
-    """Those elements, a slice in each turn; no pause if there is only one."""
+    """Yield the elements in slices, one in each turn of the event loop; without a pause if there is only one slice."""
     for start in range(0, len(elements), SLICE_IDS):
         if start:
             await turns.pause()

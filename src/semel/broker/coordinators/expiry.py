@@ -1,7 +1,7 @@
-"""The periodic tasks of the coordinators: abort what has timed out, forget what has expired.
+"""The periodic tasks of the coordinators: abort transactions that have timed out, remove expired ids and offsets.
 
-Timers of the event loop drive it. A sweep does a piece of one shard per turn of the loop, so that no request waits for
-long; a shard that fails is a line in the log, and the next sweep tries again.
+Timers of the event loop start each task. A sweep (one run of a task) handles a part of one shard in each turn of the
+loop, so that no request waits for long. If a sweep fails, that is logged, and the next sweep tries again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CoordinatorExpiry:
         self._timers.clear()
 
     def forget_topic(self, topic: Topic) -> None:
-        """The offsets of a topic go with it."""
+        """Delete the committed offsets of a topic that was deleted."""
         for runtime in self._groups:
             if runtime.refusal is None:
                 _apply(runtime, runtime.shard.offsets.delete_topic(topic.name, topic.id))
@@ -101,5 +101,5 @@ class CoordinatorExpiry:
 
 
 def _apply(runtime: ShardRuntime[Any], decisions: Iterable[Decision[Any, Any, Any]]) -> bool:
-    """Carry the decisions out. Returns whether all could be written."""
+    """Apply the decisions, until one cannot be written. Returns whether all could be written."""
     return all(map(runtime.apply, decisions))

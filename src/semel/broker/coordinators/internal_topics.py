@@ -1,7 +1,7 @@
-"""The internal topics: made on first use, and never changed after that.
+"""The internal topics: created on first use, and their number of partitions never changed after that.
 
-How many partitions one has is a setting only until it exists. After that the topic itself says so, because the
-partition in which an id is kept follows from the number.
+The settings for the number of partitions count only until the topic exists. After that the number in the image counts,
+because it determines the partition of each id.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SEGMENT_BYTES: Final = "segment.bytes"
 
 
 def brokers_needed(name: str, config: BrokerConfig) -> int:
-    """How many brokers a cluster must have before the topic is made: as many as it is to have replicas. A broker
-    without ZooKeeper has all the brokers there are."""
+    """Return how many brokers the cluster must have before the topic is created: its replication factor; without
+    ZooKeeper it is 1."""
     if config.zookeeper_connect is None:
         return 1
     factors = {
@@ -29,7 +29,7 @@ def brokers_needed(name: str, config: BrokerConfig) -> int:
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """The topic as it is to be made."""
+    """Return the internal topic to create, with its settings."""
     replicas = brokers_needed(name, config)
     if name == TRANSACTION_STATE_TOPIC:
         in_sync = {"min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas))}
@@ -51,7 +51,7 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
 
 
 def partition_count(name: str, config: BrokerConfig) -> int:
-    """How many partitions the topic gets. Of one that exists, ask the image."""
+    """Return the number of partitions for a topic that does not exist yet. For one that exists, the image has it."""
     counts = {
         TRANSACTION_STATE_TOPIC: config.transaction_state_log_num_partitions,
         CONSUMER_OFFSETS_TOPIC: config.offsets_topic_num_partitions,
@@ -60,7 +60,7 @@ def partition_count(name: str, config: BrokerConfig) -> int:
 
 
 def _segment_size(segment_bytes: int) -> dict[str, str]:
-    # These settings of the broker go lower than the topic's own does.
+    # The broker's settings allow smaller segments than the topic's segment.bytes does.
     rule = TOPIC_SETTINGS[_SEGMENT_BYTES].rule
     small = rule is not None and not rule.allows(segment_bytes)
     return {"internal.segment.bytes" if small else _SEGMENT_BYTES: str(segment_bytes)}

@@ -1,20 +1,21 @@
-"""Markers: how the end of a transaction reaches its partitions.
+"""Markers: delivers the end of a transaction to its partitions.
 
-The law: a marker that is owed is delivered until it is acknowledged, which means that the high watermark has passed it.
-What stands in the way for now (a full disk, a shard that is loading, a broker that is away) is tried again, ever less
-often. Partitions that other brokers lead get theirs through ``remote_markers``. Delivering twice is harmless: where the
-producer has no open transaction, a marker changes nothing.
+The law: a marker is delivered again until it is acknowledged, which means that the high watermark has passed it. After
+a failure that may pass (a full disk, a shard that is loading, a broker that is away) it is tried again, with growing
+pauses. Markers for partitions that other brokers lead are sent by ``remote_markers``. Delivering a marker twice is
+harmless: where the producer has no open transaction, a marker changes nothing.
 
-A partition that no longer exists owes nothing. But one that this broker's image lacks may be too new for the image: it
-was part of the transaction, so a read of the metadata that begins now has it, or has its deletion.
+A partition that no longer exists needs no marker. But a partition that is missing in this broker's image may be newer
+than the image: it was part of the transaction, so the metadata are read again, and then have it, or its deletion.
 
-A partition that knows a newer coordinator refuses the marker, and then this one is a zombie and stops. One that knows a
-newer epoch of the producer has no transaction of the older one, and counts as done.
+If a partition refuses the marker because it knows a newer coordinator, this coordinator is a zombie and stops the
+delivery. If a partition knows a newer epoch of the producer, it has no open transaction of the older epoch, and its
+marker counts as delivered.
 
 A coordinator's epoch is the leader epoch of its partition of ``__transaction_state``, so none is higher than the
-highest of those (``highest_coordinator_epoch``). A marker from outside with a higher one is refused: it would keep out
-every marker of the true coordinator. Where one was accepted before that rule, the coordinator's own marker takes the
-epoch that the partition knows, and is accepted.
+highest of those (``highest_coordinator_epoch``). A client's marker with a higher epoch is refused: with it the
+partition would refuse every marker of the true coordinator. Where such a marker was accepted before this rule existed,
+the coordinator's own marker is written with the epoch that the partition knows, and so is accepted.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def append_marker(
     *,
     transaction_version: int,
 ) -> tuple[Partition, int]:
-    """Append a marker to a partition that is led here. Returns what must be committed. Raises KafkaError.
+    """Append a marker to a partition that is led here. Returns the partition and the offset that must be committed.
 
-    In ``__consumer_offsets`` the shard takes part: what is pending there counts, or is dropped, from the marker on.
+    In ``__consumer_offsets`` the shard replays the marker: pending offsets are committed, or dropped, from then on.
+    Raises KafkaError or StorageError.
     """
     topic, index = topic_partition
     partition = node.led_partition(topic, index)
@@ -69,13 +71,17 @@ def append_marker(
 
 
 def highest_coordinator_epoch(node: Node) -> int:
-    """The highest epoch that a transaction coordinator of this cluster can have now."""
+    """Return the highest epoch that a transaction coordinator of this cluster can have now."""
     topic = node.image.topics.get(TRANSACTION_STATE_TOPIC)
     return 0 if topic is None else max(state.leader_epoch for state in topic.partitions)
 
 
 class MarkerDelivery:
-    """The markers of one transaction. ``wanted`` says whether its coordinator still stands behind it."""
+    """The delivery of one transaction's markers.
+
+    ``wanted`` returns whether the coordinator still serves the transaction; else the delivery stops. ``finished`` is
+    called when all markers are acknowledged.
+    """
 
     __slots__ = (
         "_delay_ms",
@@ -105,14 +111,14 @@ class MarkerDelivery:
         self._marker = EndTransactionMarker(effect.committed, effect.coordinator_epoch)
         self._wanted = wanted
         self._finished = finished
-        # Sorted: the same run writes the same logs.
+        # Sorted, so that a simulation with the same seed writes the same logs.
         self._owed: dict[TopicPartition, None] = dict.fromkeys(sorted(effect.partitions))
         self._refused: list[TopicPartition] = []
-        self._is_waiting = False  # For the time to try again what was refused.
+        self._is_waiting = False  # Whether a deadline is set to try the refused markers again.
         self._delay_ms = RETRY_MS_MIN
 
     def begin(self) -> None:
-        """Append all markers that can be appended now."""
+        """Append or send all markers that can be delivered now."""
         if not self._owed:
             self._finished()
             return
@@ -133,7 +139,7 @@ class MarkerDelivery:
         if self._wanted():
             self._write(refused)
 
-    # What another broker says (``MarkerSender``).
+    # Called with another broker's response (``MarkerSender``).
 
     def acknowledged(self, topic_partition: TopicPartition) -> None:
         self._acknowledged(topic_partition)
@@ -143,7 +149,7 @@ class MarkerDelivery:
         self._try_again_later()
 
     def _elsewhere(self, topic_partition: TopicPartition) -> int | None:
-        """The other broker that leads the partition, if one does."""
+        """Return the id of the other broker that leads the partition; ``None`` if this one does, or none."""
         if self._remote is None:
             return None
         state = self._node.image.partition(*topic_partition)
@@ -177,7 +183,7 @@ class MarkerDelivery:
         self._try_again_later()
 
     def _marker_for(self, topic_partition: TopicPartition) -> EndTransactionMarker:
-        """The marker; with the epoch that the partition knows, if that was forged."""
+        """Return the marker for this partition. If the partition knows a forged, too high epoch, the marker has it."""
         marker, partition = self._marker, self._node.partitions.get(*topic_partition)
         known = None if partition is None else partition.log.producers.coordinator_epoch(self.effect.producer_id)
         if known is None or known <= marker.coordinator_epoch or known <= highest_coordinator_epoch(self._node):
@@ -205,7 +211,7 @@ class MarkerDelivery:
             self._refused.append(topic_partition)
 
     def _look_again(self, topic_partition: TopicPartition, is_fresh: bool) -> None:
-        """The image lacked the partition and has been read anew, unless that failed."""
+        """Called when the image, in which the partition was missing, was read again; ``is_fresh`` if that succeeded."""
         if is_fresh and self._node.image.partition(*topic_partition) is None:
             logger.info("%s is gone and owes no marker of %s", topic_partition, self.effect.transactional_id)
             self._acknowledged(topic_partition)

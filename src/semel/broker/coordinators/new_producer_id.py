@@ -7,7 +7,7 @@ from semel.coordinator.transaction.shard import TransactionShard
 
 
 class NewProducerId:
-    """Taken when the shard first says that it is needed, and kept for when the shard is asked again."""
+    """A producer id that is taken when the shard first needs it, and kept in case the request is decided again."""
 
     __slots__ = ("_producer_id", "_supply")
 
@@ -16,7 +16,7 @@ class NewProducerId:
         self._producer_id = producer_id
 
     def if_needed(self, shard: TransactionShard, transactional_id: str, *, for_init: bool) -> int | None:
-        """None if it is not needed, or if there is none at hand: then the shard says so."""
+        """Return a producer id; None if the shard needs none, or if none is available and the shard must refuse."""
         if not shard.needs_producer_id(transactional_id, for_init=for_init):
             return None
         if self._producer_id is None:

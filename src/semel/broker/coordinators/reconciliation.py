@@ -1,19 +1,19 @@
-"""Reconciliation: transactions that are open on a partition and not at their coordinator are ended.
+"""Reconciliation: ends transactions that are open on a partition although their coordinator does not know them as open.
 
-What coordinators write is always synced, data only with ``flush=commit``. With ``flush=os`` a power cut may take a
-marker from a data partition although the transaction is complete, and its records would stay undecided for ever; so may
-the unclean election of a replica that lacks the marker. Such a transaction gets the outcome that is recorded for it, if
-it is its producer's last; of any earlier one nothing is recorded any more, and it is aborted. Either way a line in the
-log says so.
+Records of coordinators are always synced, data only with ``flush=commit``. With ``flush=os`` a power cut may take a
+marker from a data partition although the transaction is complete, and its records would stay undecided for ever. The
+unclean election of a replica that lacks the marker has the same effect. If such a transaction is its producer's last,
+it gets the outcome that its coordinator has recorded. The outcomes of earlier transactions are no longer recorded; such
+a transaction is aborted. Either way a line is logged.
 
-Every term of leadership begins with this look, after a start and in a cluster later on: a term that begins does not
-know how its replica came to lead. It waits until all shards of ``__transaction_state`` that are here have been loaded,
-and all coordinators on other brokers have answered. What is in doubt (a shard could not be loaded) is left alone, and
-so is a producer that the coordinator has let in since the term began: what it writes belongs to a transaction that the
-coordinator knows.
+This is done at the beginning of every term of leadership, after a start and later in a cluster, because the leader does
+not know how it became the leader (an election may have been unclean). It waits until all shards of
+``__transaction_state`` that are led here have been loaded, and all coordinators on other brokers have answered. If a
+shard could not be loaded, no transaction is ended. Nor is one whose producer the coordinator has admitted to the
+partition since the term began: its records belong to a transaction that the coordinator knows.
 
-A decided transaction whose markers are still under way is asked about again until it is complete: its coordinator does
-not send a marker again that this partition had acknowledged before it was lost.
+If a transaction is decided and its markers are under way, the coordinator is asked about it again until the transaction
+is complete: a coordinator does not send a marker again that this partition had acknowledged before the marker was lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Suspects: TypeAlias = list[tuple[Partition, OpenTransaction]]
 
 ASK_AGAIN_S: Final = 1.0
 
-# Of the marker: its epoch need not be higher than that of what it ends.
+# The transaction version of the marker. Below 2, its epoch need not be higher than that of the transaction it ends.
 _ANY_EPOCH: Final = 1
 
 
@@ -58,7 +58,8 @@ class Reconciliation:
         self._asking: asyncio.Task[None] | None = None
 
     def look_at(self, partitions: Iterable[Partition]) -> None:
-        """Terms that begin. What is open now is looked at; what is opened later, the coordinator knows."""
+        """Check the transactions that are open now on partitions whose terms begin. Transactions that are opened later
+        are known to their coordinators."""
         self._suspects += (
             (partition, opened) for partition in partitions for opened in partition.log.producers.open_transactions
         )
@@ -85,7 +86,8 @@ class Reconciliation:
             self._asking = self._loop.create_task(self._ask_until_none_is_left(remote))
 
     async def _ask_until_none_is_left(self, remote: RemoteTransactions) -> None:
-        """Terms that begin while coordinators are asked are looked at together, afterwards."""
+        """Ask the coordinators until no transaction is left to check; those of terms that begin meanwhile are checked
+        together, afterwards."""
         try:
             while suspects := self._take_suspects():
                 decided = await self._ask_all(suspects, remote)
@@ -105,7 +107,8 @@ class Reconciliation:
         return self._still_open(suspects)
 
     def _still_open(self, suspects: Suspects) -> Suspects:
-        """Those that were not ended meanwhile. A term that is over is followed by one with a look of its own."""
+        """Return the transactions that are still open, on partitions whose term has not ended. A later term checks its
+        open transactions itself."""
         opened_now = {
             partition: frozenset(partition.log.producers.open_transactions)
             for partition in dict.fromkeys(partition for partition, _ in suspects)
@@ -114,7 +117,8 @@ class Reconciliation:
         return [(partition, opened) for partition, opened in suspects if opened in opened_now.get(partition, ())]
 
     def _end_unknown(self, suspects: Suspects, owners: Mapping[int, Owner]) -> Suspects:
-        """Returns those that are decided, with markers under way."""
+        """End the transactions that their coordinators do not know as open. Returns those that are decided and whose
+        markers are under way."""
         decided: Suspects = []
         for partition, opened in self._still_open(suspects):
             owner = owners.get(opened.producer_id)
@@ -130,11 +134,11 @@ class Reconciliation:
         owners = self._search(ListFilters(producer_ids=producer_ids))
         if producer_ids <= owners.keys():
             return owners
-        # A transactional id may have had it until its epochs were exhausted. Only a look at all of them tells.
+        # A transactional id may have had it until its epochs were exhausted. Only a search without a filter finds that.
         return self._search(ListFilters())
 
     def _search(self, filters: ListFilters) -> dict[int, Owner]:
-        """Of the shards that are here."""
+        """Return the owners of producer ids in the shards that this broker leads."""
         owners: dict[int, Owner] = {}
         for runtime in self._transactions:
             shard = runtime.shard
@@ -197,8 +201,8 @@ def _is_known_as_open(owner: Owner | None, topic_partition: TopicPartition, open
 def _is_last_committed(transaction: Transaction, opened: OpenTransaction) -> bool:
     """Whether this is the producer's last transaction, and was committed.
 
-    With transactions V2 the epoch says so. Before, all transactions of a producer share one, and only the time of the
-    records is left to go by.
+    With transactions V2 the epoch identifies the transaction. Before V2 all transactions of a producer share one epoch,
+    and only the timestamps of the records can be compared.
     """
     if transaction.state is not TxnState.COMPLETE_COMMIT:
         return False

@@ -1,8 +1,9 @@
-"""Admission to a transaction whose coordinator is another broker: AddPartitionsToTxn, version 4 on.
+"""Admission to a transaction whose coordinator is another broker: AddPartitionsToTxn, from version 4 on.
 
-All questions of one turn of the loop to one broker are one request, and so are those that come while a request is under
-way. A request has one question per transactional id; another one about the same id waits for the next. The law: each
-waiter is answered exactly once; where no answer comes, with NETWORK_EXCEPTION, and the producer asks again.
+All questions of one turn of the event loop to one broker are sent as one request, and so are those that are asked while
+a request is under way. A request has one question per transactional id; a second question about the same id waits for
+the next request. The law: each waiter is answered exactly once. If the broker does not answer, the waiters get
+NETWORK_EXCEPTION, and their producers send again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class RemoteAdmission:
         adds: bool,
         waiter: Waiter[AddPartitionsResult],
     ) -> HasClient:
-        """Add the partitions to the transaction, or verify that they are in it. What is returned can be abandoned."""
+        """Ask the coordinator to add the partitions to the transaction, or to verify that they are in it.
+
+        Returns the operation that the connection abandons if the client leaves.
+        """
         coordinator = self._coordinators.get(node_id)
         if coordinator is None:
             coordinator = self._coordinators[node_id] = _Coordinator(node_id, self._peers, self._loop)
@@ -63,7 +67,7 @@ class _Question(NamedTuple):
     waiter: Waiter[AddPartitionsResult]
 
     def abandoned(self) -> None:
-        """The client is gone. What was asked is answered: the gate has counted the question."""
+        """Called when the client is gone. The waiter is answered all the same: the gate has counted the question."""
 
 
 class _Coordinator:
@@ -130,6 +134,6 @@ def _result(
         for topic in ([] if result is None else result.topic_results)
         for partition in topic.results_by_partition
     }
-    # What the answer does not mention was not admitted.
+    # A partition that is missing in the response was not admitted.
     errors = {partition: said.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in question.partitions}
     return AddPartitionsResult(errors={partition: error for partition, error in errors.items() if error})

@@ -1,8 +1,9 @@
 """Markers for partitions that other brokers lead: WriteTxnMarkers, one request per destination at a time.
 
-While a request is under way, what is owed to the same broker gathers, of all transactions, and is the next request. The
-law: ``send`` is followed by exactly one ``acknowledged`` or ``refused`` of the sender. A broker without an answer has
-refused everything with NETWORK_EXCEPTION; the marker is owed still, and goes where the image then says.
+While a request is under way, further markers for the same broker, of all transactions, are collected for the next
+request. The law: each ``send`` is followed by exactly one call of the sender's ``acknowledged`` or ``refused``. If a
+broker does not answer, all markers of the request are refused with NETWORK_EXCEPTION; the sender sends them again, to
+the leader that the image then names.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MARKERS_PER_REQUEST: Final = 500
 
 
 class MarkerSender(Protocol):
-    """Owes the markers of one transaction."""
+    """The sender of the markers of one transaction."""
 
     @property
     def effect(self) -> WriteMarkers: ...
@@ -114,7 +115,7 @@ def _marker(group: list[_Owed]) -> WritableTxnMarker:
 
 
 def _codes(groups: list[list[_Owed]], response: WriteTxnMarkersResponse | None) -> dict[_Owed, ErrorCode]:
-    """What is said of each. The answer has the markers in the order of the request."""
+    """Return the error code of each marker. The response has the markers in the order of the request."""
     codes: dict[_Owed, ErrorCode] = {}
     if response is None:
         return codes

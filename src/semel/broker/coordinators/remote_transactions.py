@@ -1,8 +1,9 @@
-"""What all transaction coordinators of a cluster know of some producers: asked when terms of leadership begin.
+"""Asks all transaction coordinators of a cluster which transactional ids have some producer ids.
 
-The law: an answer is complete. Every partition of ``__transaction_state`` was asked where it is led, by a broker that
-had loaded it, and none of them changed hands meanwhile; else all are asked again. So what no coordinator knows is not
-known, and may be ended.
+This is done when terms of leadership begin (``reconciliation``). The law: the result is complete. For each partition of
+``__transaction_state`` the broker that leads it has answered, with the partition loaded, and no partition has changed
+its leader or term meanwhile; otherwise all are asked again. So a transaction of a producer that is not in the result is
+known to no coordinator, and may be ended.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ PAUSE_S_MAX: Final = 5.0
 
 
 class Owner(NamedTuple):
-    """The transactional id that has, or just had, a producer id."""
+    """The transaction of the transactional id that has a producer id, or had it in the record before, and the epoch of
+    its coordinator."""
 
     transaction: Transaction
     coordinator_epoch: int
@@ -42,11 +44,11 @@ def add_owner(owners: dict[int, Owner], owner: Owner) -> None:
 
 
 Search: TypeAlias = Callable[[ListFilters], dict[int, Owner]]
-"""Looks through the shards of this broker."""
+"""Searches the shards of this broker."""
 
 
 class _NotComplete(Exception):
-    """A coordinator did not answer, or cannot yet."""
+    """A coordinator did not answer, or cannot answer yet, or has moved."""
 
 
 class RemoteTransactions:
@@ -56,13 +58,14 @@ class RemoteTransactions:
         self._loop = loop
 
     async def owners(self, producer_ids: frozenset[int], search_here: Search) -> dict[int, Owner]:
-        """Who has these producer ids. Asks until the answer is complete."""
+        """Return the owners of these producer ids. Asks again until the result is complete."""
         pause_s = PAUSE_S_MIN
         while True:
             try:
                 owners = await self._ask_all(ListFilters(producer_ids=producer_ids), search_here)
                 if not producer_ids <= owners.keys():
-                    # Another id may have had it until its epochs were exhausted. Only a look at all of them tells.
+                    # A transactional id may have had it until its epochs were exhausted. Only a search without a filter
+                    # finds that.
                     owners = await self._ask_all(ListFilters(), search_here)
                 return owners
             except (_NotComplete, StorageError) as reason:

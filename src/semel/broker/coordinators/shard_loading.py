@@ -1,12 +1,14 @@
-"""Loading a shard: the replay of its partition, from the log start to the log end, a slice per turn of the loop.
+"""Loading a shard: replays its partition from the log start to the log end, a slice in each turn of the event loop.
 
-Shards that are loaded at the same time stand in line, so that the loop is busy with one slice per turn for all of them.
+Shards that are loaded at the same time wait in one queue, so that loading takes one slice of each turn altogether.
 
-The law: what comes out is what was there. Every batch is checked against its CRC, records are replayed in their order
-at their offsets, markers where they stand. What cannot be read ends the loading, and the shard stays closed
-(COORDINATOR_NOT_AVAILABLE) with a line in the log: a coordinator that knows only half would give wrong answers.
+The law: the loaded state is exactly what the log contains. Every batch is checked against its CRC, and records and
+markers are replayed in the order of their offsets. If a batch cannot be read, the loading ends, an error is logged, and
+the shard refuses requests with COORDINATOR_NOT_AVAILABLE: a coordinator with an incomplete state would give wrong
+answers.
 
-What was appended and is not yet safe is waited for, since it can neither be counted nor be left out.
+Loading begins when all records in the log are committed, since uncommitted ones may neither be replayed nor be left
+out.
 """
 
 from __future__ import annotations
@@ -29,16 +31,17 @@ from semel.wire.records import BatchHeader, iterate_headers, iterate_records, re
 
 logger = logging.getLogger("semel.broker")
 
-# How long the loop is busy with loading before others get their turn.
+# How long one slice of loading may occupy the event loop.
 SLICE_MS: Final = 5.0
-# What is read, decoded and replayed in one go: a few milliseconds' worth.
+# How many bytes are read, decoded and replayed in one step: this takes a few milliseconds.
 READ_BYTES: Final = 32 * 1024
 
 AnyShard = TypeVar("AnyShard", bound=Shard[Any])
 
 
 class LoadingLine:
-    """The shards that wait for a slice. The first in line is loaded to its end, so that its ids are served soon."""
+    """The queue of shards that are being loaded. The first shard is loaded completely before the next, so that its ids
+    are served soon."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -68,7 +71,8 @@ class LoadingLine:
 
 
 class ShardLoading(Generic[AnyShard]):
-    """One loading, under way until ``loaded`` is called, the log fails it, or the runtime is unloaded."""
+    """The loading of one shard. It ends when ``loaded`` is called, when the log cannot be read, or when the runtime is
+    unloaded."""
 
     def __init__(
         self,
@@ -91,7 +95,7 @@ class ShardLoading(Generic[AnyShard]):
         self._slices = self._replay()
 
     def begin(self) -> None:
-        """Load what fits into a slice at once, if no other shard is in line: a small one is ready when this returns."""
+        """Load the first slice at once if no other shard is in the queue: a small shard is loaded when this returns."""
         log = self._runtime.partition.log
         if log.offline is not None:
             self.failed(None, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -146,7 +150,7 @@ class ShardLoading(Generic[AnyShard]):
                 self._replay_batch(records, position, header)
                 next_offset = header.next_offset
             if next_offset == offset:
-                return  # Compaction has left nothing behind this offset.
+                return  # Compaction has removed all records from this offset on.
             offset = next_offset
             yield
 

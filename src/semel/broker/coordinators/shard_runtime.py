@@ -1,22 +1,23 @@
-"""The runtime of one coordinator shard: it writes down what the shard decides, and answers no request before that is
-safe. Kafka's CoordinatorRuntime.
+"""The runtime of one coordinator shard (Kafka's CoordinatorRuntime): it appends the records that the shard decides, and
+answers requests once those records are committed.
 
     run(decide, waiter)
       |  decide(shard)                          reads, changes nothing
       |  append the records, replay them,
       |  apply the changes                      with nothing in between: the next decision sees them
       v
-    the high watermark has passed them          effects are carried out, then the responses leave
+    the high watermark has passed them          effects are carried out, then the responses are sent
 
-The law: what was never committed was never told to a client. A decision without records waits for the records that were
-there when it was taken, because it may rest on them, and with several replicas until the others have confirmed that
-this broker still leads: one that was paused would tell what is old. A heartbeat does not wait for that. If the append
-fails, nothing is replayed or changed, and the answer is COORDINATOR_NOT_AVAILABLE. If the partition is lost, all
-requests that wait are answered NOT_COORDINATOR and the shard is thrown away: the next one is the replay of the log.
+The law: no response depends on records that are not committed. A decision without records waits for the records that
+were in the log when it was made, because it may depend on them. With several replicas it also waits until the others
+have confirmed that this broker still leads: a broker that was paused could answer from an old state. A heartbeat does
+not wait for that. If the append fails, nothing is replayed or changed, and the answer is COORDINATOR_NOT_AVAILABLE. If
+the partition is lost, all requests that wait are answered with NOT_COORDINATOR, and the shard is discarded; the shard
+of the next term is built by replaying the log.
 
 A request may be ``DEFERRED``: the shard keeps its waiter and answers it with a later decision. Or its decision waits
-for an id (``Decision.wait_for``): then it is decided again when a record of that id was replayed. What the shard
-decides because of the time, it decides here as well: one timer stands at its next deadline.
+for an id (``Decision.wait_for``): then the request is decided again when a record of that id was replayed. The runtime
+also runs the shard's timeouts, with one timer that is set to the shard's next deadline.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from semel.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, build_
 
 logger = logging.getLogger("semel.broker")
 
-# How long a request waits for an id to move on. Far more than a sync, far less than a client's request timeout.
+# How long a request waits until a record of an id is replayed. Far longer than a sync takes, far shorter than a
+# client's request timeout.
 MOVING_WAIT_MS: Final = 1000
-# How many deadlines of a shard are dealt with in one turn of the event loop.
+# How many deadlines of a shard are handled in one turn of the event loop.
 TIMEOUTS_PER_TURN: Final = 100
 
 AnyShard = TypeVar("AnyShard", bound=Shard[Any])
@@ -55,7 +57,7 @@ Decide: TypeAlias = Callable[[AnyShard], Decision[Response | Deferred, Any, Any]
 
 
 class DelayedRequest:
-    """A request that was put to a shard and is not answered yet."""
+    """A request that a shard was asked to decide, and that is not answered yet."""
 
     __slots__ = (
         "abandoned_by_client",
@@ -85,13 +87,13 @@ class DelayedRequest:
         self.producer = producer
         self.wait_for = ""
         self.response: Any = None
-        """What is answered if the id that it waits for does not move on in time."""
+        """The response if no record of the id that it waits for is replayed in time."""
         self.due_ms: float | None = None
         self.ticket = 0
         self.abandoned_by_client = False
 
     def abandoned(self) -> None:
-        """The client is gone. What was decided stands; what would have been asked again is not."""
+        """Called when the client is gone. What was decided stays; the request is not decided again."""
         self.abandoned_by_client = True
 
     def expired(self) -> None:
@@ -99,7 +101,7 @@ class DelayedRequest:
 
 
 class _DelayedDecision:
-    """A decision whose time to be told has not come. ``refusal`` is told in place of its response."""
+    """A decision that waits until its response may be sent. ``refusal``, if set, is sent in place of the response."""
 
     __slots__ = ("decision", "refusal", "waiter")
 
@@ -112,9 +114,9 @@ class _DelayedDecision:
 
 
 class ShardRuntime(Generic[AnyShard]):
-    """One shard that this broker leads. It is made for one term of leadership and never used again after it.
+    """The runtime of one shard that this broker leads, for one term of leadership of the shard's partition.
 
-    ``carry_out`` does what a decision asks for, once its records are committed.
+    ``carry_out`` does an effect of a decision, once its records are committed.
     """
 
     def __init__(
@@ -128,9 +130,9 @@ class ShardRuntime(Generic[AnyShard]):
     ) -> None:
         self.partition = partition
         self.shard = shard
-        self.failure: str | None = None  # why the shard could not be loaded
+        self.failure: str | None = None  # Why the shard could not be loaded.
         self.refusal: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """Why nothing is decided here; None while this is the shard to ask."""
+        """The error with which requests are refused; None while the shard serves them."""
         self._clock = clock
         self._deadlines = deadlines
         self._carry_out = carry_out
@@ -141,7 +143,7 @@ class ShardRuntime(Generic[AnyShard]):
 
     @property
     def epoch(self) -> int:
-        """Of the term that it was made for."""
+        """The leader epoch of the term that this runtime was made for."""
         return self.partition.leader_epoch
 
     def run(
@@ -152,10 +154,11 @@ class ShardRuntime(Generic[AnyShard]):
         producer: ProducerIdentity | None = None,
         is_confirmed: bool = True,
     ) -> DelayedRequest | None:
-        """Decide, and respond once that is safe; that may be before this returns, and then None is returned.
+        """Decide a request, and respond once the decision is committed.
 
-        ``producer`` makes the records a part of its transaction. ``is_confirmed``: what is decided without records is
-        told when the other replicas have confirmed that this broker leads.
+        Returns None if the response was sent before this returns. With ``producer`` the records become part of this
+        producer's transaction. With ``is_confirmed`` the response of a decision without records also waits until the
+        other replicas have confirmed that this broker leads.
         """
         if self.refusal is not None:
             waiter.refuse(self.refusal)
@@ -164,7 +167,7 @@ class ShardRuntime(Generic[AnyShard]):
         return waiting if self._ask(waiting) else None
 
     def apply(self, decision: Decision[Any, Any, Any]) -> bool:
-        """Carry out what the shard decided without a request. Returns whether its records could be appended."""
+        """Carry out a decision that belongs to no request. Returns whether its records could be appended."""
         try:
             last_offset = self._append(decision.records, None, awaited=bool(decision.effects or decision.answers))
         except (KafkaError, StorageError):
@@ -177,9 +180,9 @@ class ShardRuntime(Generic[AnyShard]):
     def append_marker(
         self, producer: ProducerIdentity, marker: EndTransactionMarker, *, transaction_version: int
     ) -> Appended:
-        """End a transaction in this shard's own partition: what is pending in it counts, or is dropped, from now on.
+        """Append a marker to this shard's own partition, and replay it. Raises KafkaError.
 
-        Raises KafkaError.
+        From now on the offsets that are pending in the producer's transaction are committed, or dropped.
         """
         if self.refusal is not None:
             raise KafkaError(self.refusal, f"{self.partition.topic_partition} has no active coordinator")
@@ -190,14 +193,14 @@ class ShardRuntime(Generic[AnyShard]):
         return appended
 
     def loaded(self) -> None:
-        """The shard is the replay of the log. It may be asked."""
+        """Begin to serve requests: all of the log has been replayed into the shard."""
         if self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.refusal = None
             self.apply(self.shard.loaded(Moment.now(self._clock)))
 
     def retire(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Decide nothing more, and refuse the requests that the shard has deferred. What was decided is still answered
-        when it is committed."""
+        """Decide nothing more, and refuse the requests that the shard has deferred. Decisions that were made are still
+        answered when they are committed."""
         self.refusal = code
         self._set_timer(None)
         for waiter in self.shard.unload():
@@ -218,13 +221,13 @@ class ShardRuntime(Generic[AnyShard]):
             waiting.waiter.refuse(code)
 
     def drop(self) -> None:
-        """Decide nothing more, and answer no request: the process ends."""
+        """Decide nothing more, and answer no request, because the process ends."""
         self.refusal = ErrorCode.NOT_COORDINATOR
         self._delayed.clear()
         self._moving.clear()
         self._set_timer(None)
 
-    # What the partition says (``AwaitsCommit``).
+    # Called by the partition (``AwaitsCommit``).
 
     def committed(self, token: object) -> None:
         assert isinstance(token, _DelayedDecision)
@@ -234,13 +237,13 @@ class ShardRuntime(Generic[AnyShard]):
 
     def failed(self, token: object, code: ErrorCode) -> None:
         if token in self._delayed:
-            # Whether these records survive is not known, and the shard has replayed them. It must not be asked again.
+            # It is not known whether these records survive, and the shard has replayed them. It must not decide again.
             self.unload()
             if code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 logger.error("%s is lost to its coordinator: %s", self.partition.topic_partition, code.name)
                 self.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE  # No other broker has it either.
 
-    # What a waiting request says (``DelayedRequest``).
+    # Called by a waiting request (``DelayedRequest``).
 
     def request_expired(self, waiting: DelayedRequest) -> None:
         waiters = self._moving.get(waiting.wait_for, {})
@@ -250,10 +253,10 @@ class ShardRuntime(Generic[AnyShard]):
                 del self._moving[waiting.wait_for]
             waiting.waiter.respond(waiting.response)
 
-    # What time says.
+    # Deadlines of the shard.
 
     def deadline_passed(self) -> None:
-        """A deadline of the shard may have passed."""
+        """Called when a deadline of the shard may have passed: apply the decisions of ``Shard.time_out``."""
         self._timer.due_ms = None
         if self.refusal is not None:
             return
@@ -264,7 +267,7 @@ class ShardRuntime(Generic[AnyShard]):
                 if self.refusal is not None:
                     return
         finally:
-            # Also after a decision that met a bug: the other deadlines stand.
+            # Also after a decision that raised an unexpected exception: the other deadlines stay.
             if self.refusal is None:
                 self._set_timer(self.shard.next_deadline_ms())
 
@@ -277,7 +280,8 @@ class ShardRuntime(Generic[AnyShard]):
             timer.ticket = self._deadlines.add(timer, ceil(due_ms - self._clock.monotonic_ms()))
 
     def _remember(self, changes: tuple[Any, ...]) -> None:
-        """Apply them. The timer moves only if a deadline is nearer now; one farther off it finds when it fires."""
+        """Apply changes that need no record. The timer is set again only if a deadline is nearer now; a later deadline
+        is found when the timer fires."""
         if not changes:
             return
         for change in changes:
@@ -287,7 +291,7 @@ class ShardRuntime(Generic[AnyShard]):
             self._set_timer(next_due_ms)
 
     def _ask(self, waiting: DelayedRequest) -> bool:
-        """Decide. Returns whether the answer is still to come."""
+        """Decide a request. Returns whether its response is still to be sent."""
         decision = waiting.decide(self.shard)
         try:
             if decision.records:
@@ -307,14 +311,17 @@ class ShardRuntime(Generic[AnyShard]):
         return self._wait(waiting, decision) if waits else is_delayed
 
     def _refuse(self, waiter: Waiter[Any], code: ErrorCode) -> bool:
-        """Refuse a request whose records could not be appended. Returns whether the refusal is still to come."""
+        """Refuse a request whose records could not be appended. Returns whether the refusal is still to be sent."""
         if code in REFUSALS and self.partition.replicas is not None:
             return self._confirm(_DelayedDecision(Decision(None), waiter, code))
         waiter.refuse(code)
         return False
 
     def _append(self, records: tuple[Any, ...], producer: ProducerIdentity | None, *, awaited: bool = True) -> int:
-        """Append and replay, with nothing in between. Returns the offset to be committed. Raises like the log."""
+        """Append and replay the records of a decision, with nothing in between.
+
+        Returns the offset that must be committed before the decision is answered. Raises KafkaError or StorageError.
+        """
         if not records:
             return self.partition.log.log_end_offset - 1
         now_ms = self._clock.now_ms()
@@ -322,7 +329,7 @@ class ShardRuntime(Generic[AnyShard]):
         try:
             appended = self.partition.append_placed(batch, now_ms=now_ms, awaited=awaited)
         except KafkaError as error:
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:  # What the disk refuses, the partition's log tells.
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:  # The log itself logs disk errors.
                 logger.error("%s: a decision could not be written: %s", self.partition.topic_partition, error)
             raise
         for offset, record in enumerate(records, appended.base_offset):
@@ -332,7 +339,7 @@ class ShardRuntime(Generic[AnyShard]):
         return appended.last_offset
 
     def _batch(self, records: tuple[Any, ...], producer: ProducerIdentity | None, now_ms: int) -> bytes:
-        """The records as a batch for the log end."""
+        """Return the records, encoded as a batch for the log end."""
         log, encode = self.partition.log, self.shard.encode
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         if len(records) == 1:
@@ -378,7 +385,7 @@ class ShardRuntime(Generic[AnyShard]):
         return True
 
     def _confirm(self, delayed: _DelayedDecision) -> bool:
-        """Hold it until the other replicas have confirmed that this broker leads. Returns whether it is still held."""
+        """Hold a decision until the other replicas confirm that this broker leads. Returns whether it is held."""
         self._delayed[delayed] = None
         if self.partition.when_confirmed(self, delayed):
             return True
@@ -387,7 +394,7 @@ class ShardRuntime(Generic[AnyShard]):
         return False
 
     def _conclude(self, delayed: _DelayedDecision) -> None:
-        # Effects first: the client's next request finds them done.
+        # Effects first, so that they are done before the client's next request.
         for effect in delayed.decision.effects:
             self._carry_out(self, effect)
         for answer in delayed.decision.answers:
@@ -414,12 +421,12 @@ class ShardRuntime(Generic[AnyShard]):
         return True
 
     def _moved_on(self, records: tuple[Any, ...]) -> None:
-        """Decide again what waits for the ids of these records."""
+        """Decide the requests again that wait for the ids of these records."""
         if not self._moving:
             return
         for key in dict.fromkeys(map(self.shard.id_of, records)):
-            # Taken out together: one of these requests may move the id itself, and then only those that wait again are
-            # decided once more.
+            # All are taken out before one is decided: such a request may itself write a record of the id, and then only
+            # those that wait again are decided once more.
             for waiting in self._moving.pop(key, ()):
                 self._deadlines.discard(waiting, waiting.ticket)
                 if waiting.abandoned_by_client:
@@ -429,7 +436,7 @@ class ShardRuntime(Generic[AnyShard]):
 
 
 class _Timer:
-    """Stands at the shard's next deadline."""
+    """The timer of a shard, set to its next deadline."""
 
     __slots__ = ("due_ms", "runtime", "ticket")
 
@@ -443,7 +450,7 @@ class _Timer:
 
 
 def _code_of(error: KafkaError | StorageError) -> ErrorCode:
-    """The producer is told what the log has against it; of everything else it can only know that we failed."""
+    """Return the error code for a failed append: the log's refusal of the producer, or COORDINATOR_NOT_AVAILABLE."""
     if isinstance(error, KafkaError) and error.code in REFUSALS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

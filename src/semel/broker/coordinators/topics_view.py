@@ -12,7 +12,7 @@ from semel.metadata.image import ClusterImage, Topic
 
 @dataclass(frozen=True, slots=True)
 class ImageTopics:
-    """Implements ``TopicsView``."""
+    """The topics of one image. Implements ``TopicsView``."""
 
     image: ClusterImage
 

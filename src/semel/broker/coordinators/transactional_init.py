@@ -1,4 +1,4 @@
-"""InitProducerId for a transactional id: its coordinator decides, and may need a new producer id for it."""
+"""InitProducerId for a transactional id: decided by its coordinator, which may need a new producer id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 def init_transactional(
     node: Node, request: Request, message: InitProducerIdRequest, transactional_id: str
 ) -> Coroutine[Any, Any, None] | None:
-    """Have the request answered by the coordinator; after a producer id was claimed, if that must be waited for."""
+    """Let the coordinator answer the request. Returns a coroutine if a producer id must be claimed first, else None."""
     producer_id = None
     if _needs_producer_id(node, transactional_id):
         producer_id = node.producer_ids.next()
@@ -33,7 +33,7 @@ async def _claim(node: Node, request: Request, message: InitProducerIdRequest, t
 
 
 def _needs_producer_id(node: Node, transactional_id: str) -> bool:
-    """Whether the coordinator is here and is going to need a new id."""
+    """Whether the coordinator is on this broker and needs a new producer id for this request."""
     transactions = node.coordinators.transactions
     runtime = transactions.runtime(transactions.partition_for(transactional_id))
     if runtime is None or runtime.refusal is not None:
