@@ -1,4 +1,4 @@
-"""The partitions that this broker leads: which they are, which requests wait for them, and their maintenance.
+"""The partitions that this broker leads: their terms, the requests that wait for them, and their maintenance.
 
 Open ``partitions.py`` first; ``partition_lifecycle.py`` follows the cluster's image.
 """

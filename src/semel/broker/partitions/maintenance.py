@@ -1,8 +1,8 @@
-"""What a broker does without a request: retention, compaction, forgetting idle producers, checkpoints.
+"""The periodic tasks of a broker on its logs: retention, compaction, expiry of idle producers, checkpoints.
 
-Timers of the event loop drive it. Each round does one partition per turn of the loop, so that ten thousand of them do
-not make a client wait, and compaction works in slices of a few milliseconds with a rest after each; a partition that
-fails is a line in the log, and the others get their turn.
+Timers of the event loop start each task. A round of retention or expiry does one slice of one partition in each turn of
+the loop, so that ten thousand partitions do not delay a client; compaction works in slices of a few milliseconds with a
+pause after each. If the work on one partition fails, that is logged, and the round goes on with the next partition.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("semel.broker")
 
-# Looking costs nothing; what is due is decided by the log directory, by bytes written and time.
+# How often the log directory is asked whether a checkpoint is due. It decides that by bytes written and time.
 CHECKPOINT_LOOK_INTERVAL_MS: Final = 1000
-# How many of these looks pass until a log that could not be made is tried again.
+# After how many of these intervals logs that could not be made are tried again.
 UNAVAILABLE_LOOKS: Final = 5
-# Producers that are looked at in one turn of the loop: about a millisecond.
+# How many producers are examined in one turn of the loop: this takes about a millisecond.
 EXPIRY_SLICE: Final = 5000
-# Between two slices of compaction, which are as long: it takes at most half of the loop's time.
+# The pause between two slices of compaction, each about as long: compaction takes at most half of the loop's time.
 COMPACTION_PAUSE_MS: Final = 4
 
 
 class Maintenance:
+    """The timers and rounds of the periodic tasks on the logs of one broker."""
+
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, make_worker: Callable[[str], Worker]) -> None:
         self._node = node
         self._loop = loop
@@ -53,10 +55,10 @@ class Maintenance:
             self._later("compaction", self._node.config.log_cleaner_backoff_ms, self._compaction)
 
     def stop(self) -> None:
-        """Begin nothing more. A pass of compaction that is under way is dropped; the next start does it again."""
+        """Stop all tasks. A pass of compaction that is under way is abandoned, and done again after the next start."""
         self._cancel()
         if self._node.cleaner is not None and self._compacting is not None:
-            # What cannot be removed now is removed by the next start.
+            # Temporary files that cannot be removed now are removed by the next start.
             with contextlib.suppress(OSError):
                 self._node.cleaner.abort(self._compacting)
         if self._cleaner_worker is not None:
@@ -96,7 +98,7 @@ class Maintenance:
                     except StopIteration as end:
                         ended.append(end.value)
 
-                while not ended:  # After an error the steps have ended, too.
+                while not ended:  # After an exception the generator has ended as well.
                     yield log, step
                 if ended[0]:
                     logger.info("%s: %d segments are past their retention and gone", log.topic_partition, ended[0])
@@ -151,7 +153,7 @@ class Maintenance:
 
     def _cleaner(self) -> LogCleaner:
         if self._node.cleaner is None:
-            from semel.log.compaction.cleaner import LogCleaner  # Not before it is needed: a start does without.
+            from semel.log.compaction.cleaner import LogCleaner  # Imported when needed: a start is faster.
 
             self._cleaner_worker = self._make_worker("semel-cleaner")
             self._node.cleaner = LogCleaner(
@@ -165,7 +167,7 @@ class Maintenance:
     def _round(
         self, name: str, slices: Iterator[tuple[PartitionLog, Callable[[], object]]], again: Callable[[], None]
     ) -> None:
-        """One slice of work per turn of the loop."""
+        """Do the next slice of a round, and the others in later turns of the loop; then call ``again``."""
         found = next(slices, None)
         if found is None:
             again()

@@ -1,12 +1,12 @@
-"""What the cluster's image means for this broker: which logs it keeps, with which settings, and which of them it leads.
+"""Applies the cluster's image to this broker: which logs it has, with which settings, and which partitions it leads.
 
-The metadata is the truth and the logs follow it: a topic exists once the metadata store has it, and a log that is
-missing is made, one that belongs to no topic is removed, now or at the next start. A log that cannot be made leaves its
-partition unavailable (KAFKA_STORAGE_ERROR) and everything else as it is.
+The logs follow the metadata: a topic exists once the metadata store has it. A log that is missing is made, and one that
+belongs to no topic is removed, now or at the next start. If a log cannot be made, its partition is unavailable
+(KAFKA_STORAGE_ERROR), and no other partition is affected.
 
-A partition is led while the image names this broker as its leader and the broker is a member of the cluster
-(``Node.is_member``). Every other leader epoch is another term. While the image names another leader, the log follows
-that one (``broker/replication``).
+This broker leads a partition while the image names it as the leader and it is a member of the cluster
+(``Node.is_member``). A new leader epoch is a new term. While the image names another leader, this broker follows that
+one (``broker/replication``).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ logger = logging.getLogger("semel.broker")
 
 LOGS_MS_PER_TURN: Final = 5.0
 LOGS_PER_TURN: Final = 100
-"""How many the worker makes or deletes before the loop hears of it."""
+"""How many logs at most are made or deleted as one job of the worker."""
 
-# In place of a partition, after all those of a topic that was deleted.
+# A queue entry with this in place of a partition follows those of all partitions of a deleted topic.
 _ALL_ARE_DELETED: Final = -1
 
 
 def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
-    """How the logs of a topic are kept here."""
+    """Return the description of a topic's logs on this broker: their settings, and which partitions have one here."""
     return TopicLogs(
         topic_id=topic.id,
         config=LogConfig.from_settings(topic.configs, config.log),
@@ -68,10 +68,10 @@ def topic_logs(topic: Topic, config: BrokerConfig) -> TopicLogs:
 
 
 def lost_replicas(image: ClusterImage, logs: LogDirectory, config: BrokerConfig) -> frozenset[TopicPartition]:
-    """After the logs were loaded: the partitions of which this broker may lack what it has acknowledged, and others may
-    have it. Their logs are gone with their disk, or damaged, or were not synced when the machine died.
+    """Return the partitions whose log here may lack records that this broker has acknowledged, and others may have.
 
-    A log that is merely not there yet, in a directory that is sound, has acknowledged nothing.
+    Their logs were lost with a disk, or are damaged, or were not synced when the machine died. A log that is missing in
+    a sound directory was not made yet, so this broker has acknowledged nothing in it. Called once the logs are loaded.
     """
 
     def may_lack(topic_partition: TopicPartition) -> bool:
@@ -91,12 +91,12 @@ def lost_replicas(image: ClusterImage, logs: LogDirectory, config: BrokerConfig)
 
 
 class PartitionLifecycle:
-    """Keeps logs and partitions equal to the image. Watches ``ClusterMetadata``.
+    """Makes, opens and deletes logs, and begins and ends terms, as the image changes. Watches ``ClusterMetadata``.
 
-    Making or deleting a log means waiting for the disk, so a worker does that, to a few at a time
-    (``LogDirectory.change``), and a log is led when the worker has made it, if the image then says so. ``settled``
-    waits until all are there, or gone. All that is to be done stands in one line, and no topic is made while a former
-    one of its name stands there (``Node.change``).
+    To make or delete a log is to wait for the disk, so a worker does that, for a limited number of logs at a time
+    (``LogDirectory.change``). When the worker has made a log, this broker leads it if the image then says so.
+    ``settled`` waits until all logs are made or deleted. All this work waits in one queue, and no topic is created
+    while a deleted one of the same name is in the queue (``Node.change``).
     """
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
@@ -104,7 +104,7 @@ class PartitionLifecycle:
         self._loop = loop
         self._to_do: deque[tuple[Topic, int]] = deque()
         self._scheduled: asyncio.Handle | None = None
-        self._is_changing = False  # whether the worker has something to do
+        self._is_changing = False  # Whether the worker is making or deleting logs.
         self._is_closed = False
         self._deleting: set[UUID] = set()
         self._waiting: list[asyncio.Future[None]] = []
@@ -114,7 +114,7 @@ class PartitionLifecycle:
         node.open_unavailable = self.open_unavailable
 
     def open_all(self) -> None:
-        """After the logs were loaded: make those that are missing, and serve them all."""
+        """Make the logs that are missing, and lead or follow all partitions. Called after the logs were loaded."""
         node = self._node
         for topic in node.image.topics.values():
             for index, state in enumerate(topic.partitions):
@@ -142,24 +142,25 @@ class PartitionLifecycle:
                 case BrokerConfigsAltered():
                     self._reconfigure_broker(after)
                 case _:
-                    pass  # Brokers, the controller, security: nothing of the logs.
+                    pass  # Brokers, the controller, security: no change of logs.
         self._begin()
 
     def lead_all(self) -> None:
-        """This broker has become a member: begin the terms that the image says, a few per turn of the loop."""
+        """Begin the terms that the image gives to this broker, a few in each turn of the event loop. Called when the
+        broker has become a member."""
         for topic in self._node.image.topics.values():
             self._open_soon(topic)
         self._begin()
 
     def resign_all(self) -> None:
-        """This broker is no member any more: it leads nothing, and follows nothing."""
+        """Stop leading and following all partitions. Called when this broker is no longer a member."""
         for partition in self._node.partitions:
             self._node.partitions.resign(partition.topic_partition)
         if self._node.replicas is not None:
             self._node.replicas.unfollow_all()
 
     def open_unavailable(self) -> None:
-        """Called now and then: the disk may have room again for the logs that could not be made."""
+        """Try again to make the logs that could not be made: the disk may have room again. Called periodically."""
         if self._to_do or self._is_changing:
             return
         for name, index in list(self._node.partitions.unavailable):
@@ -191,7 +192,7 @@ class PartitionLifecycle:
             self._do_some()
 
     def _do_some(self) -> None:
-        """What needs no disk is done here, the rest by the worker, and then this goes on."""
+        """Do some of the queued work: open logs that exist, and let the worker make and delete the others."""
         self._scheduled = None
         clock = self._node.clock
         until_ms = clock.monotonic_ms() + LOGS_MS_PER_TURN
@@ -246,14 +247,15 @@ class PartitionLifecycle:
             self._go_on()
 
     def _needs_log(self, topic: Topic, index: int) -> bool:
-        """Take up the partition, if its log is there. Returns whether the log has to be made first."""
+        """Lead or follow the partition if its log exists. Returns whether the log has to be made first."""
         node = self._node
         state = topic.partitions[index]
         if node.config.node_id not in state.replicas or self._is_taken_up(topic.name, index):
             return False
         topic_partition = TopicPartition(topic.name, index)
         unavailable, log = node.logs.unavailable.get(topic_partition), node.logs.get(topic_partition)
-        # What is there may be of a former topic, and go in the same change that makes the new log.
+        # An existing log may belong to a deleted topic of the same name. It is removed by the change that makes the new
+        # log.
         if unavailable is not None and unavailable.topic_id == topic.id:
             node.partitions.unavailable[topic_partition] = unavailable.reason
             return False
@@ -263,13 +265,13 @@ class PartitionLifecycle:
         return True
 
     def _lead_made(self, logs: Iterable[PartitionLog]) -> None:
-        """The image may have changed since these logs were asked for: what it says now is what counts."""
+        """Lead or follow the partitions of logs that were made, according to the image as it is now."""
         node = self._node
         configs: dict[UUID, LogConfig] = {}
         for log in logs:
             topic = node.image.topics_by_id.get(log.topic_id)
             if topic is None:
-                continue  # The log stands in line to be deleted.
+                continue  # The deletion of this log is in the queue.
             if topic.id not in configs:
                 configs[topic.id] = topic_logs(topic, node.config).config
             log.config = configs[topic.id]
@@ -293,10 +295,10 @@ class PartitionLifecycle:
         )
 
     def _take_up(self, log: PartitionLog, state: PartitionState) -> None:
-        """Lead, and then what is appended from now on carries the term's epoch; or follow the leader."""
+        """Lead the partition under its leader epoch, or follow its leader, as ``state`` says."""
         node, replicas = self._node, self._node.replicas
         if replicas is not None and replicas.is_changing(log.topic_partition):
-            # Whatever it is now, it is taken up when that has ended: ``_has_changed``.
+            # Its log is being truncated. ``_has_changed`` takes the partition up after that.
             replicas.unfollow(log.topic_partition)
             return
         if self._leads(state):
@@ -310,7 +312,7 @@ class PartitionLifecycle:
             replicas.follow(log, state)
 
     def _has_changed(self, topic_partition: TopicPartition) -> None:
-        """A log was truncated while its role changed: it takes up the one that the image says now."""
+        """Lead or follow, by the current image, a partition whose log was being truncated when its leader changed."""
         log, state = self._node.logs.get(topic_partition), self._node.image.partition(*topic_partition)
         topic = self._node.image.topics.get(topic_partition.topic)
         if log is None or state is None or topic is None or topic.id != log.topic_id:
@@ -332,7 +334,7 @@ class PartitionLifecycle:
                 partition.replicas.min_insync_replicas = config.min_insync_replicas
 
     def _lead(self, topic: Topic) -> None:
-        """End the terms that are over, and begin those that follow them here."""
+        """End the terms of a topic that the image has ended, and begin the new ones, as leader or follower."""
         node = self._node
         for index, state in enumerate(topic.partitions):
             partition = node.partitions.get(topic.name, index)
@@ -346,7 +348,7 @@ class PartitionLifecycle:
                 partition.isr_changed(state.isr)
 
     def _follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Another leader, or another term of the same one, or this broker's turn to lead."""
+        """Follow another leader or term, or begin to lead, if the partition was followed here until now."""
         replicas = self._node.replicas
         if replicas is not None and replicas.follows(topic_partition):
             log = self._node.logs.get(topic_partition)

@@ -1,15 +1,16 @@
 """The partitions that this broker leads, and the delayed operations that wait for them.
 
-A ``Partition`` is one term of leadership: it is made with a leader epoch and ends with it, and so does all that rests
-on it. It joins a log to what waits: Produce requests until their last record is below the high watermark, Fetch
-requests until there is enough to read. They are told once per turn of the event loop, however many batches were
-appended in it. A log that is here and not led is in the log directory only.
+A ``Partition`` object is one term of leadership: it is made with a leader epoch and is never used after that epoch has
+ended. It connects a log with the operations that wait for it: Produce requests until their last record is below the
+high watermark, Fetch requests until there is enough to read. Waiting operations are called once in a turn of the event
+loop, however many batches were appended in it. A log that is not led here is only in the log directory.
 
-A partition with several replicas has a ``ReplicaSet``, which says how far the high watermark may go, and the followers
-that copy from it (``broker/replication``). A partition with one replica has neither: what is synced is committed.
+A partition with several replicas has a ``ReplicaSet``, which determines the high watermark, and the followers that copy
+from it (``broker/replication``). A partition with one replica has neither: its synced records are committed.
 
-The law: an acknowledgement waits for ``high_watermark > last_offset``, duplicates included, so a retry is not told yes
-before the original is safe; and every operation is told, by progress, by failure, or by its deadline.
+The law: an acknowledgement waits for ``high_watermark > last_offset``, also for duplicates, so a retry is not
+acknowledged before the original is committed. And every waiting operation ends: by commit, by failure, or by its
+deadline.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from semel.wire.records import BatchHeader
 
 logger = logging.getLogger("semel.broker")
 
-# What is waited for (an offset, or the ticket of a confirmation), and what waits.
+# The offset, or the ticket of a confirmation, that is waited for; the operation that waits; and its token.
 Waiting: TypeAlias = deque[tuple[int, AwaitsCommit, object]]
 
 
@@ -41,18 +42,20 @@ class Follower(Protocol):
     """A replica that copies this partition, as its leader sees it."""
 
     def has_news(self) -> None:
-        """To be told now: there is more to copy, or the log start has moved, for which DeleteRecords waits."""
+        """Answer the follower's Fetch now: there are records to copy, or DeleteRecords waits for its log start."""
 
     def high_watermark_moved(self) -> None:
-        """To be told with the next answer."""
+        """Send the new high watermark with the next response to the follower."""
 
     def confirm(self) -> None:
-        """To be answered now: its next Fetch says that it still follows this term."""
+        """Answer the follower's Fetch now, so that its next Fetch confirms that it still follows this term."""
 
     def term_ended(self) -> None: ...
 
 
 class Partition:
+    """A partition that this broker leads, for one term of leadership."""
+
     __slots__ = (
         "_asked_s",
         "_invisible",
@@ -85,18 +88,18 @@ class Partition:
         """None if the partition has one replica."""
         self.followers: dict[int, Follower] = {}
         self._uncommitted: Waiting = deque()
-        # With several replicas: produced with acks=1, produced with acks=all, and decisions that were not written.
+        # With several replicas: what waits for acks=1, for acks=all, and for a confirmation of the term.
         self._unsynced: Waiting = deque()
         self._produced: Waiting = deque()
         self._unconfirmed: Waiting = deque()
-        self._asked_s: deque[tuple[int, float]] = deque()  # When the tickets of confirmations were asked for.
+        self._asked_s: deque[tuple[int, float]] = deque()  # Each ticket of a confirmation, and when it was asked for.
         self._undeleted: Waiting = deque()
-        self._log_starts: dict[int, int] = {}  # Of the followers, as they said with their last Fetch.
+        self._log_starts: dict[int, int] = {}  # The log starts of the followers, by their last Fetch.
         self._watching: dict[DelayedOperation, None] = {}
-        # Where each append that is not visible yet ends: its last offset, and all bytes appended up to there.
+        # For each append that is not visible yet: its last offset, and all bytes that were appended up to its end.
         self._visible_bytes = 0
         self._invisible: deque[tuple[int, int]] = deque()
-        if log.high_watermark < log.log_end_offset:  # Of the last term.
+        if log.high_watermark < log.log_end_offset:  # Appended in the last term.
             self._invisible.append((log.log_end_offset - 1, log.appended_bytes))
 
     def append(
@@ -116,7 +119,7 @@ class Partition:
         return appended
 
     def append_placed(self, batch: bytes, *, now_ms: int, awaited: bool) -> Appended:
-        """Append what a coordinator has built for the log end. Raises like append."""
+        """Append a batch that a coordinator has built for the log end. Raises like ``append``."""
         appended = self.log.append_placed(batch, now_ms=now_ms, awaited=awaited)
         self._invisible.append((appended.last_offset, self.log.appended_bytes))
         if self.replicas is not None:
@@ -126,7 +129,7 @@ class Partition:
     def append_marker(
         self, producer: ProducerIdentity, marker: EndTransactionMarker, *, now_ms: int, transaction_version: int
     ) -> Appended:
-        """End a producer's transaction here: from now on it needs its coordinator's word again. Raises like append."""
+        """Append a marker, which ends the producer's transaction here and its admission too. Raises like ``append``."""
         appended = self.log.append_marker(producer, marker, now_ms=now_ms, transaction_version=transaction_version)
         self.gate.close(producer.producer_id)
         self._invisible.append((appended.last_offset, self.log.appended_bytes))
@@ -140,7 +143,7 @@ class Partition:
             follower.has_news()
 
     def check_enough_replicas(self) -> None:
-        """Raises NOT_ENOUGH_REPLICAS if what is appended now with acks=all could not be acknowledged."""
+        """Raise KafkaError (NOT_ENOUGH_REPLICAS) if an append with acks=all could not be acknowledged now."""
         replicas = self.replicas
         if replicas is not None and not replicas.has_enough:
             raise KafkaError(
@@ -150,13 +153,13 @@ class Partition:
             )
 
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
-        """Whether a producer may be told that what ends at ``last_offset`` is safe."""
+        """Whether a batch that ends at ``last_offset`` may be acknowledged; ``by_all`` for acks=all."""
         if by_all or self.replicas is None:
             return self.log.high_watermark > last_offset
         return self.log.durable_offset > last_offset
 
     def when_acknowledged(self, last_offset: int, operation: AwaitsCommit, token: object, *, by_all: bool) -> None:
-        """Call ``operation.committed(token)`` once a producer may be told that ``last_offset`` is safe."""
+        """Call ``operation.committed(token)`` once a batch that ends at ``last_offset`` may be acknowledged."""
         if self.replicas is None:
             self.when_committed(last_offset, operation, token)
         else:
@@ -164,7 +167,7 @@ class Partition:
 
     @property
     def concerns_coordinators(self) -> bool:
-        """Whether it is one of theirs, or has a transaction that was left open."""
+        """Whether this is a partition of an internal topic, or one with an open transaction."""
         return self.topic_partition.topic in INTERNAL_TOPICS or self.log.producers.first_undecided_offset is not None
 
     @property
@@ -172,8 +175,10 @@ class Partition:
         return bool(self._unconfirmed)
 
     def when_confirmed(self, operation: AwaitsCommit, token: object) -> bool:
-        """Call ``operation.committed(token)`` once all that is in the log now is committed, and the other in-sync
-        replicas have said that this term goes on. Returns False, and calls nothing, if that needs no reply.
+        """Call ``operation.committed(token)`` once all records that are in the log now are committed, and the other
+        in-sync replicas have confirmed that this term goes on.
+
+        Returns False, and never calls the operation, if that is so already.
         """
         replicas = self.replicas
         assert replicas is not None
@@ -189,13 +194,13 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The log start that all in-sync replicas have reached: what is below it does not come back."""
+        """The log start that all in-sync replicas have reached: records below it cannot reappear after an election."""
         if self.replicas is None:
             return self.log.log_start_offset
         others = self.replicas.maximal_isr & self._log_starts.keys()
         known = [self._log_starts[replica] for replica in others]
         if len(known) < len(self.replicas.maximal_isr) - 1:
-            return 0  # A follower has not said anything in this term.
+            return 0  # A follower has not sent a Fetch in this term.
         return min([self.log.log_start_offset, *known])
 
     def when_deleted(self, offset: int, operation: AwaitsCommit, token: object) -> None:
@@ -206,7 +211,7 @@ class Partition:
         self._table.moved(self)
 
     def log_starts_at(self, replica: int, offset: int) -> None:
-        """A follower's log starts here."""
+        """Record the log start offset of a follower, from its Fetch."""
         self._log_starts[replica] = offset
         if self._undeleted:
             self._table.moved(self)
@@ -224,7 +229,8 @@ class Partition:
         self._watching.pop(fetch, None)
 
     def visible_bytes(self) -> int:
-        """Bytes that became visible since the start: the difference of two values is what came to be read between."""
+        """Return the bytes that have become visible to readers since the log was opened. Only the difference of two
+        values is meaningful: the bytes that became visible between two calls."""
         high_watermark = self.log.high_watermark
         invisible = self._invisible
         while invisible and invisible[0][0] < high_watermark:
@@ -232,16 +238,16 @@ class Partition:
         return self._visible_bytes
 
     def durable(self, log: PartitionLog) -> None:
-        """The log's ``on_durable``: more of it survives a power cut, or it went offline."""
+        """The log's ``on_durable``: the durable offset has moved, or the log went offline."""
         if log.offline is None:
             if self.replicas is not None:
                 self._replicated(self.replicas.leader_synced(log.durable_offset))
                 return
-            # One node is its own set of in-sync replicas.
+            # This broker is the only in-sync replica.
             log.advance_high_watermark(log.durable_offset)
             if not self._uncommitted and not self._watching:
                 self.visible_bytes()
-                return  # Most appends of a transaction are for no reader yet.
+                return  # The most frequent case: no operation waits for this append.
         elif self.replicas is not None:
             self._table.on_offline(self)
         self._table.moved(self)
@@ -249,19 +255,19 @@ class Partition:
     # Several replicas
 
     def fetched(self, replica: int, offset: int, *, broker_epoch: int, now_ms: float) -> None:
-        """A follower has everything below ``offset`` on its disk."""
+        """Record that a follower has all records below ``offset`` on its disk, from its Fetch."""
         assert self.replicas is not None
         if self.replicas.fetched(replica, offset, broker_epoch=broker_epoch, now_ms=now_ms):
             self._replicated(True)
 
     def replied(self, replica: int, mark: int) -> None:
-        """A follower has sent a Fetch of this term after it was asked to confirm up to this ticket."""
+        """Record that a follower has sent a Fetch of this term after it was asked to confirm tickets up to ``mark``."""
         assert self.replicas is not None
         if self.replicas.replied(replica, mark):
             self._table.moved(self)
 
     def isr_changed(self, isr: Iterable[int]) -> None:
-        """The image says so."""
+        """Set the in-sync set: the image has a new one for this term."""
         assert self.replicas is not None
         moved = self.replicas.isr_changed(isr)
         if not self.replicas.has_enough:
@@ -269,7 +275,7 @@ class Partition:
         self._replicated(moved)
 
     def proposal_settled(self) -> None:
-        """The outcome of a change of the in-sync set is in the image."""
+        """End the proposal to change the in-sync set: its outcome is in the image."""
         assert self.replicas is not None
         self._replicated(self.replicas.proposal_settled())
 
@@ -282,7 +288,7 @@ class Partition:
         self._table.moved(self)
 
     def tell_delayed(self) -> None:
-        """Tell the operations that wait for this partition how far the high watermark is."""
+        """Call the operations whose wait has ended, by the high watermark, a confirmation, or an offline log."""
         if self.log.offline is not None:
             self.fail_delayed(ErrorCode.KAFKA_STORAGE_ERROR)
             return
@@ -311,19 +317,19 @@ class Partition:
 
 
 class Partitions:
-    """The partitions that are led here, and one callback per turn of the loop that tells what waits for them."""
+    """The partitions that this broker leads. Operations that wait for them are called once in a turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self.unavailable: dict[tuple[str, int], str] = {}  # Those that should be here and cannot, and why.
+        self.unavailable: dict[tuple[str, int], str] = {}  # Partitions that could not be opened, and why.
         self.caches: list[dict[Any, Any]] = []
-        """Emptied whenever a partition comes or goes: what is kept of one that is gone would keep its files open."""
+        """Caches that are cleared whenever a term begins or ends: a cached partition would keep its files open."""
         self.on_add: list[Callable[[Partition], None]] = []
-        """Called with every term that begins."""
+        """Called with each partition whose term begins."""
         self.on_remove: list[Callable[[Partition], None]] = []
         self.on_offline: Callable[[Partition], None] = _unwatched
-        """Told of a partition with other replicas whose log went offline here."""
+        """Called with a partition that has other replicas when its log goes offline here."""
         self.observe_confirmation: Callable[[float], None] = _unmeasured
         self.time_s = loop.time
         self._moved: dict[Partition, None] = {}
@@ -339,26 +345,26 @@ class Partitions:
         return self._partitions.get((topic, partition))
 
     def add(self, log: PartitionLog, *, leader_epoch: int, replicas: ReplicaSet | None = None) -> Partition:
-        """A term of leadership begins."""
+        """Begin a term of leadership. Returns its partition."""
         assert log.topic_partition not in self._partitions, f"{log.topic_partition}: the last term has not ended"
         partition = Partition(self, log, leader_epoch, replicas)
         self._partitions[log.topic_partition] = partition
         self.unavailable.pop(log.topic_partition, None)
         self._clear_caches()
         log.on_durable = partition.durable
-        # With one replica, what is on disk after a restart is all there is: it may be read.
+        # With one replica, all records that are on disk after a restart are committed: they may be read.
         partition.durable(log)
         for begun in list(self.on_add):
             begun(partition)
         return partition
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """The partition was deleted: the operations that wait for it learn that it does not exist."""
+        """End the term of a deleted partition: operations that wait for it fail with UNKNOWN_TOPIC_OR_PARTITION."""
         self.unavailable.pop(topic_partition, None)
         self._end(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def resign(self, topic_partition: TopicPartition) -> None:
-        """A term of leadership ends: the operations that wait for it are told to look for the leader."""
+        """End a term of leadership: operations that wait for the partition fail with NOT_LEADER_OR_FOLLOWER."""
         self._end(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _end(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
@@ -371,7 +377,7 @@ class Partitions:
                 follower.term_ended()
             for ended in list(self.on_remove):
                 ended(partition)
-            # Else log and partition would keep each other, and the files open, until the next full collection.
+            # Else the reference cycle of log and partition would keep the files open until the next full collection.
             partition.log.on_durable = _ignored
 
     def _clear_caches(self) -> None:
@@ -384,7 +390,7 @@ class Partitions:
             self._scheduled = self._loop.call_soon(self._tell)
 
     def expire_fetches(self) -> None:
-        """The broker stops: a Fetch that waits for records is answered with what there is."""
+        """Answer all waiting Fetches with the records that there are, because the broker stops."""
         for partition in self:
             partition.expire_fetches()
 
@@ -405,11 +411,11 @@ class Partitions:
 
 
 def _unwatched(partition: Partition) -> None:
-    """Used in a cluster of one."""
+    """The ``on_offline`` in a cluster of one broker."""
 
 
 def _unmeasured(seconds: float) -> None:
-    """Used until the broker is measured."""
+    """The ``observe_confirmation`` until the metrics of replicas are set up."""
 
 
 def _tell_below(waiting: Waiting, end: int) -> None:

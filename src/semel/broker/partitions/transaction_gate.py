@@ -1,9 +1,9 @@
-"""Who may write to a partition in a transaction: whom the coordinator let in, until the marker.
+"""The transaction gate of a partition: the producers that the coordinator has admitted to it, until their next marker.
 
-The law: the first batch of a transaction is appended only after the coordinator has said that the partition is a part
-of it, so that nothing late can open a transaction that is never ended. That word is good for one transactional id,
-producer id and epoch, and only until a marker of that producer is appended, be it while the answer is under way. After
-a restart no producer is let in, and the coordinator is asked again.
+The law: the first batch of a transaction is appended only after the coordinator has said that the partition is part of
+the transaction, so that a delayed batch cannot open a transaction that is never ended (KIP-890). An admission holds for
+one transactional id, producer id and epoch, and only until a marker of that producer is appended. A marker also cancels
+an admission whose answer is under way. After a restart no producer is admitted, and the coordinator is asked again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class TransactionGate:
         return self._admitted.get(producer.producer_id) == (transactional_id, producer.producer_epoch)
 
     def knows(self, producer_id: int) -> bool:
-        """Whether the coordinator let this producer in, or is being asked to."""
+        """Whether the coordinator has admitted this producer, or is being asked to."""
         return producer_id in self._admitted or producer_id in self._asking
 
     def ask(self, producer_id: int) -> Asking:
-        """The coordinator is about to be asked. ``answered`` must follow."""
+        """Record that the coordinator is being asked to admit the producer. A call of ``answered`` must follow."""
         asking = self._asking.get(producer_id)
         if asking is None:
             asking = self._asking[producer_id] = Asking()
@@ -36,7 +36,10 @@ class TransactionGate:
         return asking
 
     def answered(self, asking: Asking, transactional_id: str, producer: ProducerIdentity, *, admitted: bool) -> bool:
-        """What the coordinator said. Returns whether that still holds: a marker may have come in between."""
+        """Record the coordinator's answer. Returns whether the producer is admitted.
+
+        It is not admitted if the coordinator refused it, or if one of its markers was appended since the question.
+        """
         asking.count -= 1
         if asking.count == 0 and self._asking.get(producer.producer_id) is asking:
             del self._asking[producer.producer_id]
@@ -47,7 +50,7 @@ class TransactionGate:
         return admitted
 
     def close(self, producer_id: int) -> None:
-        """A marker of this producer was appended."""
+        """Remove the producer's admission, because one of its markers was appended."""
         self._admitted.pop(producer_id, None)
         asking = self._asking.pop(producer_id, None)
         if asking is not None:
@@ -55,7 +58,7 @@ class TransactionGate:
 
 
 class Asking:
-    """Questions about one producer that are under way at the same time."""
+    """The questions to the coordinator about one producer that are under way at the same time."""
 
     __slots__ = ("count", "is_over")
 
