@@ -1,1 +1,1 @@
-"""What the broker counts and measures, and the page that Prometheus reads. Open ``metrics.py`` first."""
+"""The broker's metrics, and the page from which Prometheus reads them. Open ``metrics.py`` first."""

@@ -1,4 +1,4 @@
-"""What is measured without anybody counting: numbers that the parts of a broker hold anyway."""
+"""Metrics that are read from the parts of a broker when a scrape asks for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def measure(node: Node, server: Server) -> None:
-    """Put the broker's own numbers on its metrics page."""
+    """Add the metrics of the parts of the broker to its metrics page."""
     metrics, sync = node.metrics, node.logs.statistics
     metrics.gauge("semel_connections", "Connections that are open.", lambda: len(server.connections))
     metrics.gauge(

@@ -1,4 +1,4 @@
-"""What is measured of groups: how many are in each state, and their members. It costs as much as there are groups."""
+"""Metrics of groups: how many are in each state, and how many members they have. Each read looks at all groups."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the broker counts, and how Prometheus reads it.
+"""Counters, gauges and histograms, and their text format for Prometheus.
 
-Counting happens on the hot path, so a metric is a plain number that its owner adds to (``counter.value += 1``); names,
-labels and text exist only while a scrape asks. Everything runs on the one event loop, so nothing is locked.
+Metrics are counted on the hot path, so a counter is a plain number that its owner adds to (``counter.value += 1``); the
+text of the page is made only when a scrape asks for it. Everything runs on one event loop, so there are no locks.
 
-The law: a metric's name says its unit, a counter ends in ``_total``, and time is in seconds on the page whatever it is
-inside.
+The law: a metric's name contains its unit, a counter's name ends in ``_total``, and times on the page are in seconds,
+whatever unit the broker uses inside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import ClassVar, Final, TypeAlias, TypeVar
 
 Labels: TypeAlias = Mapping[str, str]
 
-# From a cached answer to a long poll; a request that waits for one disk sync falls in the middle.
+# The bounds of the buckets: from a cached answer to a long poll; a request that waits for one disk sync falls in the
+# middle.
 SECONDS_BOUNDS: Final = (
     0.0001,
     0.00025,
@@ -50,7 +51,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is looked up when it is asked for."""
+    """A number that is read when a scrape asks for it."""
 
     __slots__ = ("_read",)
 
@@ -64,7 +65,7 @@ class Gauge:
 
 
 class ReadCounter(Gauge):
-    """A counter that is kept elsewhere."""
+    """A counter whose number is held elsewhere, and read when a scrape asks for it."""
 
     __slots__ = ()
 
@@ -72,7 +73,7 @@ class ReadCounter(Gauge):
 
 
 class Histogram:
-    """How often it took how long, in seconds."""
+    """A distribution of durations in seconds: a count for each bucket of ``SECONDS_BOUNDS``, and their sum."""
 
     __slots__ = ("_counts", "_sum")
 
@@ -149,7 +150,7 @@ class Metrics:
         return self._add(name, help_text, labels, Histogram())
 
     def requests(self, api: str) -> Histogram:
-        """The histogram of one API's requests: from the last byte read to the answer handed to the socket."""
+        """Return the histogram of one API's requests: the time from the last byte read to the response sent."""
         histogram = self._requests.get(api)
         if histogram is None:
             histogram = counted = self._requests[api] = self.histogram(
@@ -159,7 +160,7 @@ class Metrics:
         return histogram
 
     def render(self) -> str:
-        """The page that Prometheus scrapes (text format 0.0.4)."""
+        """Return the page that Prometheus scrapes (text format 0.0.4)."""
         lines: list[str] = []
         for name, series in self._series.items():
             lines.append(f"# HELP {name} {self._help[name]}")

@@ -1,11 +1,11 @@
 """The page that Prometheus scrapes, ``GET /metrics``, and ``GET /healthz``, on the broker's own event loop.
 
-``/healthz`` says that the loop turns and requests are served; a broker that stops has closed this listener already.
+``/healthz`` answers while the event loop runs. A broker that stops closes this listener after its clients' connections.
 
-Not a web server: it answers one small request per connection and closes, which is all a scraper asks for. Nothing here
-may cost the broker more than the rendering of its numbers, so a request head is limited in size, a connection in time,
-from its first byte to the last that is read, and the connections in number: one more, and the oldest is closed. Numbers
-are rendered a few times a second at most; requests beyond that get the page that was rendered last.
+This is not a web server: it answers one small request per connection and closes it, which is enough for Prometheus. So
+that scrapes cannot slow the broker down, the size of a request's head, the duration of a connection and the number of
+connections are limited; one connection too many closes the oldest. The page is rendered a few times a second at most;
+requests beyond that get the page that was rendered last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MetricsPage:
         self._asked_at_s: float | None = None
 
     async def listen(self, network: Network, host: str, port: int) -> int:
-        """Serve from now on; returns the port."""
+        """Begin to serve. Returns the port."""
         self._listener = await network.listen(host, port, lambda: _Scrape(self))
         return self._listener.port
 
@@ -55,7 +55,7 @@ class MetricsPage:
         self._open.pop(scrape, None)
 
     def text(self, now_s: float) -> str:
-        """The page, as it is or as it was a moment ago."""
+        """Return the page: rendered now, or the last one if it was rendered too often."""
         if self._asked_at_s is not None:
             refilled = self._allowed + (now_s - self._asked_at_s) * PAGES_PER_SECOND
             self._allowed = min(refilled, PAGES_AT_ONCE_MAX)

@@ -1,4 +1,4 @@
-"""What is measured of transactions: how many are open, and since when. It costs as much as there are open ones."""
+"""Metrics of transactions: how many are open, and since when. Each read looks at all open transactions."""
 
 from __future__ import annotations
 
