@@ -1,10 +1,9 @@
 """Parses the common Produce request (one topic, one partition) in place, without building a ProduceRequest.
 
-A few numbers are read, and the places of the rest are computed from them. A request that does not look exactly like
-this is left to the general parser (``requests/handlers/produce``), and so is one for a partition that cannot be written
-to.
+A few numbers are read, and the positions of the rest are computed from them. A request of another form is left to the
+general parser (``requests/handlers/produce``), and so is one for a partition that cannot be written to.
 
-The law: both parsers give the same batches for the same bytes. Nothing else differs but how the answer is encoded.
+The law: both parsers return the same batches for the same bytes. Only the way in which the response is encoded differs.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from semel.wire.records import HEADER_SIZE
 FLEXIBLE_SINCE: Final = 9
 
 Positions: TypeAlias = tuple[int, int, str | None, int, int, bytes, int, int]
-"""Version, correlation id, transactional id, acks, timeout, the bytes that name topic and partition, where records
-start and stop."""
+"""What ``find`` reads from a frame: version, correlation id, transactional id, acks, timeout, the bytes that name topic
+and partition, and the positions where the records start and stop."""
 
 _API: Final = APIS[ApiKey.PRODUCE]
 _PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -50,7 +49,7 @@ _ONE: Final = 2  # The count of an array of one element, in flexible versions.
 
 
 _Target: TypeAlias = tuple[int, Partition, Respond]
-"""A partition as requests of one version name it: its index, itself, and how such a request is answered."""
+"""The partition that a request names: its index, the partition, and the function that responds to such a request."""
 
 
 def may_write(rights: Rights, transactional_id: str | None, partition: Partition) -> bool:
@@ -67,7 +66,8 @@ class InPlaceParser:
         node.partitions.caches.append(self._targets)
 
     def parse(self, connection: Connection, frame: memoryview) -> ProduceOperation | None:
-        """The request in a frame, or None: then nothing was changed, and the general parser is to look at it."""
+        """Return the operation for the request in a frame, or None: then the general parser must parse it, and nothing
+        was changed."""
         try:
             positions = find(frame)
             if positions is None:
@@ -121,15 +121,15 @@ class InPlaceParser:
 
 
 def find(frame: memoryview) -> Positions | None:
-    """Where things stand in a request with one topic and one partition; None if it is another.
+    """Return the positions in a Produce request with one topic and one partition; None for any other request.
 
-    Raises IndexError, struct.error or UnicodeDecodeError if it is no request.
+    Raises IndexError, struct.error or UnicodeDecodeError if the frame is no valid request.
     """
     api_key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
     if api_key != _PRODUCE or client_id_length < _NULL:
         return None
     body = _HEADER.size + (client_id_length if client_id_length > 0 else 0)
-    str(frame[_HEADER.size : body], "utf-8")  # Text, or it is no header.
+    str(frame[_HEADER.size : body], "utf-8")  # Raises if the client id is not text.
     return (_flexible if version >= FLEXIBLE_SINCE else _classic)(frame, body, version, correlation_id)
 
 
@@ -153,7 +153,7 @@ def _classic(frame: memoryview, body: int, version: int, correlation_id: int) ->
 
 
 def _flexible(frame: memoryview, body: int, version: int, correlation_id: int) -> Positions | None:
-    tags, id_length = frame[body], frame[body + 1]  # The length counts from 1; 0 is none.
+    tags, id_length = frame[body], frame[body + 1]  # The length plus 1; 0 is null.
     body += 2
     transactional_id = None
     if id_length:
@@ -161,7 +161,7 @@ def _flexible(frame: memoryview, body: int, version: int, correlation_id: int) -
         body += id_length - 1
     acks, timeout_ms, topics = _BODY_FLEXIBLE.unpack_from(frame, body)
     named = body + _BODY_FLEXIBLE.size
-    name_length = 16 if version >= TOPIC_IDS_SINCE else frame[named]  # With its own byte, which counts from 1.
+    name_length = 16 if version >= TOPIC_IDS_SINCE else frame[named]  # The length plus 1, so with its own byte.
     partitions = named + name_length
     start = partitions + 1 + _INDEX.size
     named_stop = start

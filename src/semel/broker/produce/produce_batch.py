@@ -1,6 +1,6 @@
-"""A batch of a Produce request: what the request has for one partition, and what became of it.
+"""A batch of a Produce request: the records for one partition, and the outcome of their append.
 
-Both parsers give this value: ``in_place_parser`` from the bytes of the common request, ``requests/handlers/produce``
+Both parsers return this value: ``in_place_parser`` from the bytes of the common request, ``requests/handlers/produce``
 from a decoded message.
 """
 
@@ -23,7 +23,7 @@ TOPIC_IDS_SINCE: Final = 13
 
 
 class Uncommitted(NamedTuple):
-    """The outcome of a batch that was appended and of which it is not known whether it is safe."""
+    """The outcome of a batch that was appended, and of which it is not known whether it is committed."""
 
     code: ErrorCode
     log_start_offset: int
@@ -33,7 +33,10 @@ Outcome: TypeAlias = Appended | Uncommitted | KafkaError | StorageError
 
 
 class ProduceBatch:
-    """``partition`` is None where the topic or partition cannot be written to; then ``outcome`` says why."""
+    """The batch of a Produce request for one partition.
+
+    ``partition`` is None if the topic or partition cannot be written to; then ``outcome`` is the error.
+    """
 
     __slots__ = ("check", "header", "index", "is_brief", "outcome", "partition", "records")
 
@@ -44,14 +47,14 @@ class ProduceBatch:
         self.records = records
         self.partition = partition
         self.header: BatchHeader | None = None
-        """Read once, here, and unchecked: the log checks it. None if there are fewer bytes than a header has."""
+        """The header of the batch, read once and not checked: the log checks it. None if there are too few bytes."""
         self.is_brief = True
-        """Whether the log can look into the records while it appends them, without keeping the event loop for long."""
+        """Whether the log can check the records while it appends them, without occupying the event loop for long."""
         if records is not None and (size := len(records)) >= HEADER_SIZE:
             self.header = header = BatchHeader.read(records)
             self.is_brief = size <= BRIEF_BYTES_MAX and not header.attributes & CODEC_MASK
         self.check: BatchCheck | None = None
-        """The look into the records, where it was begun before they are appended."""
+        """The check of the records, if it was begun before they are appended."""
         self.outcome: Outcome | None = error
 
     @property
@@ -61,7 +64,7 @@ class ProduceBatch:
 
     @property
     def producer(self) -> ProducerIdentity | None:
-        """The producer of a transactional batch. None for any other batch, and for what is none."""
+        """The producer of a transactional batch. None for any other batch, and for bytes that are no batch."""
         header = self.header
         if header is None or header.magic != MAGIC_V2 or not header.attributes & TRANSACTIONAL_BIT:
             return None
@@ -76,7 +79,7 @@ class ProduceBatch:
 
 
 def writable_partition(node: Node, version: int, topic: str, topic_id: UUID, index: int) -> Partition:
-    """The partition that a Produce request of this version names. Raises KafkaError if it cannot be written to."""
+    """Return the partition that a Produce request of this version names. Raises KafkaError if it is not writable."""
     if version >= TOPIC_IDS_SINCE:
         known = node.image.topics_by_id.get(topic_id)
         if known is None:

@@ -1,22 +1,24 @@
 """One Produce request, from its batches to its answer: check, admit, append, wait, answer.
 
-    check    the look into the batches; where it takes long, on a worker (``record_checks``)
+    check    check the records of the batches; on a worker if that takes long (``record_checks``)
     admit    for a transaction: the coordinator adds or verifies the partitions (``transaction_admission``)
-    append   each batch to its partition; one that is refused leaves the others alone
-    wait     until the high watermark has passed every batch that was appended; with several replicas, also until
-             they have confirmed that this broker leads, where it refuses a batch for what its log knows of the producer
-    answer   once, in the order in which the client asked
+    append   append each batch to its partition; the refusal of one batch does not affect the others
+    wait     until the high watermark has passed every batch that was appended; with several replicas, and if a batch
+             is refused because of its producer's state in the log, also until they confirm that this broker leads
+    answer   once, in the order of the client's requests
 
-``acks`` 1 and -1 mean the same for a partition with one replica: acknowledged is what the high watermark has passed.
-With several replicas ``acks`` 1 waits for this broker's disk alone. With ``acks`` 0 there is no answer; the client
-learns of an error by losing its connection, as in Apache Kafka.
+For a partition with one replica ``acks`` 1 and -1 mean the same: a batch is acknowledged when the high watermark has
+passed it. With several replicas ``acks`` 1 waits only for this broker's disk. With ``acks`` 0 there is no response; in
+case of an error the connection is closed, as in Apache Kafka.
 
-While a request is checked or admitted, the client's next requests are held back, so that the producer's batches stay in
-order; its records are copied, because the buffer that they arrived in is needed for others. What the coordinator says
-is good only at the moment it is said, so the check comes first. While a request waits, the next ones are served, and
-share the next sync. What is not safe at the deadline is answered REQUEST_TIMED_OUT: "unknown", never "no".
+While a request is checked or admitted, the client's next requests are not served, so that the producer's batches stay
+in order. The request's records are copied, because the buffer in which they arrived is needed for other requests. The
+check comes before the admission, because an admission may be cancelled by a marker at any time. While a request waits,
+the client's next ones are served, and share the next sync. A batch that is not committed at the deadline is answered
+with REQUEST_TIMED_OUT, which tells the client that the outcome is unknown.
 
-``docs/design/produce.md`` says what a client that leaves, a deadline and a failed disk do at each stage.
+``docs/design/produce.md`` describes for each stage the effect of a client that leaves, of the deadline and of a failed
+disk.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ _ACKS_ALL: Final = -1
 _NONE_REFUSED: Final[Refusals] = MappingProxyType({})
 
 Respond: TypeAlias = Callable[[Request, Sequence[ProduceBatch]], None]
-"""Answers a request with the outcomes of its batches."""
+"""A function that responds to a request with the outcomes of its batches."""
 
 
 class ProduceOperation:
-    """A ``DelayedOperation`` once its batches are appended."""
+    """The work on one Produce request. Once its batches are appended, it waits as a ``DelayedOperation``."""
 
     __slots__ = (
         "_acks",
@@ -87,7 +89,7 @@ class ProduceOperation:
         self._was_held = False
 
     def serve(self) -> None:
-        """Serve the request as far as it goes now. What it waits for takes it further."""
+        """Serve the request, until it is answered or has to wait. A callback continues it after a wait."""
         batches = self._batches
         if len(batches) == 1 and batches[0].is_brief:
             long = None
@@ -110,8 +112,10 @@ class ProduceOperation:
     # Check
 
     def _begin_checks(self) -> list[BatchCheck]:
-        """The looks into the batches, and those that take long. Together they get the time that one request may take;
-        the others are not begun."""
+        """Begin the checks of the batches, and return those that take long.
+
+        Together they get the effort that one request may take on the event loop; then the remaining ones are not begun.
+        """
         long: list[BatchCheck] = []
         effort_left = EFFORT_AT_ONCE_MAX
         for batch in self._batches:
@@ -177,7 +181,7 @@ class ProduceOperation:
             self._request.delay(delayed, hold=True)
 
     def _admitted(self, refusals: Refusals) -> None:
-        """Append, also for a client that has left: it sent the records, and may ask the coordinator about them."""
+        """Append, even if the client has left: its producer sent the records, and may still commit them."""
         self._go_on(lambda: self._append(refusals))
 
     def _hold(self) -> None:
@@ -189,15 +193,15 @@ class ProduceOperation:
     # Append
 
     def _append(self, refusals: Refusals) -> None:
-        """Append all batches, and answer or wait. ``refusals`` are those of the coordinator."""
+        """Append all batches, then answer or wait. ``refusals`` are those of the coordinator."""
         uncommitted: dict[ProduceBatch, Appended | None] = {}
         has_failed = False
         for batch in self._batches:
             try:
                 batch.outcome = appended = self._append_batch(batch, refusals)
             except (KafkaError, StorageError) as error:
-                # Its traceback leads to this frame, and from here to the batch: such a circle is freed by the garbage
-                # collector only, which does not look at the objects of large requests.
+                # Its traceback refers to this frame, and the frame to the batch. Only the garbage collector could free
+                # this reference cycle, and it does not examine the objects of large requests.
                 batch.outcome = error.with_traceback(None)
                 has_failed = True
                 if self._acks != 0 and self._awaits_confirmation(batch):
@@ -236,8 +240,8 @@ class ProduceOperation:
             self._check_admitted(batch, partition.topic_partition, refusals)
             require_zero_first = version >= TRANSACTIONS_V2_SINCE
         if self._was_held and node.partitions.get(*partition.topic_partition) is not partition:
-            # Also where it was created again under the same name: the records were meant for the old one, and what was
-            # found out about them went by its settings.
+            # Also if the topic was created again under the same name: the records were sent to the old topic, and were
+            # checked by its settings.
             if version >= TOPIC_IDS_SINCE:
                 raise unknown_topic_id(partition.log.topic_id)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic_partition} does not exist")
@@ -256,7 +260,7 @@ class ProduceOperation:
         """Raise KafkaError unless a transactional batch may be appended."""
         transactional_id = self._transactional_id
         if transactional_id is None:
-            # CVE-2018-17196: without the id, the transaction would be one of any producer.
+            # CVE-2018-17196: without the id, no right to a transactional id would be checked.
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 f"a transactional batch for {topic_partition} in a request without a transactional id",
@@ -268,7 +272,7 @@ class ProduceOperation:
             raise error
 
     def _awaits_confirmation(self, batch: ProduceBatch) -> bool:
-        """Whether a refusal is to be confirmed by the other replicas. They are asked, and then say so."""
+        """Whether a refusal must wait until the other replicas confirm that this broker leads; asks them to confirm."""
         error, partition = batch.outcome, batch.partition
         if not isinstance(error, KafkaError) or error.code not in REFUSALS:
             return False
@@ -276,10 +280,11 @@ class ProduceOperation:
             return False
         return partition.when_confirmed(self, batch)
 
-    # Wait: what the partitions, the deadline and the connection say (``DelayedOperation``).
+    # Wait: called by the partitions, the deadline and the connection (``DelayedOperation``).
 
     def _wait(self, uncommitted: dict[ProduceBatch, Appended | None]) -> None:
-        """``uncommitted`` has what was appended, and None for a refusal."""
+        """Wait for the batches in ``uncommitted``: its values are the appends, and None for a refusal that must be
+        confirmed."""
         self._uncommitted = uncommitted
         self._ticket = self._node.deadlines.add(self, self._timeout_ms)
         self._request.delay(self, hold=False)
@@ -325,7 +330,7 @@ class ProduceOperation:
             self._request.give_up()
 
     def _go_on(self, stage: Callable[[], None]) -> None:
-        """Run a stage from outside the handler."""
+        """Run a stage of a request whose handler has already returned."""
         try:
             stage()
         except Exception:

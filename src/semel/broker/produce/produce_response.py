@@ -1,4 +1,4 @@
-"""The answer to a Produce request, made from the outcomes of its batches."""
+"""The response to a Produce request, made from the outcomes of its batches."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OFFSETS_WITHOUT_START: Final = Struct(">qq")
 _CORRELATION_ID: Final = Struct(">i")
 _CORRELATION_ID_POSITION: Final = 4
 _INDEX_AND_MARK: Final = Struct(">ihq")
-_MARK: Final = 0x5E4E4C0FF5E7A55E  # Stands where the offset goes until that is known.
+_MARK: Final = 0x5E4E4C0FF5E7A55E  # Marks the position of the base offset in a template.
 _ABSENT: Final = -1
 
 
 def produce_response(message: ProduceRequest, batches: Sequence[ProduceBatch]) -> ProduceResponse:
-    """The response to a decoded request, whose parts the batches are, in order."""
+    """Return the response to a decoded request. The batches are those of its partitions, in the request's order."""
     rest = iter(batches)
     return ProduceResponse(
         responses=[
@@ -65,7 +65,10 @@ def partition_response(batch: ProduceBatch) -> PartitionProduceResponse:
 
 
 class ResponseTemplate(NamedTuple):
-    """The answer to requests of one version with one batch for one partition, encoded but for four numbers."""
+    """The encoded response to requests of one version with one batch for one partition.
+
+    The correlation id, base offset, append time and log start offset are filled in for each request.
+    """
 
     version: int
     topic: str

@@ -1,10 +1,11 @@
-"""Looks into batches that take longer than the event loop may be kept: they are finished by a worker of their own.
+"""Checks of batches that would occupy the event loop for too long: a worker of their own finishes them.
 
-The batches that wait are copies, because the buffers they came in are needed for others, and some have been unpacked in
-part. So what waits together is limited, whatever clients send. What was unpacked is given back where it would be too
-much; a batch beyond that is answered with an error after which producers send it again. Checks are finished one at a
-time, so one batch at most is unpacked as a whole; and after a few the other requests have their turn, so that a request
-with thousands of small batches that unpack to very much does not keep those of others waiting.
+The batches that wait are copies, because the buffers in which they arrived are needed for other requests, and some are
+already decompressed in part. So the bytes that wait are limited, whatever clients send. Above the limit decompressed
+bytes are freed again, and a batch that does not fit is answered with an error after which producers send it again.
+Checks are finished one at a time, so that at most one batch is decompressed as a whole. After a few checks of one
+request the worker goes on with the other requests, so that a request with thousands of small batches, which decompress
+to very much, does not delay them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from semel.log.worker import Worker
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 TURN_BYTES: Final = 64 * 1024 * 1024
-"""A request has its turn until its checks may have unpacked so much: tenths of a second at most."""
+"""How many bytes the checks of one request may decompress before the worker goes on with another request: this takes
+tenths of a second at most."""
 
 RECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The batches of one request under their topics' codecs, where these are others than they came with."""
+"""How many bytes the batches of one request may have after they are compressed again with their topics' codecs."""
 
 
 class RecordChecks:
+    """The worker for checks of batches that take long, and the limit of the bytes that wait for it."""
+
     def __init__(self, make_worker: Callable[[str], Worker]) -> None:
         self._make_worker = make_worker
         self._worker: Worker | None = None
@@ -33,7 +37,7 @@ class RecordChecks:
         self.waiting_bytes = 0
 
     def check_room(self, size_bytes: int) -> None:
-        """Raise KafkaError if so much more would be too much. One request is always taken."""
+        """Raise KafkaError if so many more bytes may not wait. If no bytes wait, one request may, whatever its size."""
         if self.waiting_bytes and self.waiting_bytes + size_bytes > WAITING_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -44,12 +48,12 @@ class RecordChecks:
     def run(
         self, checks: Sequence[BatchCheck], size_bytes: int, finished: Callable[[BaseException | None], None]
     ) -> None:
-        """Finish these checks elsewhere, and then call ``finished``, with what went wrong if that failed unexpectedly.
+        """Finish these checks on the worker, and then call ``finished``, with the exception after an unexpected one.
 
-        ``size_bytes``: what their request holds. What they have unpacked comes on top of it.
+        ``size_bytes`` is the size of the request's batches. Bytes that the checks have decompressed are counted too.
         """
         if self._is_over:
-            return  # The broker ends, and its clients with it.
+            return  # The broker ends, and closes its connections.
         if self._worker is None:
             self._worker = self._make_worker("semel-checks")
         for check in checks:
@@ -80,7 +84,7 @@ class RecordChecks:
         worker.run(work, told)
 
     def kill(self) -> None:
-        """Begin no further check, and tell of none."""
+        """Begin no further check, and call no ``finished``."""
         self._is_over = True
         if self._worker is not None:
             self._worker.kill()

@@ -1,9 +1,9 @@
-"""Before a batch of a transaction is appended: its partitions are added to the transaction, or it is verified that they
-were, with the coordinator (KIP-890).
+"""Admission of a transactional batch, before it is appended: its coordinator adds the partitions to the transaction, or
+verifies that they were added (KIP-890).
 
-Newer producers (transactions V2) leave the adding to the broker; older ones have done it before (AddPartitionsToTxn),
-and the broker makes sure. All partitions of a request are one question. What the coordinator says goes through each
-partition's ``TransactionGate``.
+For newer producers (transactions V2) the broker adds the partitions. Older ones have added them before, with
+AddPartitionsToTxn, and the broker verifies that. One question to the coordinator has all partitions of a Produce
+request. Each partition's ``TransactionGate`` remembers the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semel.coordinator.transaction.results import AddPartitionsResult
 from semel.errors import ErrorCode, KafkaError
 from semel.types import ProducerIdentity, TopicPartition
 
-if TYPE_CHECKING:  # Most brokers never see a transaction.
+if TYPE_CHECKING:  # Imported with the first transaction: many brokers have none.
     from semel.broker.waiting.delayed_operation import HasClient
     from semel.coordinator.transaction.decisions import TransactionDecision
     from semel.coordinator.transaction.shard import TransactionShard
@@ -48,8 +48,11 @@ def admit(
     adds: bool,
     respond: Callable[[Refusals], None],
 ) -> HasClient | None:
-    """Say by ``respond`` which partitions may not be written to: at once if the coordinator need not be asked or knows
-    at once, and then None is returned; otherwise later."""
+    """Ask the coordinator to admit the producer to the partitions, and call ``respond`` with those that are refused.
+
+    Returns None if ``respond`` was called before this returns: the gates are open, or the coordinator has answered at
+    once. Otherwise returns the operation that the connection abandons if the client leaves.
+    """
     closed = [partition for partition in partitions if not partition.gate.is_open(transactional_id, producer)]
     if not closed:
         respond({})
@@ -74,8 +77,8 @@ def admit(
             error = result.error or result.errors.get(topic_partition, ErrorCode.NONE)
             holds = partition.gate.answered(asking, transactional_id, producer, admitted=error is ErrorCode.NONE)
             if not holds:
-                # Admitted, and then a marker came: of this transaction, or a late copy of the last one's, from a broker
-                # that got no answer. The producer asks again, and the coordinator says which.
+                # Admitted, and then a marker was appended: of this transaction, or a late copy of the last one's, from
+                # a broker that got no response. The producer sends again, and the coordinator knows which it was.
                 refusals[topic_partition] = error or ErrorCode.NETWORK_EXCEPTION
         respond(refusals)
 
@@ -89,7 +92,7 @@ def admit(
 def refusal(
     topic_partition: TopicPartition, refusals: Refusals, transactional_id: str, version: int
 ) -> KafkaError | None:
-    """What a Produce request of that version is told, if it may not write to the partition."""
+    """Return the error for a Produce request of this version if it may not write to the partition; None if it may."""
     error = refusals.get(topic_partition, ErrorCode.NONE)
     if error is ErrorCode.NONE:
         return None
@@ -103,10 +106,10 @@ def refusal(
 
 
 def error_for_producer(error: ErrorCode, *, knows_abortable: bool, adds: bool) -> ErrorCode:
-    """What a Produce request is told. Producers know fewer codes than the coordinator has.
+    """Return the error code for a Produce response. Producers know fewer codes than the coordinator has.
 
-    While the coordinator is busy they are to send the same request again, and NOT_ENOUGH_REPLICAS makes all of them do
-    that, without looking for another leader.
+    While the coordinator is busy, the producer must send the same request again. NOT_ENOUGH_REPLICAS makes all
+    producers do that, without looking for another leader.
     """
     if error in _COORDINATOR_IS_BUSY or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -114,7 +117,7 @@ def error_for_producer(error: ErrorCode, *, knows_abortable: bool, adds: bool) -
 
 
 def error_for_client(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What Produce and TxnOffsetCommit have in common: they never learnt of PRODUCER_FENCED."""
+    """Return the error code for a client. Produce and TxnOffsetCommit use it: they do not know PRODUCER_FENCED."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
