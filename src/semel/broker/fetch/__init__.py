@@ -1,4 +1,4 @@
-"""Fetch: sessions, reading within the byte limits, and fetches that wait for records.
+"""Fetch requests: sessions, reading within the byte limits, and requests that wait for records.
 
 Open ``requests/handlers/fetch.py`` first, then ``reading.py``.
 """

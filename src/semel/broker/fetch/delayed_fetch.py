@@ -1,11 +1,11 @@
 """A Fetch request that waits for records (a long poll).
 
-It watches its partitions and adds up what becomes visible in them: a number per partition, never a read, until there is
-enough. Then everything is read once and answered. Only where a transaction hides part of what became visible must a
-read_committed fetch look for itself, and only when the last stable offset has moved.
+It watches its partitions and adds up the bytes that become visible in them, without reading, until there are enough.
+Then all partitions are read once, and the request is answered. Only a read_committed fetch must read before that, where
+a transaction hides some of the visible records, and only when the last stable offset has moved.
 
-The law: it is answered once, when ``min_bytes`` have come, a partition has news that is not records, or its time is up.
-Should there be no memory for answers at that moment, it is read and answered when there is.
+The law: the request is answered once, when ``min_bytes`` have become visible, when a partition has failed, or when
+``max_wait_ms`` is over. If there is no memory for its response at that moment, it is read and answered when there is.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class _Seen(NamedTuple):
 
 
 class DelayedFetch:
+    """A Fetch request that waits for records, as a ``DelayedOperation``."""
+
     __slots__ = (
         "_available_bytes",
         "_committed_only",
@@ -66,7 +68,7 @@ class DelayedFetch:
         request.delay(self, hold=True)
 
     def committed(self, token: object) -> None:
-        """There is more to read in a partition."""
+        """Called when more records of a partition are visible, or its last stable offset has moved."""
         partition = cast(Partition, token)
         before = self._seen[partition]
         now = self._seen[partition] = _look(partition)
@@ -79,7 +81,7 @@ class DelayedFetch:
                 self._look_again()
 
     def failed(self, token: object, code: ErrorCode) -> None:
-        """A partition went offline or was deleted: reading it again finds how."""
+        """Called when a partition went offline, was deleted, or is no longer led here: reading it returns the error."""
         self._complete()
 
     def expired(self) -> None:

@@ -1,17 +1,18 @@
-"""Incremental fetch sessions (KIP-227): a consumer of many partitions names only what changed, and is told only that.
+"""Incremental fetch sessions (KIP-227): requests and responses have only the partitions that have changed.
 
-A session is a numbered memory of which partitions a client fetches, from where, and what it was last told of each.
-Every request of a session carries an epoch that counts up by one; a request with another epoch is refused, and the
-client starts a new session, so a lost or repeated request can never make the two memories drift apart.
+A session has an id, and remembers which partitions a client fetches, from which offsets, and what the last response
+about each partition contained. Every request of a session has an epoch that is one higher than the last one's. A
+request with another epoch is refused, and the client starts a new session, so a lost or repeated request cannot make
+the states of client and broker differ.
 
     client                                broker
     id 0, epoch 0, all partitions   -->   a new session (or id 0 if there is no room: then every fetch is full)
     id n, epoch 1, changes          -->   partitions with records, errors or moved offsets
     id n, epoch -1                  -->   the session is closed
 
-What is remembered is bounded by partitions, and not only by sessions: a session that would be larger than
-``SESSION_PARTITIONS_MAX``, or not fit beside the others, is not made, and one that grows beyond is closed. Its client
-goes on with full fetches, as it must anyway when there is no room.
+The number of partitions is limited, and not only the number of sessions: a session that would have more than
+``SESSION_PARTITIONS_MAX``, or for which there is no room beside the others, is not created, and one that grows beyond
+that is closed. Its client continues with full fetches, as Kafka's clients do whenever there is no room.
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 
 SESSION_PARTITIONS_MAX: Final = 10_000
-"""Of one session: each of its requests looks at all of them."""
+"""How many partitions one session may have: each of its requests looks at all of them."""
 PARTITIONS_MAX: Final = 100_000
-"""Of all sessions: some 40 MB."""
+"""How many partitions all sessions together may have: they take some 40 MB."""
 
-# How long a session is safe from those that want its place.
+# How long a session is safe from eviction by new sessions.
 EVICTION_MS_MIN: Final = 120_000
 
 Key: TypeAlias = tuple[str | bytes, int]
-"""A topic by its name or the bytes of its id, and a partition. The hash of a UUID is that of a number: a client could
-send ten thousand ids of the same hash, and each would be compared with all before it. That of bytes it cannot know."""
+"""A topic, by its name or the bytes of its id, and a partition.
+
+The bytes are used and not the UUID: the hash of a UUID is predictable, so a client could send ten thousand ids with the
+same hash, and each would be compared with all before it. A client cannot predict the hash of bytes.
+"""
 
 
 class Random(Protocol):
@@ -48,7 +52,7 @@ class Random(Protocol):
 
 @dataclass(slots=True)
 class FetchTarget:
-    """One partition of a fetch: what the client asked last, and what it was told last."""
+    """One partition of a fetch: what the client asked last, and the offsets that the last response contained."""
 
     topic: str
     topic_id: UUID
@@ -61,9 +65,9 @@ class FetchTarget:
         return (self.topic if self.topic_id == ZERO_UUID else self.topic_id.bytes, self.asked.partition)
 
     def news(self, data: PartitionData) -> bool:
-        """Whether the client must hear of this, remembering that it was told."""
+        """Whether the response must contain this partition. Remembers the offsets that are sent."""
         if data.error_code or data.diverging_epoch.end_offset is not None:
-            # Whatever comes after an error is news.
+            # The next result after an error is always sent.
             self.told_high_watermark = None
             return True
         told = self.told_high_watermark == data.high_watermark and self.told_log_start_offset == data.log_start_offset
@@ -73,12 +77,14 @@ class FetchTarget:
 
 
 class FetchSession:
+    """An incremental fetch session of one client."""
+
     __slots__ = ("created_at_ms", "epoch", "id", "privileged", "targets", "used_at_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: float) -> None:
         self.id = session_id
         self.epoch = 1
-        self.privileged = privileged  # A follower's: it goes last.
+        self.privileged = privileged  # Whether it is a follower's, which is evicted last.
         self.uses_topic_ids = uses_topic_ids
         self.created_at_ms = self.used_at_ms = now_ms
         self.targets: dict[Key, FetchTarget] = {}
@@ -96,7 +102,10 @@ class FetchSession:
                 self.targets.pop((name, partition), None)
 
     def told(self, results: list[tuple[FetchTarget, PartitionData]]) -> list[tuple[FetchTarget, PartitionData]]:
-        """What is news among the results. Partitions that had records go to the end of the line: all get their turn."""
+        """Return the results that the response must contain.
+
+        Partitions with records go to the end of the session, so that all partitions are read in turn.
+        """
         news = [(target, data) for target, data in results if target.news(data)]
         for target, data in news:
             if data.records and self.targets.pop(target.key, None) is not None:
@@ -105,14 +114,14 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of all clients. There are only so many places; ``_make_room`` says who has to leave."""
+    """The sessions of all clients. Their number and size are limited; a new session may evict others."""
 
     def __init__(self, slots_max: int, random: Random) -> None:
         self._slots_max = slots_max
         self._random = random
         self._sessions: dict[int, FetchSession] = {}  # The one used longest ago comes first.
         self.partitions = 0
-        """In all sessions together."""
+        """The number of partitions in all sessions together."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -121,7 +130,7 @@ class FetchSessions:
     def create(
         self, targets: list[FetchTarget], *, privileged: bool, uses_topic_ids: bool, now_ms: float
     ) -> FetchSession | None:
-        """A new session over these targets, or None if there is no room for it."""
+        """Create a session with these targets, and return it; return None if there is no room for it."""
         if not self._make_room(len(targets), privileged, now_ms):
             return None
         session_id = self._random.randint(1, INT32_MAX)
@@ -134,7 +143,7 @@ class FetchSessions:
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
-        """The session that an incremental request continues, updated by it; None if nothing is left in it.
+        """Return the session that an incremental request continues, updated by it; None if no partition is left in it.
 
         Raises KafkaError with Kafka's code if the request does not fit the session.
         """
@@ -186,9 +195,11 @@ class FetchSessions:
         return True
 
     def _evict_one(self, size: int, privileged: bool, now_ms: float) -> bool:
-        """As in Kafka: first goes a session that was long unused, then one that had its time and is worth less.
+        """Evict one session as in Kafka. Returns whether there was one to evict.
 
-        A follower's is worth more than a consumer's, and a large one more than a small one.
+        A session that was unused for ``EVICTION_MS_MIN`` is evicted first. Otherwise it is the least valuable session
+        that was used for that long and is less valuable than the new one. A follower's session is more valuable than a
+        consumer's, and a larger one more than a smaller one.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now_ms - oldest.used_at_ms <= EVICTION_MS_MIN:

@@ -1,8 +1,8 @@
-"""Reading for Fetch: partitions in the order asked, within the byte limits, each with its own error.
+"""Reading for Fetch: the partitions in the order of the request, within the byte limits, each with its own error.
 
-The law: nothing at or above the high watermark leaves (the last stable offset, for read_committed), whatever replica id
-a client claims; and the first batch of the first partition that has one is sent whole however large it is, so that a
-consumer can always make progress.
+The law: no record at or above the high watermark is sent (for read_committed: the last stable offset), whatever replica
+id a client claims. And the first batch of the first partition that has one is sent whole, however large it is, so that
+a consumer can always make progress.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semel.types import ZERO_UUID
 from semel.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
 SLICE_TARGETS: Final = 500
-"""How many partitions are read before the others get their turn."""
+"""How many partitions are read in one turn of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FetchParameters:
     uses_topic_ids: bool
     replica_id: int | None
     rights: Rights | None = None
-    """Of the client; None where everything is allowed."""
+    """The rights of the client; None if everything is allowed."""
 
     def may_fetch(self, topic: str, rights: Rights) -> bool:
         if self.replica_id is not None and self.replica_id >= 0:
@@ -43,13 +43,13 @@ class FetchParameters:
 
 @dataclass(slots=True)
 class Reading:
-    """What was found. ``urgent`` means that waiting for more would only delay an error."""
+    """The results of reading. ``urgent``: a result is an error or a diverging epoch, so the response must not wait."""
 
     results: list[tuple[FetchTarget, PartitionData]]
     size_bytes: int
     urgent: bool
     has_withheld: bool = False
-    """Whether a first batch was not read, because there is no memory for one that is as large."""
+    """Whether a first batch was not read because there is too little memory for large responses."""
 
     @property
     def must_wait_for_room(self) -> bool:
@@ -64,7 +64,10 @@ def read_targets(
     room_bytes: int,
     before: Reading | None = None,
 ) -> Reading:
-    """Read what was asked for, or as much of it as there is memory for. Goes on with what was read ``before``."""
+    """Read the targets, within the limits of the request and of the memory for responses.
+
+    With ``before``, the results are added to those of an earlier reading of other targets of the same request.
+    """
     remaining_bytes = min(parameters.max_bytes, room_bytes)
     has_room = room_bytes >= ROOM_BYTES_MIN
     at_least_one = has_room
@@ -98,7 +101,7 @@ def read_targets(
 def read_in_slices(
     node: Node, targets: list[FetchTarget], parameters: FetchParameters, *, room_bytes: int
 ) -> Generator[None, None, Reading]:
-    """The same with a pause after every slice. What comes meanwhile may be in it or not, as with any reading."""
+    """Like ``read_targets``, with a pause after every slice. Records that are appended meanwhile may be read or not."""
     reading = Reading([], 0, False)
     for start in range(0, len(targets), SLICE_TARGETS):
         some = targets[start : start + SLICE_TARGETS]
@@ -108,8 +111,10 @@ def read_in_slices(
 
 
 def partition_of(node: Node, target: FetchTarget, parameters: FetchParameters) -> Partition:
-    """The partition that a target means. Raises KafkaError: also for one that the client may not fetch, each time it is
-    read."""
+    """Return the partition of a target. Raises KafkaError if there is none here, or if the client may not fetch it.
+
+    The client's rights are checked at each read, and not only when a session begins.
+    """
     topic = target.topic
     if parameters.uses_topic_ids:
         found = node.image.topics_by_id.get(target.topic_id) if target.topic_id != ZERO_UUID else None
@@ -122,7 +127,7 @@ def partition_of(node: Node, target: FetchTarget, parameters: FetchParameters) -
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int | None) -> None:
-    """Refuse a client that knows an older or newer leader than this one (KIP-320)."""
+    """Raise KafkaError if the client knows an older or a newer leader epoch than this broker (KIP-320)."""
     if current_leader_epoch is None or current_leader_epoch == partition.leader_epoch:
         return
     older = current_leader_epoch < partition.leader_epoch
@@ -141,7 +146,8 @@ def _read(
         partition = partition_of(node, target, parameters)
         check_leader_epoch(partition, asked.current_leader_epoch)
         if parameters.replica_id is not None and parameters.replica_id >= 0:
-            # Followers ask the listener of brokers. A client that claims to be one moves nothing (CVE-2018-1288).
+            # Followers use the listener of brokers. A client that claims to be a follower must not move the high
+            # watermark (CVE-2018-1288).
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {parameters.replica_id} is no replica")
         if asked.last_fetched_epoch is not None and asked.last_fetched_epoch >= 0:
             parting = diverging(partition, asked.last_fetched_epoch, asked.fetch_offset)
@@ -166,7 +172,10 @@ def _read(
 
 
 def diverging(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> PartitionData | None:
-    """Where the reader's log and ours part, if they do. Raises OFFSET_OUT_OF_RANGE."""
+    """Return a result with the diverging epoch if the reader's log differs from this one; None if it does not.
+
+    Raises KafkaError with OFFSET_OUT_OF_RANGE.
+    """
     log = partition.log
     end = log.end_offset_for_epoch(last_fetched_epoch)
     if end is None:

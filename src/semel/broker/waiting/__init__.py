@@ -1,4 +1,4 @@
-"""Delayed operations: what waits until something is committed or fails, a deadline passes, or the client leaves.
+"""Delayed operations: they wait until records are committed or fail, a deadline passes, or the client leaves.
 
-Open ``delayed_operation.py`` first: the one protocol of waiting. ``deadlines.py`` has many deadlines on one timer.
+Open ``delayed_operation.py`` first: the protocols of delayed operations. ``deadlines.py`` has their deadlines.
 """

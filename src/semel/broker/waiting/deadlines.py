@@ -1,9 +1,9 @@
-"""Many deadlines, one timer.
+"""The deadlines of many operations, on one timer of the event loop.
 
 A Produce that waits for the disk and a Fetch that waits for records both have a deadline, and nearly all of them end
-before it. So adding and removing one must cost next to nothing: deadlines are rounded up to buckets of a few
-milliseconds, a bucket is a dict (in order of arrival: same run, same order), and the event loop holds a single timer,
-for the earliest bucket.
+before it. So adding and removing a deadline must be cheap: deadlines are rounded up to buckets of a few milliseconds, a
+bucket is a dict (in the order of insertion, so a simulation is repeatable), and the event loop has a single timer, for
+the earliest bucket.
 
 The law: no operation expires too early, and at most one bucket too late.
 """
@@ -23,6 +23,8 @@ BUCKET_MS: Final = 4
 
 
 class Deadlines:
+    """The deadlines of all operations of one broker."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._buckets: dict[int, dict[Expires, None]] = {}
@@ -48,13 +50,13 @@ class Deadlines:
         return ticket
 
     def discard(self, operation: Expires, ticket: int) -> None:
-        """Remove a deadline; one that has passed or was never set is fine."""
+        """Remove a deadline; does nothing if it has passed or was never set."""
         bucket = self._buckets.get(ticket)
         if bucket is not None:
             bucket.pop(operation, None)
 
     def close(self) -> None:
-        """Remove all of them; no operation is told."""
+        """Remove all deadlines without calling their operations."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,11 +71,11 @@ class Deadlines:
 
     def _fire(self) -> None:
         self._timer = None
-        # A timer may run a hair before its time (the loop rounds to its clock's resolution): the bucket it was set for
-        # is due by definition.
+        # A timer may fire slightly too early (the loop rounds to its clock's resolution): the bucket that it was set
+        # for counts as due.
         due = max(self._timer_bucket, int(self._loop.time() * 1000 // BUCKET_MS))
         while self._order and self._order[0] <= due:
-            # The bucket stays findable meanwhile: the end of one operation may discard the deadline of another.
+            # The bucket stays in the dict meanwhile: an operation that expires may discard the deadline of another one.
             bucket = self._buckets[self._order[0]]
             while bucket:
                 operation = next(iter(bucket))

@@ -1,14 +1,14 @@
-"""Delayed operations (Kafka's term): work that was begun and cannot be finished yet.
+"""The protocols of delayed operations (Kafka's term): work that was begun and cannot be finished yet.
 
-The vocabulary of waiting. What ends a wait has one of four names, everywhere in the broker:
+A wait ends in one of four ways, whose names are the same everywhere in the broker:
 
     committed   the high watermark has passed what the operation waits for
-    failed      the partition went offline or was deleted
+    failed      the partition went offline or was deleted, or its term of leadership has ended
     expired     the deadline has passed
     abandoned   the client has left
 
-An operation has the methods for what can happen to it. A Produce and a Fetch have all four. A timer has ``expired``
-only, and a request as its connection sees it has ``abandoned`` only.
+An operation has a method for each way in which its wait can end. A Produce and a Fetch have all four. A timer has only
+``expired``, and a connection calls only ``abandoned``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semel.errors import ErrorCode
 
 
 class AwaitsCommit(Protocol):
-    """Waits for a partition. The token is what the operation gave the partition to be reminded of."""
+    """An operation that waits for a partition. It gives the partition a token, and is called with that token."""
 
     def committed(self, token: object) -> None: ...
 
@@ -27,17 +27,17 @@ class AwaitsCommit(Protocol):
 
 
 class Expires(Protocol):
-    """Has a deadline."""
+    """An operation with a deadline."""
 
     def expired(self) -> None:
-        """The deadline has passed. Called once, and never after the deadline was discarded."""
+        """Called once when the deadline has passed, and never after the deadline was discarded."""
 
 
 class HasClient(Protocol):
-    """Runs on behalf of a client."""
+    """An operation that runs on behalf of a client."""
 
     def abandoned(self) -> None:
-        """The client has left: stop waiting, answer nothing."""
+        """Called when the client has left: stop waiting, and send no response."""
 
 
 class DelayedOperation(AwaitsCommit, Expires, HasClient, Protocol):
