@@ -1,12 +1,13 @@
-"""The follower's side of copying: all partitions that this broker copies from one other broker.
+"""The follower's side of copying (Kafka's ReplicaFetcherThread): the partitions copied from one other broker.
 
-    send a Fetch --> answer --> append, truncate, or wait --> everything appended is synced --> send the next Fetch
+    send a Fetch --> response --> append, truncate, or wait --> all that was appended is synced --> send the next Fetch
 
-The offset in a Fetch is what is on this broker's disk, so the next Fetch acknowledges the last answer. It names the
-partitions whose position has changed; the leader keeps the others (``follower_sessions``). While a Fetch waits at the
-leader, one more may follow it, so that a partition that is followed from now on does not wait for the first to end.
+The offset in a Fetch is the end of what is on this broker's disk, so the next Fetch acknowledges the last response. It
+names the partitions whose position has changed; the leader remembers the others (``follower_sessions``). While a Fetch
+waits at the leader, one more may be sent, so that a partition that this broker begins to follow need not wait for the
+first one to end.
 
-The law: an answer counts for the term in which its partition was named, and for no other.
+The law: a response is used only in the term in which the Fetch named its partition.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from semel.wire.messages.fetch import (
 logger = logging.getLogger("semel.broker")
 
 RETRY_MS: Final = 50
-"""How long a partition that was refused, or a leader that does not answer, is left alone."""
+"""The pause after a partition was refused, or after a leader did not answer."""
 NO_ROOM_RETRY_MS: Final = 1000
 
 _Key = tuple[UUID, int]
@@ -64,12 +65,12 @@ class CopiedPartition:
         self.leader_epoch = leader_epoch
         self.copier: Copier | None = None
         self.asked: FetchPosition | None = None
-        """Where it was when it was last named in this session; what is answered is meant for that."""
+        """The position with which a Fetch of this session named it last. Results belong to this position."""
         self.asked_in = 0
-        """The Fetch of the session that named it. The answers to earlier ones are not meant for it."""
+        """The number of the Fetch in the session that named it last. Responses to earlier ones are ignored."""
         self.is_changing = False  # Whether its log is being truncated.
         self.is_over = False
-        self.pending: Append | None = None  # To be appended when its log begins where the first batch does.
+        self.pending: Append | None = None  # To be appended once its log begins at the first batch.
         self.retry: asyncio.TimerHandle | None = None
 
     @property
@@ -87,8 +88,10 @@ class CopiedPartition:
 
 
 class Copier:
-    """``served`` is told of a partition that its leader serves, ``failed`` of a log that can take nothing more,
-    ``changing`` of one whose truncation begins or ends.
+    """Copies all partitions that this broker follows from one leader.
+
+    ``served`` is called with a partition when its leader has answered without an error, ``failed`` when its log is
+    offline, and ``changing`` when a truncation of its log begins or ends.
     """
 
     def __init__(
@@ -113,13 +116,13 @@ class Copier:
         self._to_name: dict[CopiedPartition, None] = {}
         self._to_forget: dict[_Key, None] = {}
         self._unsynced: dict[CopiedPartition, None] = {}
-        self._truncate: dict[CopiedPartition, int] = {}  # Of one answer: all of them are one job of a worker.
+        self._truncate: dict[CopiedPartition, int] = {}  # By one response: they are one job of a worker.
         self._restart: dict[CopiedPartition, int] = {}
         self._moved_starts: dict[CopiedPartition, None] = {}
         self._persisting: asyncio.Task[None] | None = None
         self._session_id = 0
         self._session_epoch = 0
-        self._session_number = 0  # Answers of a session that was given up are not heard.
+        self._session_number = 0  # Responses of an abandoned session are ignored.
         self._under_way = 0
         self._scheduled: asyncio.Handle | None = None
         self._is_closed = False
@@ -132,7 +135,7 @@ class Copier:
         self._copied[copied.key] = copied
         self._to_forget.pop(copied.key, None)
         if copied.log.durable_offset < copied.log.log_end_offset:
-            # Written by this broker as the leader, or copied from another one a moment ago.
+            # Appended by this broker as the leader, or copied from another leader just before.
             self._unsynced[copied] = None
             copied.log.sync_unawaited()
         self._name(copied)
@@ -162,7 +165,7 @@ class Copier:
             self._scheduled.cancel()
 
     def durable(self, copied: CopiedPartition) -> None:
-        """More of a log is synced, or it went offline."""
+        """Called when more of a log is synced, or when it went offline."""
         log = copied.log
         if log.offline is not None:
             self.unfollow(copied)
@@ -237,7 +240,7 @@ class Copier:
         return FetchRequest(
             replica_state=ReplicaState(config.node_id, self._peers.broker_epoch),
             max_wait_ms=config.replica_fetch_wait_max_ms,
-            min_bytes=0 if self._under_way else 1,  # Whether this is the reply to all answers of this session.
+            min_bytes=0 if self._under_way else 1,  # 1: the follower had received all responses of this session.
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
@@ -257,7 +260,7 @@ class Copier:
                 copied = self._copied.get((topic.topic_id, data.partition_index))
                 if copied is None or copied.asked is None or copied.is_paused:
                     continue
-                if copied.asked_in <= fetch:  # Else it was named again since, perhaps in another term.
+                if copied.asked_in <= fetch:  # Else it was named again, perhaps in another term.
                     self._take(copied, data, copied.asked)
         self._change_logs()
         self._send_soon()
@@ -340,7 +343,7 @@ class Copier:
             self._tell_log_start(copied)
 
     def _tell_log_start(self, copied: CopiedPartition) -> None:
-        """Tell the leader the log start once it is on disk: DeleteRecords is answered after that."""
+        """Send the log start to the leader once it is on disk: DeleteRecords waits for that."""
         if self._persisting is None:
             self._persisting = self._loop.create_task(self._persist_log_starts())
         self._moved_starts[copied] = None
@@ -348,7 +351,7 @@ class Copier:
     async def _persist_log_starts(self) -> None:
         try:
             while self._moved_starts:
-                await asyncio.sleep(0)  # With all those of one answer.
+                await asyncio.sleep(0)  # Together with the others of this response.
                 moved, self._moved_starts = self._moved_starts, {}
                 await self._node.logs.persist_log_starts()
                 for copied in moved:
@@ -360,7 +363,7 @@ class Copier:
 
     def _refused(self, copied: CopiedPartition, error: DecodeError | KafkaError) -> None:
         if copied.is_over:
-            return  # The log went offline, and that was said.
+            return  # The log went offline, and that was logged.
         if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             self._retry(copied, NO_ROOM_RETRY_MS)
             return
@@ -368,7 +371,7 @@ class Copier:
         self._retry(copied, NO_ROOM_RETRY_MS)
 
     def _change_logs(self) -> None:
-        """Truncate the logs that this answer says, on a worker."""
+        """Truncate or restart the logs for which this response demands it, on a worker."""
         logs, cleaner = self._node.logs, self._node.cleaner
         truncate, self._truncate = self._truncate, {}
         restart, self._restart = self._restart, {}

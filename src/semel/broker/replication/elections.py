@@ -1,8 +1,8 @@
-"""Elections: the controller gives the partitions of brokers that are gone to others, and any broker removes one that
-refuses connections.
+"""Elections: the controller elects new leaders for the partitions of brokers that are gone. Any broker removes the
+registration of a broker whose machine refuses connections.
 
-The law: an election is a compare-and-set like any other change. Two brokers that elect at the same time cost a
-conflict, and one of them finds nothing left to do. A broker that was removed wrongly joins again under new epochs.
+The law: an election is a compare-and-set like any other change. If two brokers elect at the same time, one of them has
+a conflict and then finds no partition without a leader. A broker that was removed wrongly joins again under new epochs.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Elections:
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         self._loop = loop
-        self._refusing: dict[int, int] = {}  # Brokers whose machine refuses connections, and their broker epochs.
+        self._refusing: dict[int, int] = {}  # Brokers that refuse connections, with their epochs.
         self.held = 0
-        """How many partitions got another leader."""
+        """How many partitions were given another leader by this broker."""
         self._is_due = False
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         node.cluster.watch(self._changed)
 
     def begin(self) -> None:
-        """Look for partitions without a leader."""
+        """Elect leaders for partitions without one, if this broker is the controller."""
         self._is_due = True
         if self._task is None and not self._is_closed:
             self._task = self._loop.create_task(self._run())
 
     def refused(self, node_id: int, broker_epoch: int) -> None:
-        """The machine of a registered broker is there, and refuses its connections: the process is gone."""
+        """Remove a registered broker whose machine refuses connections: its process is gone. Then elect leaders."""
         self._refusing[node_id] = broker_epoch
         self.begin()
 

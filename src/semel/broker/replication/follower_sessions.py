@@ -1,19 +1,22 @@
 """The leader's side of copying: one session for each follower, with all partitions that it copies from this broker.
 
-A follower has one Fetch under way at a time, or two when the first one waits and there is something to add. It names
-the partitions whose position has changed; the answer has the partitions that have something to tell. A Fetch that finds
-nothing waits in the session until there is something, or the next one comes.
+A follower has one Fetch under way at a time, or two if the first one waits and there are partitions to add. A Fetch
+names the partitions whose position has changed. Its response has the partitions with news: records, an error, a
+diverging epoch, or moved offsets. A Fetch for which there is no news waits in the session until there is some, or until
+the next Fetch arrives.
 
-    named in a Fetch --> position taken --> news? --> read, or error, or diverging epoch --> told --> named again
+    named in a Fetch --> position recorded --> news? --> read, or error, or diverging epoch --> sent --> named again
 
 The laws:
 
-- A position counts for the high watermark only under the leader epoch of this term, from a follower whose registration
-  is the one in the image, and not where its log diverges from ours.
-- A Fetch is the reply to the answers of the same session that had arrived when it was sent. So it confirms what was
-  asked before they left, for all partitions of the session that it still follows under this term. A Fetch that was
-  sent while another one was under way says so (``min_bytes`` is 0): the answer to that one had not arrived.
-- A partition of which the follower knows a newer term than this broker is not refused: the answer waits for the image.
+- A position counts for the high watermark only under the leader epoch of this term, only from a follower whose
+  registration is the one in the image, and only if its log does not diverge from the leader's.
+- A Fetch replies to all responses of its session that had arrived at the follower when it was sent. So it confirms the
+  term for all tickets that were asked for before those responses were sent, for all partitions of the session that the
+  follower still follows under this term. A Fetch that was sent while another one was under way has ``min_bytes`` 0: the
+  response to that one had not arrived.
+- If the follower names a newer leader epoch than this broker knows, the partition is not refused: its answer waits for
+  the image.
 """
 
 from __future__ import annotations
@@ -42,14 +45,14 @@ from semel.wire.messages.fetch import (
 
 logger = logging.getLogger("semel.broker")
 
-# Per answer, so that neither side is busy with it for long.
+# How many bytes of records a response may have, so that it occupies neither side for long.
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _Key = tuple[UUID, int]
 
 
 class FollowerSessions:
-    """The sessions of all followers, the newest of each."""
+    """The sessions of all followers: for each, its newest one."""
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, *, random: Random) -> None:
         self._node = node
@@ -57,13 +60,13 @@ class FollowerSessions:
         self._random = random
         self._sessions: dict[int, _Session] = {}
         self.on_progress: Callable[[Partition], None] = _ignored
-        """Told when a follower that is not in sync has come further."""
+        """Called with a partition when a follower that is not in its in-sync set has made progress."""
         self.on_lost: Callable[[int], None] = _unwatched
-        """Told of a follower whose connection is lost, its last Fetch answered or not."""
+        """Called with the id of a follower whose connection is lost, whether its last Fetch was answered or not."""
         node.partitions.on_add.append(self._term_begins)
 
     def fetch(self, request: Request, message: FetchRequest) -> FetchResponse | None:
-        """Serve a follower's Fetch. It is answered later, if there is nothing to tell now."""
+        """Serve a follower's Fetch. Returns the response, or None if it is sent later, when there is news."""
         state = message.replica_state
         registered = None if state.replica_id is None else self._node.image.brokers.get(state.replica_id)
         if state.replica_id is None or (registered is not None and state.replica_epoch < registered.epoch):
@@ -82,7 +85,8 @@ class FollowerSessions:
         return session.fetch(request, message)
 
     def refused(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Look for damage in the leader's own log: a follower asks again for what it was sent, or reading failed."""
+        """Look for damage in the leader's own log. Called when a follower asks again for what it was sent, or when
+        reading for it failed."""
         reason = partition.log.verify_copy(offset, max_bytes)
         if reason is None:
             return
@@ -108,7 +112,7 @@ class FollowerSessions:
 
 
 class _Session:
-    """What one follower copies from this broker, and its Fetch, while that waits."""
+    """The session of one follower: the partitions that it copies from this broker, and its Fetch while that waits."""
 
     def __init__(
         self,
@@ -126,13 +130,13 @@ class _Session:
         self.id = session_id
         self.next_epoch = 0
         self.connection: Connection | None = None
-        """Of the last Fetch."""
+        """The connection of the last Fetch."""
         self._loop = loop
         self._targets: dict[_Key, _Target] = {}
         self._news: dict[_Target, None] = {}
-        self._quiet_news: dict[_Target, None] = {}  # Told with the next answer, whenever that is.
+        self._quiet_news: dict[_Target, None] = {}  # Sent with the next response, but causes none.
         self._unconfirmed: dict[_Target, None] = {}
-        # What a Fetch that replies to the last answer confirms, and to the one before it.
+        # The tickets that a Fetch confirms: those of the last response, if it replies to that, and of earlier ones.
         self._marks: dict[_Target, tuple[Partition, int]] = {}
         self._earlier_marks: dict[_Target, tuple[Partition, int]] = {}
         self._waiting: Request | None = None
@@ -181,13 +185,13 @@ class _Session:
         self._answer_waiting()
 
     def abandoned(self) -> None:
-        """The follower's connection is lost. Its next one begins another session."""
+        """Called when the follower's connection is lost. It begins a new session on the next connection."""
         self._stop_waiting()
 
     def end(self) -> None:
         request = self._waiting
         self._stop_waiting()
-        if request is not None:  # The answers of its connection wait in line behind this one.
+        if request is not None:  # Later responses on its connection wait for this one.
             request.answer_delayed(lambda: FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         for target in self._targets.values():
             self._forget(target)
@@ -196,11 +200,11 @@ class _Session:
     def term_begins(self, partition: Partition) -> None:
         target = self._targets.get((partition.log.topic_id, partition.log.partition))
         if target is None or target.is_told:
-            return  # A follower that was refused is not listening: it names the partition again after a pause.
+            return  # A follower that was refused names the partition again after a pause.
         if target.asked.current_leader_epoch == partition.leader_epoch:
             target.take(target.asked, self.node.clock.monotonic_ms())
 
-    # What targets say
+    # Called by targets
 
     def has_news(self, target: _Target) -> None:
         self._news[target] = None
@@ -227,7 +231,7 @@ class _Session:
     # Answers
 
     def _answer_soon(self) -> None:
-        """Answer the Fetch that waits at the end of this turn of the event loop, with all news until then."""
+        """Answer the waiting Fetch at the end of this turn of the event loop, with all news until then."""
         if self._waiting is not None and self._scheduled is None:
             self._scheduled = self._loop.call_soon(self._answer_waiting)
 
@@ -249,7 +253,7 @@ class _Session:
         left_bytes = self._max_bytes
         for target in list(self._news):
             if left_bytes <= 0:
-                break  # The others come first in the next answer.
+                break  # The others are first in the next response.
             data = target.tell(left_bytes)
             del self._news[target]
             self._quiet_news.pop(target, None)
@@ -272,7 +276,7 @@ class _Session:
 
 
 class _Target:
-    """One partition that a follower copies: ``partitions.Follower``."""
+    """One partition in the session of a follower. Implements ``partitions.Follower``."""
 
     __slots__ = (
         "_pending",
@@ -290,14 +294,14 @@ class _Target:
         self.topic_id = topic_id
         self.asked = FetchPartition()
         self.partition: Partition | None = None
-        self._pending: PartitionData | None = None  # What is to be told in place of records.
+        self._pending: PartitionData | None = None  # An error or a diverging epoch, to be sent in place of records.
         self.is_told = False
-        """Whether the follower has been sent records or a refusal, and says next how far it has come."""
-        self._told_high_watermark: int | None = None  # Of this term.
-        self._sent_bytes = 0  # The records that the last answer had.
+        """Whether records or a refusal were sent. The follower must name the partition again before more is sent."""
+        self._told_high_watermark: int | None = None  # The last one that was sent in this term.
+        self._sent_bytes = 0  # The size of the records in the last response.
 
     def take(self, asked: FetchPartition, now_ms: float) -> None:
-        """The follower's log ends at the offset asked for, under the term that it names."""
+        """Record the follower's position: its log ends at the fetch offset, under the leader epoch that it names."""
         session = self.session
         refused_bytes = self._sent_bytes if asked.fetch_offset == self.asked.fetch_offset else 0
         self.asked = asked
@@ -307,7 +311,7 @@ class _Target:
             partition = self._led()
             if partition is None:
                 self.unbind()
-                return  # The follower knows a newer term than this broker: it is told when this broker knows it.
+                return  # The follower knows a newer term: it is answered when this broker knows that term too.
             self._bind(partition)
             if asked.last_fetched_epoch is not None:
                 self._pending = diverging(partition, asked.last_fetched_epoch, asked.fetch_offset)
@@ -327,7 +331,8 @@ class _Target:
             session.has_quiet_news(self)
 
     def _led(self) -> Partition | None:
-        """The partition under the term that the follower names; ``None`` if this broker does not know that term yet.
+        """Return the partition, if the term is the one that the follower names; ``None`` if this broker does not know
+        that term yet.
 
         Raises KafkaError.
         """
@@ -369,7 +374,7 @@ class _Target:
         if partition is not None and partition.followers.get(self.session.replica) is self:
             del partition.followers[self.session.replica]
 
-    # What the partition says (``Follower``)
+    # Called by the partition (``Follower``)
 
     def has_news(self) -> None:
         if not self.is_told and self._pending is None:
@@ -384,7 +389,7 @@ class _Target:
     def term_ended(self) -> None:
         self.session.forget_news(self)
         self.unbind()
-        # The follower learns from the image who leads now; this says that waiting here is of no use.
+        # The follower learns the new leader from the image; with this error it stops waiting here.
         self._pending = self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.session.has_news(self)
 
@@ -394,7 +399,8 @@ class _Target:
         return self.partition is not None and self.asked.fetch_offset < self.partition.log.log_end_offset
 
     def tell(self, max_bytes: int) -> PartitionData:
-        """What the follower is to be told: records, at least one batch, if there are some."""
+        """Return what is sent to the follower: an error, a diverging epoch, or records, at least one batch if there are
+        any."""
         pending, self._pending = self._pending, None
         if pending is not None:
             self.is_told = True
@@ -447,8 +453,8 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 
 def _ignored(partition: Partition) -> None:
-    """The callback that stands here until ``Replicas`` sets its own."""
+    """The ``on_progress`` until ``Replicas`` sets its own."""
 
 
 def _unwatched(replica: int) -> None:
-    """The callback that stands here until ``Replicas`` sets its own."""
+    """The ``on_lost`` until ``Replicas`` sets its own."""

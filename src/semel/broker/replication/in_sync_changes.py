@@ -1,12 +1,13 @@
-"""Changes of in-sync sets: the leader proposes them, and all that gather meanwhile are one commit.
+"""Changes of in-sync sets (Kafka's AlterPartition): leaders propose them, and many are committed together.
 
     proposal of a ReplicaSet --> proposed: it counts in the maximal set --> commit --> image --> settled
 
-A commit is refused where the topic's value is newer than the image it rests on; then it is decided again on the newer
-one. A proposal is settled when its outcome is in the image. If the store gives no answer, the outcome is not known, and
-the proposal stands until the store has been read again.
+Proposals that are made during a commit are in the next commit. The store refuses a commit if the topic has changed
+since the image that it was decided on; then it is decided again on the newer image. A proposal is settled when its
+outcome is in the image. If the store gives no answer, the outcome is not known, and the proposal is not settled before
+the store has been read again.
 
-A broker whose log of a partition goes offline leaves the in-sync set by itself, and its leadership with it.
+If a broker's log of a partition goes offline, the broker itself leaves the in-sync set, and so its leadership too.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from semel.types import TopicPartition
 
 logger = logging.getLogger("semel.broker")
 
-# So that no decision is long; and no more than the store takes at once.
+# How many partitions a commit changes at most, so that no decision takes long. It is also limited by what the store
+# accepts at once.
 PARTITIONS_PER_COMMIT: Final = 1000
 RETRY_S: Final = 0.5
 
 SLICE_PARTITIONS: Final = 1000
-"""How many partitions are looked at in one turn: some 2 us each."""
+"""How many partitions are examined in one turn of the event loop: some 2 us each."""
 
 
 class InSyncChanges:
@@ -53,14 +55,14 @@ class InSyncChanges:
         self._later()
 
     def look_at(self, partition: Partition) -> None:
-        """Propose a change of this partition's in-sync set, if there is one to propose."""
+        """Propose a change of this partition's in-sync set, if its replica set has one to propose."""
         replicas = partition.replicas
         if replicas is not None and self._proposal(partition) is not None:
             self._looked_for[partition] = None
             self._begin()
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """Leave the partition's in-sync set, since its log is offline here; a set of one stays."""
+        """Leave the partition's in-sync set, because its log is offline here. A set of only this broker stays."""
         self._given_up[topic_partition] = None
         self._begin()
 
@@ -72,11 +74,12 @@ class InSyncChanges:
             self._task.cancel()
 
     def _later(self) -> None:
-        """Look for lagging followers twice in each ``replica.lag.time.max.ms``, so none lags 1.5 times as long."""
+        """Look for lagging followers in half of ``replica.lag.time.max.ms``, so that none lags 1.5 times as long."""
         self._timer = self._loop.call_later(self._node.config.replica_lag_time_max_ms / 2000, self._look_at_all)
 
     def _changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
-        """A broker has registered. It may have caught up before its registration was known here."""
+        """Examine all partitions when a broker has registered: it may have caught up before the registration was known
+        here."""
         if any(isinstance(change, BrokerRegistered) for change in changes):
             self._look()
 
@@ -88,7 +91,7 @@ class InSyncChanges:
         self._look_from(list(self._node.partitions), 0)
 
     def _look_from(self, partitions: Sequence[Partition], first: int) -> None:
-        """A broker may lead tens of thousands of partitions, so the others get their turn after each slice."""
+        """Examine the partitions from ``first`` on, in slices: a broker may lead tens of thousands of partitions."""
         if self._is_closed:
             return
         behind = first + SLICE_PARTITIONS
@@ -127,7 +130,7 @@ class InSyncChanges:
         def decide(image: ClusterImage) -> Decision[None]:
             def stays(topic: str, index: int) -> bool:
                 state = image.partition(topic, index)
-                # The last one in sync has to come back itself: its disk has what no other has.
+                # The last in-sync replica stays in the set: only its disk has all acknowledged records.
                 return TopicPartition(topic, index) not in leaving or state is None or len(state.isr) == 1
 
             return Decision(cluster.fitting(leave_isr(image, self._node.config.node_id, stays)), ())
@@ -175,7 +178,7 @@ class InSyncChanges:
                 logger.warning("%d in-sync sets could not be changed, and are tried again: %s", len(wanted), error)
             await asyncio.sleep(RETRY_S)
             try:
-                # What the store says from now on is the outcome.
+                # The metadata that are read from now on contain the outcome.
                 await self._node.cluster.refresh()
                 break
             except StorageError:
@@ -190,7 +193,7 @@ class _Proposal(NamedTuple):
     isr: frozenset[int]
     isr_before: frozenset[int]
     broker_epochs: Mapping[int, int]
-    """The registrations with which its members have fetched."""
+    """The broker epochs under which the members of ``isr`` have fetched."""
 
 
 def _broker_epochs(image: ClusterImage) -> dict[int, int]:
@@ -198,9 +201,9 @@ def _broker_epochs(image: ClusterImage) -> dict[int, int]:
 
 
 def _decide(image: ClusterImage, proposals: Iterable[_Proposal], node_id: int) -> Decision[int]:
-    """The changes of those partitions whose term goes on, and whose in-sync set is the one that was looked at.
+    """Decide the changes of the partitions whose term goes on and whose in-sync set is the one that was examined.
 
-    A broker that has registered again since it fetched may have lost its disk: it does not join by that Fetch.
+    A broker that has registered again since its last Fetch may have lost its disk, so it must not join by that Fetch.
     """
     by_topic: dict[str, dict[int, PartitionState]] = {}
     joining: dict[int, None] = {}

@@ -1,7 +1,7 @@
-"""What this broker is to each partition that it has a replica of: leader, follower, or neither for now.
+"""The role of this broker for each partition that it has a replica of: leader, follower, or neither for now.
 
-``PartitionLifecycle`` says what the image says; here it is done. A log that is being truncated takes up no other role
-before that has ended (``changed``).
+``PartitionLifecycle`` derives the roles from the image, and ``Replicas`` starts and stops the copying. A partition
+whose log is being truncated gets no other role before that has ended (``on_changed``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from semel.types import TopicPartition
 
 
 class Replicas:
+    """The replicas of this broker in a cluster of several: its copiers, its followers' sessions, and elections."""
+
     def __init__(self, node: Node, peers: Peers, loop: asyncio.AbstractEventLoop, random: Random) -> None:
         self._node = node
         self._peers = peers
@@ -32,14 +34,14 @@ class Replicas:
         self.in_sync = InSyncChanges(node, loop)
         self.elections = Elections(node, loop)
         self.sessions.on_progress = self.in_sync.look_at
-        # A broker that leads nothing is asked nothing: only its followers' connections tell that it is gone.
+        # A broker that leads nothing gets no requests: only the loss of its own connections shows that it is gone.
         self.sessions.on_lost = peers.look_for
         self.on_changed: Callable[[TopicPartition], None] = _ignored
-        """Told when a log that was truncated can take up another role."""
+        """Called when a truncation has ended of a log that was no longer followed: it can get another role."""
         self._copiers: dict[int, Copier] = {}
         self._followed: dict[TopicPartition, CopiedPartition] = {}
         self._changing: dict[TopicPartition, CopiedPartition] = {}
-        self._not_taken: dict[CopiedPartition, None] = {}  # Of which no leader has answered under this term yet.
+        self._not_taken: dict[CopiedPartition, None] = {}  # No leader has answered for them in this term yet.
         self._awaiting_taken: list[asyncio.Future[None]] = []
         self._is_started = False
         peers.on_refused = self.elections.refused
@@ -47,7 +49,7 @@ class Replicas:
         node.partitions.on_offline = lambda partition: self.in_sync.give_up(partition.topic_partition)
 
     def start(self) -> None:
-        """Begin elections and changes of in-sync sets: this broker is a member now."""
+        """Begin elections and changes of in-sync sets. Called when this broker has become a member."""
         self._is_started = True
         self.in_sync.start()
         self.elections.begin()
@@ -63,7 +65,7 @@ class Replicas:
     # Leading
 
     def replica_set(self, log: PartitionLog, state: PartitionState) -> ReplicaSet | None:
-        """The replica set for a term that begins now; ``None`` if the partition has one replica."""
+        """Return the replica set for a term that begins now; ``None`` if the partition has one replica."""
         if len(state.replicas) == 1:
             return None
         return ReplicaSet(
@@ -78,7 +80,7 @@ class Replicas:
         )
 
     def _leads_now(self, partition: Partition) -> None:
-        """This broker leads one more partition. If it is a coordinator's or has open transactions, coordinators start.
+        """Start the coordinators if this broker now leads a partition of an internal topic or with open transactions.
 
         They deliver the markers of decided transactions, and end transactions that no coordinator knows.
         """
@@ -99,7 +101,7 @@ class Replicas:
         return len(self._followed)
 
     def follow(self, log: PartitionLog, state: PartitionState) -> None:
-        """Copy from the leader that the image names, under its term."""
+        """Copy the partition from the leader that the image names, under its leader epoch."""
         leader = state.leader
         known = self._followed.get(log.topic_partition)
         if known is not None:
@@ -132,7 +134,7 @@ class Replicas:
             self._taken(copied)
 
     async def taken(self) -> None:
-        """Returns when each partition that is followed here has a leader that serves."""
+        """Wait until a leader has answered, in its current term, for each partition that is followed here."""
         if self._not_taken:
             waiting: asyncio.Future[None] = self._loop.create_future()
             self._awaiting_taken.append(waiting)
@@ -151,13 +153,13 @@ class Replicas:
             self.unfollow(topic_partition)
 
     def _failed(self, copied: CopiedPartition) -> None:
-        """The log of a followed partition is offline: copying ends, and the in-sync set is left."""
+        """Leave the in-sync set of a followed partition whose log is offline; its copying has ended."""
         self._followed.pop(copied.log.topic_partition, None)
         self._taken(copied)
         self.in_sync.give_up(copied.log.topic_partition)
 
     def _changed(self, copied: CopiedPartition) -> None:
-        """A truncation of a followed partition's log has begun or ended."""
+        """Called when a truncation of a followed partition's log has begun or ended."""
         topic_partition = copied.log.topic_partition
         if copied.is_changing:
             self._changing[topic_partition] = copied
@@ -168,4 +170,4 @@ class Replicas:
 
 
 def _ignored(topic_partition: TopicPartition) -> None:
-    """The callback that stands here until ``PartitionLifecycle`` sets its own."""
+    """The ``on_changed`` until ``PartitionLifecycle`` sets its own."""

@@ -1,4 +1,4 @@
-"""What is measured of replicas: what lags, what has no leader, what changes."""
+"""Metrics of replicas: partitions that lag, partitions without a leader, and changes of in-sync sets and leaders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semel.replication.replica_set import ReplicaSet
 
 
 def measure_replicas(node: Node, replicas: Replicas, membership: Membership) -> None:
-    """Put them on the broker's metrics page."""
+    """Add the metrics of replicas to the broker's metrics page."""
     metrics = node.metrics
 
     def led() -> Iterator[ReplicaSet]:
