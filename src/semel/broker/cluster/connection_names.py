@@ -1,8 +1,8 @@
-"""Which connection of another broker is its newest: the receiver serves that one and closes the others.
+"""The names of connections between brokers: a receiver serves only the newest connection of a broker and purpose.
 
-A request that was sent on a connection that was lost, and then again on the next, must not be carried out a second time
-later on: the first copy may lie unread in the older connection. So each connection has a name that says which one it
-is, in the client id of its requests, and the newest of a broker and purpose is the only one that is served.
+If a connection is lost, its request may be sent again on the next connection. The first copy may still be unread in the
+older connection, and must not be carried out later. So each connection has a name, in the client id of its requests,
+which contains a growing number. Only the newest connection of a broker and purpose is served.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ _PREFIX: Final = "semel-broker"
 
 
 class ConnectionName(NamedTuple):
+    """The name of a connection: the broker that opened it, its purpose, and what orders it among the others."""
+
     node_id: int
     purpose: str
     broker_epoch: int
@@ -25,7 +27,7 @@ class ConnectionName(NamedTuple):
 
     @classmethod
     def parse(cls, client_id: str | None) -> ConnectionName:
-        """Raises DecodeError."""
+        """Return the name in a client id. Raises DecodeError."""
         prefix, *fields = (client_id or "").split("/")
         try:
             node_id, purpose, broker_epoch, number = fields
@@ -41,13 +43,13 @@ class Abortable(Protocol):
 
 
 class NewestConnections:
-    """The newest connection of each broker and purpose. An older one is refused when it is heard of again."""
+    """The newest connection of each broker and purpose. A request on an older connection is refused."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[int, str], tuple[ConnectionName, Abortable]] = {}
 
     def check(self, client_id: str | None, connection: Abortable) -> None:
-        """A request came over this connection. Raises DecodeError if it is not to be served."""
+        """Check the connection of a request that has arrived. Raises DecodeError if the request must not be served."""
         name = ConnectionName.parse(client_id)
         key = (name.node_id, name.purpose)
         known = self._newest.get(key)

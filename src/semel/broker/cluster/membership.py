@@ -1,10 +1,10 @@
-"""This broker's place in the cluster: it joins, and after its session was lost it joins again.
+"""The membership of this broker in the cluster: it joins, and joins again after its session was lost.
 
     joining ----> member ----(session lost, or registration gone)----> expelled ----> joining ...
 
-The law: while this broker is no member it leads nothing, and every membership begins with leader epochs that no
-membership before it had. What a commit cannot decide alone (two processes of one broker) is decided by the data
-directory, which one process has locked. ``docs/design/cluster.md`` says what a crash leaves at each step.
+The law: while this broker is not a member it leads nothing, and every membership begins with leader epochs that no
+earlier membership had. Two processes cannot be the same broker, because one of them has locked the data directory; a
+commit could not prevent that. ``docs/design/cluster.md`` describes the state that a crash leaves at each step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from semel.types import TopicPartition
 logger = logging.getLogger("semel.broker")
 
 REJOIN_PAUSE_S: Final = 1.0
-# Of the time that a broker may take to stop.
+# The part of the time for a stop that the resignation may take.
 RESIGN_SECONDS_MAX: Final = 1.5
 
 
@@ -50,8 +50,8 @@ class _SessionLost(StorageError):
 class Membership:
     """The membership of this broker: it registers, leads while it is registered, and resigns when it stops.
 
-    ``registration`` returns what is registered; its epoch is known once it is committed. ``lost``: the partitions whose
-    log here may lack acknowledged records. Before it registers, the broker leaves their in-sync sets.
+    ``registration`` returns the registration to commit; its epoch is known after the commit. ``lost`` are the
+    partitions whose log here may lack acknowledged records. The broker leaves their in-sync sets before it registers.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Membership:
 
     @property
     def is_connected(self) -> bool:
-        """Whether its session with ZooKeeper is neither suspended nor lost."""
+        """Whether this broker's session with ZooKeeper is neither suspended nor lost."""
         return self._is_connected
 
     async def join(self) -> None:
-        """Become a member. Raises StorageError if this node id is taken, or the store gives no answer."""
+        """Become a member. Raises StorageError if this node id is taken, or if the metadata store does not answer."""
         while True:
             try:
                 await self._join()
@@ -96,8 +96,10 @@ class Membership:
         self._working = asyncio.get_running_loop().create_task(self._stay())
 
     async def resign(self) -> None:
-        """Give all leaderships to other in-sync replicas, and wait until they are taken. What has no other in-sync
-        replica stays here. For a broker that stops: it does not fail, and does not wait for long.
+        """Give all leaderships to other in-sync replicas, and wait until those lead (Kafka's controlled shutdown).
+
+        Partitions without another in-sync replica stay here. Returns after ``RESIGN_SECONDS_MAX`` at most, and raises
+        nothing if the metadata store fails.
         """
         if self._epoch is None or self._node.replicas is None:
             return
@@ -114,14 +116,15 @@ class Membership:
             logger.warning("the partitions that this broker leads could not be given to others: %s", error)
 
     def _resign(self, image: ClusterImage) -> Decision[None]:
-        """One commit of the resignation. The last one removes the registration: no in-sync set takes it again."""
+        """Decide one commit of the resignation. The last one removes the registration, so that no leader adds this
+        broker to an in-sync set again."""
         changes = self._fitting(resign(image, self._node_id, partitions_max=PARTITIONS_PER_COMMIT))
         if not changes and self._is_registered(image):
             changes = (BrokerUnregistered(self._node_id),)
         return Decision(changes, ())
 
     async def leave(self) -> None:
-        """End the membership. The registration goes with the session."""
+        """End the membership. A registration that is still there ends with the session."""
         self.kill()
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
@@ -143,7 +146,7 @@ class Membership:
             await self._node.logs.losses_told()
         except OSError as error:
             logger.warning("the next start leaves the in-sync sets again: %s", error)
-        # Until the registration these epochs are led by no broker, so each commit is right on its own.
+        # Until the registration no broker leads under these epochs, so it does no harm if only some commits are made.
         raised: set[str] = set()
         while changes := (await cluster.change(lambda image: self._raise_epochs(image, raised))).changes:
             raised.update(change.topic.name for change in changes if isinstance(change, TopicAltered))
@@ -159,7 +162,8 @@ class Membership:
         await cluster.change(self._control_if_no_broker_does)
 
     async def _leave_in_sync_sets(self) -> None:
-        """Leave the in-sync sets of ``lost``. The old registration goes first: a Fetch under it could join again."""
+        """Leave the in-sync sets of ``lost``. The old registration is removed before that, because a Fetch under it
+        could add this broker to a set again."""
         cluster = self._node.cluster
 
         def unregister(image: ClusterImage) -> Decision[None]:
@@ -191,7 +195,7 @@ class Membership:
             raise StorageError(taken(known, own.directory_id))
 
     def _raise_epochs(self, image: ClusterImage, raised: set[str]) -> Decision[None]:
-        """The epochs that this broker is going to lead under, of as many topics as fit into a commit."""
+        """Raise the leader epochs of the partitions that this broker leads, of as many topics as fit into a commit."""
         changes: list[Change] = []
         room = PARTITIONS_PER_COMMIT
         for topic in image.topics.values():

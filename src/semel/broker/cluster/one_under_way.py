@@ -1,4 +1,4 @@
-"""One request at a time to one broker for one purpose; the next request has all that gathered meanwhile."""
+"""Sends one request at a time to one broker for one purpose; the next has all that was collected meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 
 class OneUnderWay:
-    """``send`` makes a request of all that has gathered. ``ended`` must follow it, whatever the answer does."""
+    """Limits the requests to one broker for one purpose to one at a time.
+
+    ``send`` sends a request with all that was collected. After each request ``ended`` must be called, also if handling
+    the response has failed.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Callable[[], None]) -> None:
         self._loop = loop
@@ -15,7 +19,7 @@ class OneUnderWay:
         self._is_under_way = False
 
     def begin(self) -> None:
-        """Something has gathered: send it with all of this turn, unless a request is under way."""
+        """Send a request at the end of this turn of the event loop, unless one is under way."""
         if not self._is_under_way:
             self._is_under_way = True
             self._loop.call_soon(self._send)

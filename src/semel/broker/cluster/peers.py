@@ -1,20 +1,20 @@
-"""The other brokers, as this one asks them: one connection per broker and purpose.
+"""Connections to other brokers, and the requests on them: one connection for each broker and purpose.
 
-    ask --> no connection --> connecting --> (SASL) --> versions agreed --> open --> requests and answers in order
+    ask --> no connection --> connecting --> (SASL) --> versions agreed --> open --> requests and responses in order
                  ^                |            |               |              |
                  +---- back-off --+------------+---------------+---- lost ----+
 
-Where the other broker believes a proof for some time only (KIP-368), an open connection proves again who this one is
-before the next request that comes near the end of that time; requests wait for it.
+If the other broker limits the time of a SASL session (KIP-368), an open connection authenticates again before the next
+request near the end of that time; requests wait for it.
 
 The law: ``answered`` is called exactly once for each request, never from inside ``ask``: with the response, or with
-``None`` if there will be none, and then the request may have been carried out or not. Nothing is sent again here.
+``None`` if there is none, and then the request may have been carried out or not. This module does not repeat requests.
 
-A connection ends with the registration of the broker that it leads to: after a power cut no answer comes from the
-process that was there, and the one that is there now was asked nothing.
+A connection ends with the registration of the other broker: after a power cut the process that received the requests
+does not respond, and the new process has not received them.
 
-A connection says its name in the client id: broker, purpose, broker epoch, and a number that grows with every
-connection. By that name the receiver knows which one is the newest (``connection_names``).
+The client id is the name of the connection: broker, purpose, broker epoch, and a number that grows with every
+connection. By that name the receiver knows the newest connection (``connection_names``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from semel.wire.codec import decoder
 from semel.wire.framing import decode_response_header, encode_request
 from semel.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-if TYPE_CHECKING:  # Imported where other brokers want SASL.
+if TYPE_CHECKING:  # Imported only if other brokers require SASL.
     from semel.security.sasl.client import Mechanism
     from semel.security.sasl.login import Authentication
     from semel.security.sasl.login import Request as ProofRequest
@@ -58,7 +58,7 @@ Answered: TypeAlias = Callable[[Any], None]
 
 
 class Purpose(StrEnum):
-    """What a connection is for: what takes long for one purpose does not keep another waiting."""
+    """The purpose of a connection: a request that takes long for one purpose does not delay those for another."""
 
     ADMISSION = "admission"
     COPYING = "copying"
@@ -67,7 +67,11 @@ class Purpose(StrEnum):
 
 
 class Peers:
-    """``brokers`` are those of the image as it is now. ``login`` makes the proof that others want of this broker."""
+    """The connections of this broker to all others.
+
+    ``brokers`` returns the registered brokers of the current image. ``login`` makes the SASL mechanism with which this
+    broker authenticates; None without SASL.
+    """
 
     def __init__(
         self,
@@ -86,28 +90,30 @@ class Peers:
         self._peers: dict[tuple[int, Purpose], _Peer] = {}
         self._numbers = itertools.count(1)
         self.broker_epoch = 0
-        """Of this broker's registration."""
+        """The broker epoch of this broker's registration."""
         self.on_refused: Callable[[int, int], None] = _ignored
-        """Told of a broker, and its broker epoch, whose machine answers that no process listens there."""
+        """Called with the id and the broker epoch of a broker whose machine refuses connections, because no process
+        listens there."""
         self._looking_for: set[int] = set()
         self._is_closed = False
 
     def ask(self, node_id: int, purpose: Purpose, key: ApiKey, message: object, answered: Answered) -> None:
-        """Send a request, after those that were asked before."""
+        """Send a request, after the earlier ones of this broker and purpose. Calls ``answered`` with the response."""
         peer = self._peers.get((node_id, purpose))
         if peer is None:
             peer = self._peers[node_id, purpose] = _Peer(self, node_id, purpose)
         peer.ask(_Question(APIS[key], message, answered))
 
     def look_for(self, node_id: int) -> None:
-        """A connection of this broker was lost: is its process gone? Where it is, ``on_refused`` is told."""
+        """Find out whether the process of a broker is gone, after its connection was lost. If it is, ``on_refused`` is
+        called."""
         if node_id not in self._looking_for and self.registration(node_id) is not None:
             self._looking_for.add(node_id)
             self._look_for(node_id, LOOKS_MAX)
 
     def _look_for(self, node_id: int, looks: int) -> None:
         def answered(response: ApiVersionsResponse | None) -> None:
-            # A process that dies may take one more connection, and a connection to it may not be known as lost yet.
+            # A process that dies may still accept a connection, and the loss of one to it may not be noticed yet.
             if response is None and looks > 1 and self.registration(node_id) is not None:
                 self._loop.call_later(LOOKS_PAUSE_S, self._look_for, node_id, looks - 1)
             else:
@@ -116,13 +122,13 @@ class Peers:
         self.ask(node_id, Purpose.QUESTIONS, ApiKey.API_VERSIONS, _SOFTWARE, answered)
 
     def changed(self, before: ClusterImage, after: ClusterImage, changes: Sequence[Change]) -> None:
-        """Watches ``ClusterMetadata``: where a registration has ended, nothing more is answered."""
+        """Watch ``ClusterMetadata``: close the connections to brokers whose registrations have ended."""
         if any(isinstance(change, BrokerRegistered | BrokerUnregistered) for change in changes):
             for (node_id, _), peer in self._peers.items():
                 peer.registered(self.registration(node_id))
 
     def close(self) -> None:
-        """Lose all connections. What was asked is answered with ``None``."""
+        """Close all connections. Unanswered requests are answered with ``None``."""
         self._is_closed = True
         for peer in self._peers.values():
             peer.lose("this broker ends")
@@ -158,7 +164,7 @@ class _Asked(NamedTuple):
 
 
 class _Peer:
-    """One other broker, for one purpose: its connection, while there is one."""
+    """Another broker, for one purpose: its connection, while there is one, and the requests to it."""
 
     def __init__(self, peers: Peers, node_id: int, purpose: Purpose) -> None:
         self._peers = peers
@@ -195,13 +201,13 @@ class _Peer:
             self._connecting = self._peers.loop.create_task(self._connect(endpoint))
 
     def registered(self, broker: Broker | None) -> None:
-        """This is the registration of the broker now. The connection belongs to one registration."""
+        """Set the current registration of the broker. The connection is closed if it belongs to another one."""
         if broker != self._broker:
             self.lose("its registration has ended")
             self._broker, self._backoff_ms, self._not_before_s = broker, 0, 0.0
 
     def lose(self, reason: object) -> None:
-        """Give up the connection, with all that was asked on it."""
+        """Close the connection, and answer all its requests with ``None``."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -331,7 +337,7 @@ class _Peer:
         self._not_before_s = self._peers.loop.time() + self._backoff_ms / 1000
         self.lose(reason)
 
-    # What the connection says
+    # Called by the connection
 
     def received(self, connection: _Connection, frame: bytes | memoryview) -> None:
         if connection is not self._connection:
@@ -388,4 +394,4 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def _ignored(node_id: int, broker_epoch: int) -> None:
-    """Until elections are held."""
+    """The ``on_refused`` until ``Replicas`` sets its own."""

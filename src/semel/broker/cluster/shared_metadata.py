@@ -1,7 +1,7 @@
-"""The metadata that several brokers share: opened at start, with the two facts that every member must agree on.
+"""Opens the metadata that several brokers share, when a broker starts, and checks that the broker fits the cluster.
 
-The first broker of a cluster gives it its id and the levels of its features; the others take them as they are. A broker
-that cannot do what the cluster has agreed on does not join.
+The first broker of a cluster determines the cluster id and the finalized levels of the features; the others use them. A
+broker that does not support these levels does not join.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPHEMERAL_FOLDERS: Final = ("/", paths.BROKERS)
 
 
 async def kazoo_session(config: BrokerConfig) -> ZooKeeperSession:
-    """A session with the ZooKeeper of ``zookeeper.connect``. Raises StorageError."""
+    """Open a session with the ZooKeeper of ``zookeeper.connect``. Raises StorageError."""
     assert config.zookeeper_connect is not None
     return await open_kazoo_session(
         config.zookeeper_connect,
@@ -43,7 +43,7 @@ async def kazoo_session(config: BrokerConfig) -> ZooKeeperSession:
 
 
 async def open_kazoo_session(connect: str, *, timeout_s: float, connect_s: float) -> ZooKeeperSession:
-    """``connect`` is written as ``zookeeper.connect``. Raises StorageError."""
+    """Open a session with ZooKeeper. ``connect`` has the form of ``zookeeper.connect``. Raises StorageError."""
     try:
         from semel.metadata.zookeeper.kazoo_session import KazooSession
     except ModuleNotFoundError as error:
@@ -72,7 +72,7 @@ async def read_cluster(store: MetadataStore, random: Random) -> ClusterMetadata:
 
 
 async def agreed_features(store: MetadataStore, own: Mapping[str, int]) -> dict[str, int]:
-    """The levels that the cluster has agreed on: ``own``, if this is its first broker. Raises StorageError."""
+    """Return the cluster's finalized feature levels: ``own`` if this is its first broker. Raises StorageError."""
     while (known := await store.get(paths.FEATURES)) is None:
         try:
             await compare_and_set(store, paths.FEATURES, paths.encode_features(own), None)
@@ -90,9 +90,11 @@ async def agreed_features(store: MetadataStore, own: Mapping[str, int]) -> dict[
 
 
 def refuse_empty_directory(path: str, disk: Disk, config: BrokerConfig, image: ClusterImage) -> None:
-    """Raise StorageError if partitions of this node should be in a directory that has nothing: a disk that is lost, or
-    not mounted. To serve them empty would lose every record of theirs without a word. What other replicas have is
-    copied again."""
+    """Raise StorageError if the data directory is empty and should contain partitions of which only this node has data.
+
+    Its disk may be lost, or not mounted. To serve the partitions empty would lose all their records without an error.
+    Partitions that have other in-sync replicas are copied again from those.
+    """
     if disk.exists(f"{path}/{META_PROPERTIES_FILE}") or (disk.exists(path) and trace_of_logs(disk, path)):
         return
     if (known := image.brokers.get(config.node_id)) is not None:
@@ -123,9 +125,9 @@ def taken(known: Broker, directory_id: str | None) -> str:
 def acquire_directory(
     logs: LogDirectory, disk: Disk, config: BrokerConfig, cluster_id: str, random: Random
 ) -> MetaProperties:
-    """Lock the data directory, and see that it belongs to this cluster and node. Raises StorageError."""
+    """Lock the data directory, check that it is this cluster's, and return its properties. Raises StorageError."""
     own = MetaProperties(cluster_id, config.node_id, directory_id=kafka_uuid(random_uuid(random)))
-    # A directory whose meta.properties is gone belongs to the cluster that its broker was told to join.
+    # A directory without meta.properties belongs to the cluster of zookeeper.connect.
     properties = logs.acquire(own, in_metadata=lambda: own if trace_of_logs(disk, logs.path) else None)
     if properties.cluster_id != cluster_id:
         raise StorageError(

@@ -1,12 +1,12 @@
-"""What each client has used of its quotas, and for how long that mutes it.
+"""Client quotas: measures what each client has used, and for how long its connection is muted.
 
-The law (KIP-219): a client that is over a quota is answered at once, with ``throttle_time_ms``, and then no request of
-its connection is looked at until that time is over. It is the client's connection alone that waits.
+The law (KIP-219): a client that exceeds a quota is answered at once, with ``throttle_time_ms``, and then no request of
+its connection is served until that time is over. Only the client's own connection waits.
 
-A quota is used up by all clients that it holds for together: those of a user, those of a client id. Bytes of Produce
-count when the request arrives, bytes of Fetch when it is answered; other than in Kafka the records of a Fetch that is
-over the quota are sent, and not left out. Time counts as far as decoding and the handler keep the event loop at once;
-the next request is the first that is muted for it.
+All clients of a user, or of a client id, use its quota together. Bytes of Produce count when the request arrives, bytes
+of Fetch when it is answered; unlike in Kafka, the records of a Fetch that exceeds the quota are sent, and not left out.
+Request time is the time for which decoding and the handler occupy the event loop before the handler returns. The answer
+to the client's next request is the first that mutes the client for it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from semel.security.quotas import (
     limit_for,
 )
 
-# With more, what client ids have used is forgotten: a client can have as many ids as it likes, and what one has used
-# says nothing of the next. What users have used stays.
+# With more clients, the use by client ids is forgotten: a client can choose as many ids as it likes, and the use by one
+# id says nothing about the next. The use by users is kept.
 CLIENTS_MAX: Final = 10_000
-# The same for the characters of all their ids together, each of which may have 32 KB.
+# The same limit for the characters of all client ids together, each of which may have 32 KB.
 ID_CHARACTERS_MAX: Final = 4_000_000
 _EVERY_ADDRESS: Final = QuotaEntity(ip=Quoted.DEFAULT)
 
 
 class ClientQuotas:
-    """The quotas that one broker holds its clients to. There is none of it in a cluster without quotas."""
+    """The quotas of one broker's clients, and what they have used. Not created in a cluster without quotas."""
 
     def __init__(self, clock: Clock, throttled: Counter, windows: Windows, mutation_windows: Windows) -> None:
         """``throttled`` counts the answers after which a client is muted."""
@@ -55,12 +55,12 @@ class ClientQuotas:
         self._connections: dict[str, Rate] = {}
 
     def load(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Set the quotas. What clients have used before counts."""
+        """Set the quotas. The use by clients before that still counts."""
         self._quotas = quotas
         self._limits = {}
 
     def limits(self, principal: str, client_id: str | None) -> ClientLimits | None:
-        """The quotas of one client; ``None`` if it has none."""
+        """Return the limits of one client; ``None`` if it has no quota."""
         key = (principal, client_id)
         try:
             return self._limits[key]
@@ -69,7 +69,7 @@ class ClientQuotas:
             return found
 
     def admits(self, host: str) -> bool:
-        """Whether this address may connect now. A connection that is not admitted does not count."""
+        """Whether this address may connect now. A connection that is refused does not count as use of the quota."""
         bound = self._quotas.get(QuotaEntity(ip=host), {}).get(CONNECTION_CREATION_RATE)
         if bound is None:
             bound = self._quotas.get(_EVERY_ADDRESS, {}).get(CONNECTION_CREATION_RATE)
@@ -134,7 +134,7 @@ class _LimitedMutations(NamedTuple):
 
 
 class ClientLimits:
-    """The quotas of one client. Its methods count what was used, and return the throttle time in ms."""
+    """The quotas of one client. Its methods count the use, and return the throttle time in ms."""
 
     __slots__ = ("_clock", "_fetched", "_mutated", "_produced", "_throttled", "_windows", "_worked")
 
@@ -172,31 +172,31 @@ class ClientLimits:
 
     @property
     def fetch_bytes_max(self) -> int | None:
-        """The most bytes of one Fetch answer: with more, the client would be muted even if it used nothing before."""
+        """The maximum size of one Fetch response: a larger one would mute the client even if it had used nothing."""
         if self._fetched is None:
             return None
         return max(1, int(self._fetched.bound * self._windows.full_ms / 1000))
 
     def worked(self, took_ms: float) -> None:
-        """A request kept the event loop for this long."""
+        """Count the time for which a request occupied the event loop."""
         if self._worked is not None:
-            # In percent of a second: what a quota allows for each second.
+            # The unit is percent of a second, like that of the quota.
             self._worked.rate.record(took_ms / 10, self._clock.monotonic_ms())
 
     def time_throttle_ms(self) -> int:
-        """The throttle time for the event loop's time that was used; as in Kafka, at most one window."""
+        """Return the throttle time for the used time of the event loop; as in Kafka, at most one window."""
         if self._worked is None:
             return 0
         throttle_ms = self._worked.rate.throttle_ms(self._worked.bound, self._clock.monotonic_ms())
         return min(throttle_ms, self._windows.size_ms)
 
     def mutations_throttle_ms(self) -> int:
-        """The throttle time of changes of topics; while it is above 0, further changes are refused."""
+        """Return the throttle time for changes of topics; while it is above 0, further changes are refused."""
         if self._mutated is None:
             return 0
         return self._mutated.bucket.throttle_ms(self._mutated.bound, self._clock.monotonic_ms())
 
     def mutated(self, partitions: int) -> None:
-        """So many partitions are created or deleted."""
+        """Count partitions that are created or deleted."""
         if self._mutated is not None:
             self._mutated.bucket.take(partitions, self._mutated.bound, self._clock.monotonic_ms())
