@@ -1,4 +1,4 @@
-"""Connections: bytes in, whole frames out, answers in the order of the requests, memory within budgets.
+"""Connections of clients: receiving frames, sending answers in the order of the requests, and limits on memory.
 
 Open ``server.py`` first, then ``connection.py``.
 """

@@ -1,4 +1,4 @@
-"""What a connection is joined to: the server that accepted it, and the requests that are answered later."""
+"""The protocols that a connection uses: of the server that accepted it, and of requests that are answered later."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 
 class DelayedResponse(HasClient, Protocol):
-    """A request that is answered later, as far as its connection is concerned: a place in the line."""
+    """A request that is answered later, as its connection sees it: an entry in the queue of answers."""
 
     parts: list[Buffer] | None
-    """The answer, once there is one. An empty list is the answer to a request that wants none."""
+    """The encoded answer; None before there is one, and an empty list if the request has no answer (acks=0)."""
 
 
 class AcceptingServer(Protocol):
-    """What a connection needs from the server that accepted it."""
+    """The server that accepted a connection, as the connection uses it."""
 
     clock: Clock
     received_bytes: Counter
     sent_bytes: Counter
     responses: ResponseMemory
     soon: Callable[[Callable[[], None]], object]
-    """Calls back in one of the next turns of the loop, when all others that wait for one had theirs."""
+    """Calls a function in one of the next turns of the event loop, after those that were queued before."""
 
     def opened(self, connection: Connection) -> bool:
-        """Whether this connection may stay."""
+        """Register a new connection. Returns whether it may stay open."""
 
     def closed(self, connection: Connection) -> None: ...
 
     def request(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request. The frame is good only during this call. Raises nothing but DecodeError."""
+        """Serve one request. The frame is valid only during this call. Raises nothing but DecodeError."""
 
     def refused(self, connection: Connection, reason: object) -> None:
-        """What this client sent cannot be served; its connection is being closed."""
+        """Log and count that a connection is closed because what its client sent cannot be served."""

@@ -1,7 +1,7 @@
-"""Encoded answers to requests that many clients ask in the same bytes: ApiVersions and Metadata.
+"""A cache of encoded responses to requests that many clients send with the same bytes: ApiVersions and Metadata.
 
-The key is the request itself (API, version, body), the value a whole response frame. Everything is forgotten whenever
-the cluster changes (``clear``), so an answer is never older than the image it was made from.
+The key is the request itself (API, version, body), the value a whole response frame. The cache is cleared whenever the
+cluster's image changes (``clear``), so a response is always made from the current image.
 """
 
 from __future__ import annotations

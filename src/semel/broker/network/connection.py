@@ -1,10 +1,11 @@
-"""One client's connection: requests come in, answers leave in the order the requests came.
+"""One client's connection: receives requests, and sends their answers in the order of the requests.
 
-The law: a client is read only as fast as it is served. Requests of one connection are looked at one after the other;
-answered at once, or delayed (a Produce that waits for the disk lets the ones behind it be looked at; a Fetch that waits
-for records, or an admin request, holds them back, as in Apache Kafka). When too many are waiting, or the client does
-not read its answers, nothing more is read from it, and TCP tells it so. Answers that were made and not yet taken by the
-operating system count in ``ResponseMemory``; when there is no room left, requests with large answers wait too.
+The law: a client's requests are read only as fast as they are served. Requests of one connection are served one after
+the other, and answered at once or later. While a Produce waits for the disk, the requests after it are served; while a
+Fetch waits for records, or an admin request is delayed, they are not, as in Apache Kafka. If too many requests wait, or
+the client does not read its answers, nothing more is read from the connection, and TCP's flow control stops the client.
+Answers that the operating system has not taken yet count in ``ResponseMemory``; when there is no room left, requests
+with large answers wait too.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ if TYPE_CHECKING:
 
 # Enough for a pipelining producer to keep the disk busy. librdkafka's default is a million in flight.
 WAITING_REQUESTS_MAX: Final = 256
-# How many requests of one client are looked at before the others get their turn, unless they take their time
-# (``end_turn``).
+# How many requests of one client are served in one turn of the event loop; fewer if they take long (``end_turn``).
 TURN_REQUESTS_MAX: Final = 128
-# Answers that are ready and wait for the one before them.
+# How many bytes of answers may be ready and wait for an earlier answer.
 WAITING_ANSWER_BYTES_MAX: Final = 1024 * 1024
-# Answers that leave in one write. Only after a write is it known whether the client reads.
+# How many bytes of answers are collected for one write. Only after a write is it known whether the client reads.
 OUT_BYTES_MAX: Final = 64 * 1024
 
-# Why no further request is looked at, as bits of ``_stops``.
+# The reasons why no further request is served, as bits of ``_stops``.
 _HELD: Final = 1
 _FINISHING: Final = 2
 _NOT_READ: Final = 4
@@ -49,6 +49,8 @@ _MUTED: Final = 256
 
 
 class Connection(asyncio.BufferedProtocol):
+    """The connection of one client, as an asyncio protocol."""
+
     __slots__ = (
         "_answer_bytes",
         "_busy",
@@ -93,12 +95,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stops = 0
         self._line: deque[DelayedResponse] = deque()
         self._held_by: DelayedResponse | None = None
-        self._answer_bytes = 0  # Of the answers in the line that are ready.
+        self._answer_bytes = 0  # The size of the answers that are ready and wait for an earlier one.
         self._out: list[Buffer] = []
         self._out_bytes = 0
-        self._counted_bytes = 0  # Of the answers in ``_out`` and in the transport, as ``responses`` counts them.
+        self._counted_bytes = 0  # What ``responses`` counts for the answers in ``_out`` and in the transport.
         self._flush_scheduled = False
-        self._busy = False  # While the requests of one read are looked at: their answers leave together.
+        self._busy = False  # Whether the requests of one read are being served: their answers are sent together.
         self._mute: Mute | None = None
         self._reading_paused = False
         self._resuming = False
@@ -107,22 +109,22 @@ class Connection(asyncio.BufferedProtocol):
         self.now_ms = server.clock.monotonic_ms
         self.active_at_ms = 0.0
         self.paused_at_ms: float | None = None
-        """Since when more than the high-water mark of the transport is unread; None if it is not."""
+        """Since when the transport's write buffer has been above its high-water mark; None if it is below."""
         self.has_read = False
         """Whether the client has read a large answer."""
         self.host = "?"
         self.peer = "?"
         self.listener = listener
-        """The name of the listener that accepted it."""
+        """The name of the listener that accepted the connection."""
         self.principal = "User:ANONYMOUS"
-        """Who the client is. Set at most once, before the first request that is not part of the proof."""
+        """The principal of the client. Set at most once, before the first request after the authentication."""
         self.serve: Callable[[Connection, memoryview], None] = server.request
-        """Serves one request. On a SASL listener it is another one until the client has proven who it is."""
+        """The function that serves one request. On a SASL listener it is another one until the client has logged in."""
 
-    # What a request does with its connection.
+    # Called by requests.
 
     def reply(self, parts: list[Buffer]) -> None:
-        """Answer the request that is being looked at: now, if nothing before it waits."""
+        """Send the answer of the request that is being served, after the answers of earlier requests that wait."""
         if self._line:
             self._line.append(_Ready(parts))
             self._answers_wait(sum(map(len, parts)))
@@ -130,21 +132,22 @@ class Connection(asyncio.BufferedProtocol):
             self._send_soon(parts)
 
     def begin(self, delayed: DelayedResponse, *, hold: bool) -> None:
-        """Take a place in the line. ``hold``: look at no further request of this client before this one is answered."""
+        """Queue a request whose answer comes later. With ``hold`` no further request of this client is served before
+        that."""
         self._line.append(delayed)
         if hold:
             self._held_by = delayed
             self._stops |= _HELD
 
     def release(self, delayed: DelayedResponse) -> None:
-        """Hold the requests behind this one no longer, although it is not answered yet."""
+        """Serve the requests after this one, which was held, although it is not answered yet."""
         if self._held_by is delayed:
             self._held_by = None
             self._stops &= ~_HELD
             self._resume_soon()
 
     def answered(self, delayed: DelayedResponse) -> None:
-        """``delayed.parts`` is there: it leaves when everything before it has left."""
+        """Send the answer of a delayed request, ``delayed.parts``, once all earlier answers are sent."""
         line, parts = self._line, delayed.parts
         assert parts is not None
         if not line:
@@ -165,13 +168,13 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_soon()
 
     def end_turn(self) -> None:
-        """The request that is being looked at has taken its time: the others have their turn before the next one."""
+        """Serve the client's next request in a later turn of the event loop: the current one has taken long."""
         self._stops |= _TURN_IS_OVER
 
     def mute(self, throttle_ms: int) -> None:
-        """Look at no further request for this long. What was begun is answered."""
+        """Serve no further request for this long. Requests that were begun are answered."""
         if self._stops & _CLOSED:
-            return  # It looks at none anyway, and a timer would keep it.
+            return  # It serves none anyway, and the timer would keep it in memory.
         self._stops |= _MUTED
         if self._mute is None:
             self._mute = Mute(self._loop, self._unmuted)
@@ -183,17 +186,17 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_soon()
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Go on with an answer when the others had their turn."""
+        """Do a slice of work on an answer in one of the next turns of the event loop."""
         self._server.soon(work)
 
     def finish(self) -> None:
-        """Look at no further request, and close once the ones already begun are answered."""
+        """Serve no further request, and close the connection once those that were begun are answered."""
         self._stops |= _FINISHING
         if not self._line:
             self.close()
 
     def close(self) -> None:
-        """Send what is ready, serve nothing more."""
+        """Send the answers that are ready, serve no further request, and close the connection."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self._flush()
@@ -201,19 +204,19 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def refuse(self, error: DecodeError) -> None:
-        """Close it for what one of its requests contains."""
+        """Close the connection because one of its requests cannot be served."""
         self._server.refused(self, error)
         self.close()
 
     def abort(self) -> None:
-        """Drop the connection and what it still had to say."""
+        """Close the connection at once, without sending the answers that are ready."""
         self._stops |= _CLOSED
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is owed to this client."""
+        """Whether no request of this client waits for its answer."""
         return not self._line
 
     @property
@@ -222,17 +225,17 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it waits only for the client to read the last answers."""
+        """Whether the connection is closing, and waits only until the client has read the last answers."""
         return self._transport is not None and self._transport.is_closing()
 
     @property
     def awaits_bytes(self) -> bool:
-        """Whether part of a request has arrived and nothing but the client keeps the rest from arriving."""
+        """Whether part of a request has arrived, and the broker is ready to receive the rest."""
         return not self._reading_paused and self._inbox.waiting
 
     @property
     def unread_answer_bytes(self) -> int:
-        """How much of the memory of answers it holds."""
+        """The bytes of ``ResponseMemory`` that this connection holds."""
         return self._counted_bytes + self._answer_bytes
 
     @property
@@ -242,26 +245,26 @@ class Connection(asyncio.BufferedProtocol):
         return inbox.large_frames if inbox.is_receiving_large and not inbox.starved else None
 
     def unread_ms(self, now_ms: float) -> float:
-        """For how long the client has read nothing of what waits for it. 0 if nothing waits, or it reads.
+        """Return for how long the client has read nothing of its answers; 0 if no answer waits, or if it reads.
 
-        Progress is seen from one call to the next, so this is called from time to time.
+        Progress is measured from one call to the next, so this must be called periodically.
         """
         return self._progress.unread_ms(self._transport, now_ms)
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """What the client has shown in the handshake, once that is over; None without TLS."""
+        """The TLS session, with the client's certificate, once the handshake is over; None without TLS."""
         return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     def shrink(self) -> None:
         self._inbox.shrink()
 
     def limit_frames(self, bytes_max: int) -> int:
-        """Take no larger requests from now on; returns the limit that there was."""
+        """Set the maximum size of a request frame. Returns the former limit."""
         before, self._inbox.frame_bytes_max = self._inbox.frame_bytes_max, bytes_max
         return before
 
-    # What asyncio says.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -291,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.closed(self)
 
     def eof_received(self) -> None:
-        """A client that has said everything is a client that is gone: the transport closes."""
+        """Called when the client has closed its side. Returns None, so that the transport closes the connection."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._inbox.buffer()
@@ -316,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             self._uncount()
         self._resume_soon()
 
-    # In: frames to requests, as long as nothing stops it.
+    # Receiving: frames become requests, as long as ``_stops`` is 0.
 
     def _work(self) -> None:
         inbox, line, responses = self._inbox, self._line, self.responses
@@ -353,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._stops |= _NO_ROOM
                 responses.wait(self._room_made)
             else:
-                left = 0  # Its own answers were all that was in the way.
+                left = 0  # Only its own answers had filled the memory.
         if inbox.starved and not self._stops & _STARVED:
             self._stops |= _STARVED
             inbox.feed(self._fed)
@@ -396,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # Out: answers of one turn leave in one write.
+    # Sending: answers of one turn are sent in one write.
 
     def _answers_wait(self, more_bytes: int) -> None:
         self._answer_bytes += more_bytes
@@ -450,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class _Ready:
-    """An answer that only waits for its turn."""
+    """An answer that is ready, and waits until earlier answers are sent."""
 
     __slots__ = ("parts",)
 
@@ -458,4 +461,4 @@ class _Ready:
         self.parts: list[Buffer] | None = parts
 
     def abandoned(self) -> None:
-        """Nothing waits for this client."""
+        """Called when the client has left. There is no operation to abandon."""

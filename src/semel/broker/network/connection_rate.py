@@ -1,11 +1,12 @@
-"""How many connections may be made in a second: of all addresses, and half as many of one.
+"""The limit of new connections in a second: for all addresses together, and half of it for one address.
 
-A client that connects, is refused and connects again costs more than one that stays. So connections beyond the rate are
-accepted and wait, each until its turn. What ten seconds allow may come at once: a restart brings all clients back.
+A client that connects, is refused and connects again costs more than one that stays connected. So connections beyond
+the rate are accepted, and wait until they may begin. The connections of ten seconds may come at once, because all
+clients connect again after a restart.
 
-A connection that would wait for longer than ``WAIT_MS_MAX`` has no turn, and is closed: turns that strangers have
-waiting for them would keep all others out for as long. So a flood that has ended is felt for that long at most, and one
-that comes from a single address leaves the others half of the rate.
+A connection that would wait for longer than ``WAIT_MS_MAX`` is closed: a long queue of hostile connections would keep
+all others waiting. So after a flood of connections has ended, others wait for that long at most, and a flood from one
+address leaves half of the rate to the others.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from __future__ import annotations
 from typing import Final
 
 WAIT_MS_MAX: Final = 5_000
-"""Less than the time that a client has to prove who it is: that begins with its connection."""
+"""The longest wait. It is shorter than the time that a client has to log in, which begins with its connection."""
 _BURST_MS: Final = 10_000
 _ADDRESSES_MAX: Final = 1_000
-"""How many are remembered before those that may use all of their share again are looked for and forgotten."""
+"""How many addresses are remembered before those that may use all of their share again are removed."""
 
 
 class ConnectionRate:
-    """The law: time is handed in, and does not go back."""
+    """The limit of one server or listener. The ``now_ms`` of successive calls must not decrease."""
 
     __slots__ = ("_forget_at", "_full_at_ms", "_of_addresses")
 
     def __init__(self) -> None:
-        self._full_at_ms = 0.0  # When all that may come at once may come again.
+        self._full_at_ms = 0.0  # When the whole burst is allowed again.
         self._of_addresses: dict[str, float] = {}
         self._forget_at = _ADDRESSES_MAX
 
     def wait_ms(self, address: str, rate: int, now_ms: float) -> int | None:
-        """How long a connection that is made now has to wait, at so many in a second. None if that is too long."""
+        """Return how long a new connection has to wait, at ``rate`` connections in a second; None if it is too long."""
         full_at_ms = max(self._full_at_ms, now_ms)
         own_full_at_ms = max(self._of_addresses.get(address, 0.0), now_ms)
         wait_ms = max(0, round(max(full_at_ms, own_full_at_ms) - _BURST_MS - now_ms))

@@ -1,9 +1,9 @@
-"""Open files and connections: how many the process may have, and what each of them is for.
+"""File descriptors: divides the process's limit of open files between partitions and connections.
 
-Every partition holds one descriptor, that of the segment it appends to; closed segments are opened when they are read.
+Every partition holds one descriptor, for the segment it appends to; older segments are opened when they are read.
 Every connection holds one. ``RESERVE`` stays free, so that logs can roll, be checkpointed and be read however many
-clients connect. The law: what would not fit is refused when it is asked for, the topic when it is made and the
-connection when it is opened; nothing that was accepted fails later for want of a descriptor.
+clients connect. The law: a topic for which there are not enough descriptors is refused when it is created, and a
+connection when it is opened; nothing that was accepted fails later because of a missing descriptor.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Final
 from semel.errors import StorageError
 
 RESERVE: Final = 64
-"""For the journal, the metadata, the lock, standard output, the loop itself, and files that are open for a moment."""
+"""Descriptors for the journal, the metadata, the lock, standard output, the event loop, and files that are open for a
+moment."""
 
 CONNECTIONS_MIN: Final = 16
-"""What connections have at least, where partitions were made under a higher limit."""
+"""How many connections are allowed at least, even if partitions were created under a higher limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """``limit`` is that of the process (``ulimit -n``); ``None`` where there is none, as in a simulation."""
+    """The limit of open files of the process (``ulimit -n``); ``None`` if there is none, as in a simulation."""
 
     limit: int | None = None
 
     def partitions_max(self) -> int | None:
-        """A quarter of what is there is left to connections."""
+        """Return how many partitions there may be; a quarter of the descriptors is left to connections."""
         if self.limit is None:
             return None
         shared = self.limit - RESERVE
@@ -37,7 +38,8 @@ class Descriptors:
         return None if self.limit is None else max(CONNECTIONS_MIN, self.limit - RESERVE - partitions)
 
     def check(self, partitions: int) -> None:
-        """Before a start opens them. Raises ``StorageError`` that says what to do."""
+        """Check at start, before they are opened, that there are enough descriptors for the partitions. Raises
+        ``StorageError``, which says what to do."""
         needed = partitions + RESERVE + CONNECTIONS_MIN
         if self.limit is not None and needed > self.limit:
             raise StorageError(
@@ -47,7 +49,7 @@ class Descriptors:
 
 
 def raised_descriptors() -> Descriptors:
-    """Raise the soft limit to the hard one, which needs no privileges, and say what it then is."""
+    """Raise the soft limit of open files to the hard limit, which needs no privileges, and return the result."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -56,5 +58,5 @@ def raised_descriptors() -> Descriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (OSError, ValueError):
-            pass  # Some systems have a hard limit that cannot be reached. The soft one holds.
+            pass  # On some systems the hard limit cannot be reached. The soft limit stays.
     return Descriptors(None if soft == resource.RLIM_INFINITY else soft)

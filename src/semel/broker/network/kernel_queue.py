@@ -1,8 +1,8 @@
-"""What the operating system still holds of a connection's sent bytes (``SIOCOUTQ``).
+"""The bytes of a connection that were sent and that the client has not acknowledged (``SIOCOUTQ``).
 
-A transport knows what it could not hand over; the operating system takes that in steps of megabytes, when a third of
-its buffer is free. A client that reads slowly would look like one that does not read at all. What its side has not
-acknowledged yet moves with every packet.
+A transport knows only the bytes that the operating system has not taken, and the operating system takes them in steps
+of megabytes, when a third of its buffer is free. By that number a client that reads slowly looks like one that does not
+read. The number of unacknowledged bytes changes with every packet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INT: Final = Struct("i")
 
 
 def unacknowledged_bytes(transport: asyncio.BaseTransport) -> int:
-    """Bytes that were sent and not acknowledged, 0 where that cannot be known."""
+    """Return the bytes that were sent and not acknowledged; 0 on systems where that cannot be known."""
     if sys.platform != "linux":
         return 0
     socket = transport.get_extra_info("socket")

@@ -1,4 +1,4 @@
-"""A client that has used more than its quota is muted: its requests are not looked at for the throttle time."""
+"""The mute of a connection: none of its requests is served until a throttle time is over (KIP-219)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Mute:
         self.timer: asyncio.TimerHandle | None = None
 
     def extend(self, throttle_ms: int) -> None:
-        """Last this long from now on, at least."""
+        """Extend the mute, so that it lasts at least this long from now on."""
         until_s = self._loop.time() + throttle_ms / 1000
         if self.timer is None:
             self._until_s = until_s
             self.timer = self._loop.call_at(until_s, self._passed)
         elif until_s > self._until_s:
-            self._until_s = until_s  # The timer comes too early, and waits for the rest.
+            self._until_s = until_s  # The timer fires earlier, and is set again then.
 
     def cancel(self) -> None:
         if self.timer is not None:

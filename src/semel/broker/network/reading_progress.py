@@ -1,4 +1,4 @@
-"""Whether a client reads its answers, seen from one look to the next."""
+"""Measures whether a client reads its answers, from one call to the next."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class ReadingProgress:
     __slots__ = ("_since_ms", "_unread_bytes")
 
     def __init__(self) -> None:
-        self._unread_bytes = 0  # When it was looked at last.
+        self._unread_bytes = 0  # At the last call.
         self._since_ms = 0.0
 
     def unread_ms(self, transport: asyncio.Transport | None, now_ms: float) -> float:
-        """For how long the client has read nothing of what waits for it. 0 if nothing waits, or it reads."""
+        """Return for how long the client has read nothing of its answers; 0 if no answer waits, or if it reads."""
         unread_bytes = 0 if transport is None else transport.get_write_buffer_size()
         if unread_bytes and transport is not None:
-            # What the client has acknowledged, not what the operating system has buffered: that moves in large steps.
+            # Progress is what the client has acknowledged. What the operating system takes moves in large steps.
             unread_bytes += unacknowledged_bytes(transport)
         if not 0 < self._unread_bytes <= unread_bytes:
             self._since_ms = now_ms

@@ -1,15 +1,15 @@
-"""Bytes in, whole frames out, in place.
+"""The receive buffer of a connection: takes received bytes, and returns whole frames as views into it.
 
-A frame is a 4-byte size and that many bytes. Frames are handed out as views into the buffer they were received in, so
-they are good only until the next byte is received: who wants to keep something copies it.
+A frame is a 4-byte size and that many bytes. Frames are returned as views into the buffer they were received in, so
+they are valid only until the next byte is received: a caller that keeps bytes must copy them.
 
-All connections of a broker receive into one shared ``scratch``. That is sound because a transport asks for a buffer,
-fills it and reports it within one callback, with no other connection in between; and it means that an idle connection
-owns no buffer. What is left over of an incomplete frame is set aside (``settle``) before the callback ends. A frame
-larger than the scratch gets a buffer of its own and is received straight into it; that buffer grows with what has
-arrived, never with what was promised, so a stranger who claims 100 MB and sends nothing costs nothing. What all these
-buffers may take together is limited by ``RequestMemory``. They are mapped, not allocated: what is given back leaves the
-process at once, while a heap in which many such buffers grow and go keeps several times their size.
+All connections of a broker receive into one shared ``scratch``. That is safe because a transport asks for a buffer,
+fills it and reports it within one callback, with no other connection in between; so an idle connection owns no buffer.
+The rest of an incomplete frame is copied to the connection's own memory (``settle``) before the callback ends. A frame
+larger than the scratch gets a buffer of its own and is received directly into it. That buffer grows with the bytes that
+have arrived, never with the announced size, so a client that announces 100 MB and sends nothing costs nothing. All
+these buffers together are limited by ``RequestMemory``. They are mapped, not allocated on the heap: unmapped memory
+leaves the process at once, while a heap with many such buffers would keep several times their size.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ SCRATCH_BYTES: Final = 256 * 1024
 
 _SIZE: Final = Struct(">i")
 _SIZE_BYTES: Final = _SIZE.size
-# The first bytes of a client that begins with TLS, read as the half of a size: a record of its handshake, version 3.
+# The first two bytes of a TLS connection, which are read here as the upper half of a size: a record of the handshake,
+# version 3.
 _TLS_HANDSHAKE: Final = 0x1603
 
 
 class ReceiveBuffer:
+    """The receive buffer of one connection."""
+
     __slots__ = (
         "_end",
         "_large",
@@ -53,26 +56,26 @@ class ReceiveBuffer:
         self._view = scratch
         self._start = self._end = 0
         self._rest = bytearray()  # An incomplete frame that fits into the scratch, or frames that have to wait.
-        self._large: memoryview | None = None  # The buffer for frames that do not.
-        self._large_size = 0  # Of the frame being received into it, size prefix included; 0: none.
+        self._large: memoryview | None = None  # The buffer for frames that do not fit.
+        self._large_size = 0  # The size of the frame that is received into it, with its prefix; 0: there is none.
         self._wanted = 0
         self.large_frames = 0
         """How many frames have begun that needed a buffer of their own."""
         self.starved = False
-        """Nothing more may be received: there is no memory. ``feed`` asks for some."""
+        """Whether nothing more may be received because there is no memory. ``feed`` waits for some."""
 
     @property
     def waiting(self) -> bool:
-        """Whether bytes are set aside that have not been handed out."""
+        """Whether bytes were received that have not been returned as a frame."""
         return bool(self._rest) or self._large_size > 0
 
     @property
     def is_receiving_large(self) -> bool:
-        """Whether a frame is in a buffer of its own, in part or waiting to be handed out."""
+        """Whether a frame is in a buffer of its own, either in part or waiting to be returned."""
         return self._large_size > 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the memory for the next bytes."""
         if self._large_size:
             assert self._large is not None
             return self._large[self._end : self._large_size]
@@ -84,7 +87,7 @@ class ReceiveBuffer:
         return self._scratch
 
     def received(self, count: int) -> None:
-        """``count`` bytes were put into ``buffer()``."""
+        """Take ``count`` bytes that were written into ``buffer()``."""
         if self._large_size:
             self._end += count
             return
@@ -93,13 +96,13 @@ class ReceiveBuffer:
             self._rest = bytearray()
 
     def reopen(self) -> None:
-        """Go back to what was set aside, to hand out what had to wait."""
+        """Continue with the bytes that ``settle`` has copied, to return the frames that had to wait."""
         if self._rest:
             self._view, self._start, self._end = memoryview(self._rest), 0, len(self._rest)
             self._rest = bytearray()
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, or None. Raises DecodeError for a size that no client may send."""
+        """Return the next whole frame without its size, or None. Raises DecodeError if the size is not allowed."""
         start = self._start
         available = self._end - start
         if available < _SIZE_BYTES:
@@ -115,18 +118,18 @@ class ReceiveBuffer:
         return self._view[start + _SIZE_BYTES : self._start]
 
     def put_back(self, frame: memoryview) -> None:
-        """The frame that was handed out last has to wait; it is handed out again."""
+        """Take back the frame that was returned last: it has to wait, and is returned again."""
         self._start -= _SIZE_BYTES + len(frame)
 
     def settle(self) -> None:
-        """Set aside what was not handed out, so that the shared buffer is free again."""
+        """Copy the bytes that were not returned as frames, so that the shared buffer is free again."""
         start, end = self._start, self._end
         if self._large_size:
             if start == 0:
                 if end < self._large_size and end == len(self._large or ()):
                     self._reserve(min(end * 2, self._large_size))
                 return
-            self._large_size = 0  # Handed out; it was alone in its buffer.
+            self._large_size = 0  # It was returned, and was alone in its buffer.
             if self._memory.is_scarce:
                 self.shrink()
         elif start < end:
@@ -140,7 +143,7 @@ class ReceiveBuffer:
         self._start = self._end = 0
 
     def feed(self, fed: Callable[[], None]) -> None:
-        """Wait for the memory that is missing; ``fed`` is called when receiving can go on."""
+        """Wait for the memory that is missing; ``fed`` is called when there is enough to receive more."""
 
         def given() -> None:
             self.starved = False
@@ -160,7 +163,7 @@ class ReceiveBuffer:
         self._memory.give_back(self)
 
     def _start_large(self, needed: int) -> None:
-        """The frame that has begun in ``_rest`` needs a buffer of its own."""
+        """Receive the frame that begins in ``_rest`` into a buffer of its own."""
         self._large_size = needed
         self.large_frames += 1
         self._start = self._end = 0
@@ -180,7 +183,7 @@ class ReceiveBuffer:
             if have is not None:
                 self._large[: self._end] = have[: self._end]
         assert self._large is not None
-        if self._rest:  # It has only just begun.
+        if self._rest:  # The first bytes of the frame, from the scratch.
             self._end = len(self._rest)
             self._large[: self._end] = self._rest
             self._rest = bytearray()
@@ -189,5 +192,5 @@ class ReceiveBuffer:
 
 def _mapped(size: int) -> mmap.mmap:
     if not hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, size)  # Windows, where it is this process' own anyway.
+        return mmap.mmap(-1, size)  # Windows, where such a mapping is always private.
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

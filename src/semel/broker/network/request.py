@@ -1,8 +1,8 @@
-"""One request, from its header to its answer.
+"""One request of a client: its header, and the ways in which it is answered, delayed or refused.
 
-The law: a request is answered at most once, in the version it was asked in, and nothing is said to a client that is
-gone. A handler that delays a request names the operation that waits (``delay``), so that it is abandoned when the
-client leaves.
+The law: a request is answered at most once, in the version in which it was sent, and no answer is sent to a client that
+is gone. A handler that delays a request passes the operation that waits (``delay``), so that the operation is abandoned
+when the client leaves.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("semel.broker")
 
 Amend: TypeAlias = Callable[[Any], Generator[None, None, object]]
-"""What a client is told in place of a response, made with a pause after every slice."""
+"""A function that changes a response by the client's rights, in slices, and returns what is sent in its place."""
 
 
 class Request:
+    """One request, as its handler sees it."""
+
     __slots__ = (
         "_cache",
         "_connection",
@@ -71,7 +73,7 @@ class Request:
         self._operation: HasClient | None = None
         self._cache: AnswerCache | None = None
         self.amend: Amend | None = None
-        """What is done to the response by the client's rights."""
+        """Changes the response by the client's rights; None if nothing is to be changed."""
         self._throttle_ms = 0
         self.api = api
         self.version = version
@@ -81,16 +83,16 @@ class Request:
         self.limits: ClientLimits | None = None
         """The quotas of the client; None if it has none."""
         self.elements_told = 0
-        """How many elements the answer has, where the API counts that: a short request may mean a great many."""
+        """How many elements the answer has, for APIs that count them: a short request may have a very large answer."""
         self.is_from_broker = False
-        """Whether it came to the listener of brokers."""
+        """Whether the request arrived at the listener of brokers."""
         self.in_slices = False
-        """Whether the answer may be large: then it is encoded in slices, and the client's next requests wait."""
+        """Whether the answer may be large. Then it is encoded in slices, and the client's next requests wait."""
         self.parts: list[Buffer] | None = None
 
     @property
     def connection(self) -> Connection:
-        """What it came by, to compare with others."""
+        """The connection on which the request arrived. Only for comparisons."""
         return self._connection
 
     @property
@@ -99,16 +101,16 @@ class Request:
 
     @property
     def listener(self) -> str:
-        """The name of the listener that it came by."""
+        """The name of the listener at which the request arrived."""
         return self._connection.listener
 
     @property
     def principal(self) -> str:
-        """Who asks."""
+        """The principal of the client."""
         return self._connection.principal
 
     def room_bytes(self) -> int:
-        """How many bytes of records the answer may have, by the memory that is left for answers."""
+        """Return how many bytes of records the answer may have, by the memory that is left for answers."""
         return self._connection.responses.room_bytes(has_read=self._connection.has_read)
 
     @property
@@ -143,7 +145,7 @@ class Request:
         self.send(parts)
 
     def throttle(self, throttle_ms: int) -> None:
-        """Mute the client for this long, once it is answered."""
+        """Mute the client for this long after the answer is sent."""
         self._throttle_ms = max(self._throttle_ms, throttle_ms)
 
     def _tell_throttle_time(self, limits: ClientLimits, response: object) -> None:
@@ -152,7 +154,7 @@ class Request:
             response.throttle_time_ms = self._throttle_ms
 
     def answer_delayed(self, make_response: Callable[[], object]) -> None:
-        """Answer from outside the handler."""
+        """Send the response of a request whose handler has already returned."""
         try:
             self.answer(make_response())
         except Exception:
@@ -164,7 +166,7 @@ class Request:
         self.refuse()
 
     def answer_encoded(self, frame: bytes) -> None:
-        """Send a whole response frame that was encoded for some other request of this API and version."""
+        """Send a whole response frame that was encoded for another request of this API and version."""
         own = bytearray(frame)
         _CORRELATION_ID.pack_into(own, _CORRELATION_ID_POSITION, self.correlation_id)
         self.send([own])
@@ -185,23 +187,24 @@ class Request:
             connection.mute(self._throttle_ms)
 
     def answer_nothing(self) -> None:
-        """The client asked for no answer (acks=0)."""
+        """Finish a request that has no answer (Produce with acks=0)."""
         self.send([])
 
     def refuse(self) -> None:
-        """There is no answer that would be true: close the connection, so that the client finds out for itself."""
+        """Close the connection, because no answer would be true. The client then finds out the outcome itself."""
         self._operation = None
         self._connection.close()
 
     def refuse_as(self, error: DecodeError) -> None:
-        """Close the connection for what this request contains."""
+        """Close the connection because this request cannot be served."""
         self._operation = None
         self._connection.refuse(error)
 
     def delay(self, operation: HasClient | None, *, hold: bool) -> None:
-        """The answer comes later, from ``operation``. ``hold`` keeps the client's next requests back until then.
+        """Answer the request later; ``operation`` is abandoned if the client leaves before that.
 
-        Delayed a second time, it waits for something else, and keeps its place in the line.
+        With ``hold`` the client's next requests are not served until then. A second call replaces the operation, and
+        the request keeps its place in the order of answers.
         """
         self._operation = operation
         if not self._in_line:
@@ -211,12 +214,12 @@ class Request:
             self._connection.release(self)
 
     def hold_until_answered(self, operation: HasClient | None = None) -> None:
-        """Keep the client's next requests back, unless the answer is already there."""
+        """Serve none of the client's next requests until this one is answered, if it is not yet."""
         if self.parts is None:
             self.delay(operation, hold=True)
 
     def cacheable(self, cache: AnswerCache) -> None:
-        """The next request with the same bytes may have the same answer, until the cluster changes."""
+        """Put the answer into the cache: until the image changes, it answers every request with the same bytes."""
         self._cache = cache
 
     def abandoned(self) -> None:
@@ -237,7 +240,7 @@ class Request:
             self._keep(end.value)
             self.send(end.value)
         else:
-            # The connection may look at nothing else meanwhile: the answer has its place in the line.
+            # The connection serves no other request meanwhile: this answer has its place in the order.
             self.delay(None, hold=True)
             self._connection.soon(partial(self._encode_on, steps))
 

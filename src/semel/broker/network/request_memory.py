@@ -1,9 +1,9 @@
-"""How much memory requests that are still arriving may take, over all connections (``queued.max.request.bytes``).
+"""The memory of large requests that are still arriving, over all connections (``queued.max.request.bytes``).
 
-Only what has arrived counts, never what was promised. When there is no more, a connection that needs more waits in
-line and is not read meanwhile. The law: one connection can always go on. If all that hold memory also wait for more,
-none would ever give any back, so then the first in line gets all that it needs although there is none left; never two
-at a time.
+Only bytes that have arrived count, never the announced size. When the limit is reached, a connection that needs more
+waits in a queue and is not read meanwhile. The law: one connection can always continue. If all connections that hold
+memory also wait for more, none of them would ever release any; then the first in the queue gets all that it needs,
+beyond the limit, and never two at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ Holder: TypeAlias = object
 
 
 class RequestMemory:
+    """The memory of large requests of one server. Its holders are the receive buffers of connections."""
+
     def __init__(
         self,
         bytes_max: int,
@@ -23,11 +25,11 @@ class RequestMemory:
         scarce: Callable[[], None] = lambda: None,
     ) -> None:
         self._bytes_max = bytes_max
-        self._reclaim = reclaim  # Makes those give back who hold memory and need none.
-        self._scarce = scarce  # Told when the first begins to wait.
+        self._reclaim = reclaim  # Makes holders give back memory that they do not need now.
+        self._scarce = scarce  # Called when the first holder begins to wait.
         self._holders: dict[Holder, int] = {}
         self._waiting: deque[tuple[Holder, int, Callable[[], None]]] = deque()
-        self._favoured: Holder | None = None  # Who gets what it needs, because all are stuck.
+        self._favoured: Holder | None = None  # Gets all that it needs, because all holders wait.
         self.used_bytes = 0
 
     @property
@@ -35,7 +37,7 @@ class RequestMemory:
         return bool(self._waiting)
 
     def take(self, holder: Holder, size_bytes: int) -> bool:
-        """Whether ``holder`` may have so much more. If not, it asks again with ``wait``."""
+        """Give ``holder`` so many more bytes, if they are free. Returns whether they are; if not, call ``wait``."""
         if holder is self._favoured:
             self._give(holder, size_bytes)
             return True
@@ -47,14 +49,14 @@ class RequestMemory:
         return True
 
     def wait(self, holder: Holder, size_bytes: int, given: Callable[[], None]) -> None:
-        """Have so much more as soon as it can be; ``given`` is called then, which may be at once."""
+        """Give ``holder`` so many more bytes as soon as possible; ``given`` is called then, which may be at once."""
         self._waiting.append((holder, size_bytes, given))
         self._serve()
         if len(self._waiting) == 1:
             self._scarce()
 
     def give_back(self, holder: Holder) -> None:
-        """All that ``holder`` has, and its place in the line."""
+        """Release all bytes of ``holder``, and remove it from the queue."""
         self.used_bytes -= self._holders.pop(holder, 0)
         if holder is self._favoured:
             self._favoured = None

@@ -1,15 +1,18 @@
 """The memory of answers that clients have not read yet, over all connections (``queued.max.response.bytes``).
 
-An answer counts from the moment it is made until the operating system has taken it, so a client that asks and does not
-read makes it grow. Three things keep it within its limit. Every answer to Fetch may have a part of what is left, never
-all of it (``room_bytes``), so that many clients that do not read leave something for one that does. All answers to
-Fetch together have three quarters, so that Metadata and its like are answered while records are not read. And when
-nothing is left, requests with large answers wait in line until something is (``wait``); the server meanwhile closes the
-connections that read nothing (``StalledConnections``). A Fetch whose answer is small does not wait, and a client that
-has read a large answer before is served before those that have not.
+An answer counts from the moment it is made until the operating system has taken it. So a client that sends requests and
+does not read the answers uses up memory. Three rules keep it within its limit:
 
-The law: what is counted exceeds the limit by one answer at most, and by ``FULL_ROOM_BYTES`` for each connection. That
-one answer may be large: where there is room, the first batch of a Fetch is always sent whole.
+- Each answer to Fetch may use a part of the memory that is left, never all of it (``room_bytes``), so that there is
+  some for clients that read beside many that do not.
+- All answers to Fetch together may use three quarters of the limit, so that Metadata and similar requests are answered
+  while records are not read.
+- If no memory is left, requests with large answers wait in a queue until there is some (``wait``). Meanwhile the server
+  closes connections whose clients read nothing (``StalledConnections``). A Fetch whose answer is small does not wait,
+  and a client that has read a large answer before is served before those that have not.
+
+The law: the counted bytes exceed the limit by one answer at most, and by ``FULL_ROOM_BYTES`` for each connection. That
+one answer may be large: if there is room, the first batch of a Fetch is always sent whole.
 """
 
 from __future__ import annotations
@@ -20,18 +23,19 @@ from typing import Final, TypeAlias
 
 from semel.wire.apis import ApiKey
 
-# An answer to Fetch has at most one of so many parts of what is left: forty clients that do not read, each with a batch
-# of 1 MB, leave room for others within the default limit.
+# An answer to Fetch may use this fraction, 1/16, of the memory that is left: with forty clients that do not read, each
+# with a batch of 1 MB, there is still room for others within the default limit.
 PARTS: Final = 16
-# Below this an answer would cost more requests than it saves memory.
+# The least that an answer to Fetch may use while there is room. With less, clients would need many more requests.
 ROOM_BYTES_MIN: Final = 64 * 1024
-# What an answer to Fetch may have when nothing is left. It is less than the least that it may have otherwise: that
-# tells the reader that a first batch which is larger has to wait.
+# How many bytes an answer to Fetch may have when no memory is left. It is less than ROOM_BYTES_MIN: by that, the
+# reading of a Fetch recognizes that a larger first batch has to wait.
 FULL_ROOM_BYTES: Final = 32 * 1024
-# Answers that are smaller are not counted. A connection has few of them: its requests wait while it does not read.
+# Smaller answers are not counted. A connection has few of them, because its requests wait while it does not read.
 COUNTED_BYTES_MIN: Final = 4096
 
-# Requests with answers no larger than themselves, and Fetch, which looks for itself: these never wait for room.
+# Requests whose answers are not larger than the requests, and Fetch, which checks the room itself: these never wait in
+# the connection.
 _SMALL_ANSWERS: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -57,7 +61,7 @@ _SMALL_ANSWERS: Final = frozenset(
 
 
 def has_large_answer(frame: memoryview) -> bool:
-    """Whether a request may have a large answer, by its API key, the first 16 bits. One with less is refused anyway."""
+    """Whether a request may have a large answer, by its API key, the first 16 bits. Shorter frames are refused."""
     return len(frame) > 1 and (frame[0] != 0 or frame[1] not in _SMALL_ANSWERS)
 
 
@@ -66,13 +70,15 @@ Resume: TypeAlias = Callable[[], None]
 
 @dataclass(slots=True)
 class _Line:
-    """Requests that wait until less than ``below_bytes`` is used, in the order of asking."""
+    """A queue of requests that wait until less than ``below_bytes`` is used, in their order."""
 
     below_bytes: int
     waiting: dict[Resume, None] = field(default_factory=dict)
 
 
 class ResponseMemory:
+    """The memory of unread answers of one server, and the requests that wait for it."""
+
     __slots__ = (
         "_bytes_max",
         "_call_soon",
@@ -96,7 +102,7 @@ class ResponseMemory:
         self._lines = (_Line(self._bytes_max), _Line(self._records_bytes_max), _Line(self._records_bytes_max))
         self._call_soon = call_soon
         self._serves_soon = False
-        self._serves = False  # While the first in line takes its room, although others wait behind it.
+        self._serves = False  # Whether the first request of a queue is being served, ahead of the others.
         self.scarce = scarce
         """Called when the first request begins to wait."""
         self.used_bytes = 0
@@ -107,12 +113,12 @@ class ResponseMemory:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether a request waits for room."""
+        """Whether a request waits for memory."""
         return any(line.waiting for line in self._lines)
 
     @property
     def missing_bytes(self) -> int:
-        """How much has to leave before the first request that waits is served, and one part more."""
+        """How many bytes must be released before the first waiting request is served, with one part as its room."""
         for line in self._lines:
             if line.waiting:
                 return max(0, self.used_bytes - line.below_bytes + line.below_bytes // PARTS)
@@ -124,24 +130,24 @@ class ResponseMemory:
         return self.used_bytes >= self._bytes_max
 
     def is_full_of_records(self, *, has_read: bool) -> bool:
-        """Whether a Fetch has to wait whose first batch is large: there is no room, or others were here before it."""
+        """Whether a Fetch with a large first batch has to wait: there is no room, or other Fetches wait before it."""
         if self.used_bytes >= self._records_bytes_max:
             return True
         _, readers, others = self._lines
         return not self._serves and bool(readers.waiting or (others.waiting and not has_read))
 
     def room_bytes(self, *, has_read: bool) -> int:
-        """How many bytes of records one answer may have."""
+        """Return how many bytes of records one answer may have."""
         if self.is_full_of_records(has_read=has_read):
             return FULL_ROOM_BYTES
         return max((self._records_bytes_max - self.used_bytes) // PARTS, ROOM_BYTES_MIN)
 
     def add(self, size_bytes: int) -> None:
-        """An answer was made."""
+        """Count an answer that was made."""
         self.used_bytes += size_bytes
 
     def remove(self, size_bytes: int) -> None:
-        """An answer has left, or never will."""
+        """Release the bytes of an answer that was sent, or that will not be sent."""
         self.used_bytes -= size_bytes
         self._serve_soon()
 
@@ -150,7 +156,7 @@ class ResponseMemory:
         self._wait_in(self._lines[0], resume)
 
     def wait_with_records(self, resume: Resume, *, has_read: bool) -> None:
-        """Call ``resume`` once there is room for records. ``has_read``: its client has read an answer before."""
+        """Call ``resume`` once there is room for records. ``has_read``: the client has read a large answer before."""
         self._wait_in(self._lines[1 if has_read else 2], resume)
 
     def forget(self, resume: Resume) -> None:
@@ -164,7 +170,7 @@ class ResponseMemory:
             self.scarce()
 
     def _first(self) -> _Line | None:
-        """The line whose first request can be served."""
+        """Return the queue whose first request can be served; None if no request can."""
         for line in self._lines:
             if line.waiting:
                 return line if self.used_bytes < line.below_bytes else None
@@ -176,7 +182,7 @@ class ResponseMemory:
             self._call_soon(self._serve)
 
     def _serve(self) -> None:
-        """The first in line. The next has a turn of its own: each may read megabytes."""
+        """Resume the first waiting request. The next one is resumed in a later turn: each may read megabytes."""
         self._serves_soon = False
         if (line := self._first()) is not None:
             resume = next(iter(line.waiting))

@@ -1,9 +1,9 @@
-"""Who may connect, and for how long.
+"""The server: accepts connections on its listeners, limits their number, and closes those that are idle or stalled.
 
-The law: a stranger costs at most one connection's worth of memory and one log line. Connections over the limits are
-closed before a byte is read, and those over the rate of new ones wait (``connection_rate``). Silent ones are closed
-after ``connections.max.idle.ms``, those that hold memory without progress after ``connections.max.stalled.ms``
-(``stalled_connections``). All of them share one receive buffer.
+The law: an unknown client costs at most the memory of one connection and one log line. Connections over the limits are
+closed before a byte is read, and those over the rate of new connections wait (``connection_rate``). Idle ones are
+closed after ``connections.max.idle.ms``, those that hold memory without progress after ``connections.max.stalled.ms``
+(``stalled_connections``). All connections share one receive buffer.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("semel.broker")
 
-# How often idle and stalled connections are looked for, as a part of the time that they have.
+# How often idle and stalled connections are looked for in the time after which they are closed.
 _SWEEPS_PER_IDLE_TIME: Final = 10
-# How often stalled ones are looked for while requests wait for the memory that they hold.
+# How often stalled connections are looked for while requests wait for memory that connections hold.
 _SCARCE_SWEEP_MS: Final = 50
 
 
@@ -48,32 +48,32 @@ class Limits:
     stalled_ms_max: int
     arriving_bytes_max: int
     leaving_bytes_max: int
-    connections_rule: str = "max.connections"  # what sets connections_max
+    connections_rule: str = "max.connections"  # The setting, or the limit, that determines connections_max.
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """How connections of one listener begin."""
+    """The options of one listener: its limits, its TLS, and how its clients are authenticated."""
 
     name: str = PLAINTEXT
     authenticate: Callable[[Connection], None] | None = None
-    """Told of each connection before it is read; it may have it served by another function."""
+    """Called with each connection before it is read. It may replace the connection's ``serve``."""
     tls: Callable[[], ssl.SSLContext] | None = None
     connections_max: Callable[[], int | None] = lambda: None
-    """How many of all connections this listener may have."""
+    """Returns how many of the server's connections this listener may have; None: no limit of its own."""
     connections_per_second_max: Callable[[], int | None] = lambda: None
-    """How many of all that are made in a second may be made here."""
+    """Returns how many new connections in a second this listener may have; None: no limit of its own."""
     certificate_refused: Callable[[str, str], None] = lambda host, reason: None
-    """Told of each client whose certificate is not accepted, or that shows none where one is required."""
+    """Called with the host of a client whose certificate is refused, or missing but required, and with the reason."""
 
 
 PLAIN: Final = ListenerOptions()
 
 
 class Server:
-    """Accepts connections on one listener or several, and closes them. What they ask is ``serve``'s business.
+    """Accepts connections on one or several listeners, and closes them. Their requests are served by ``serve``.
 
-    The limits, and the memory of requests and answers, are those of all its listeners together.
+    The limits, and the memory of requests and of answers, are for all its listeners together.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Server:
         soon: Callable[[Callable[[], None]], object],
         admits: Callable[[str], bool] = lambda host: True,
     ) -> None:
-        """``admits`` says whether an address may connect once more, by its quota."""
+        """``admits`` returns whether an address may open one more connection, by its quota."""
         self.clock = clock
         self._admits = admits
         self.request = serve
@@ -95,7 +95,7 @@ class Server:
         self.received_bytes, self.sent_bytes = metrics.received_bytes, metrics.sent_bytes
         self.connections: dict[Connection, None] = {}
         self._limits = limits
-        """As they are now: some can be altered while the broker runs."""
+        """Returns the current limits: some can be altered while the broker runs."""
         self._metrics = metrics
         self._loop = loop
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -112,10 +112,10 @@ class Server:
         self._scarce_sweep: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self.on_closed: Callable[[Connection], None] = _ignored
-        """Told of every connection that is gone."""
+        """Called with every connection that was closed or lost."""
 
     async def listen(self, network: Network, host: str, port: int, options: ListenerOptions = PLAIN) -> int:
-        """Accept there too from now on; returns the port."""
+        """Begin to accept connections at this address. Returns the port."""
         factory: ProtocolFactory = partial(self._connection, options.name)
         if options.tls is not None:
             from semel.net.tls_server import TlsProtocolFactory
@@ -140,13 +140,14 @@ class Server:
         self._sweep = self._scarce_sweep = None
 
     def stop_reading(self) -> None:
-        """Look at no further request of any client. A connection closes when what it asked is answered."""
+        """Serve no further request of any client. A connection is closed when its requests are answered."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.finish()
 
     async def finish_connections(self, *, timeout_s: float) -> None:
-        """Answer what was asked, look at nothing more, and close; clients that do not read are cut off."""
+        """Answer the requests that were begun, and close the connections. After ``timeout_s`` abort those whose clients
+        have not read their answers."""
         self.stop_reading()
         if self.connections:
             self._emptied = self._loop.create_future()
@@ -156,12 +157,12 @@ class Server:
                 self.kill()
 
     def kill(self) -> None:
-        """Cut everybody off."""
+        """Stop accepting, and abort all connections."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.abort()
 
-    # What a connection says (``AcceptingServer``).
+    # Called by connections (``AcceptingServer``).
 
     def opened(self, connection: Connection) -> bool:
         limits, host, name = self._limits(), connection.host, connection.listener
@@ -198,7 +199,7 @@ class Server:
         return True
 
     def _comes_in_time(self, connection: Connection, rates: ConnectionRate, rate: int, setting: str) -> bool:
-        """Whether it is served, perhaps after a while."""
+        """Whether the connection is within the rate. It is muted for a while if it has to wait for that."""
         wait_ms = rates.wait_ms(connection.host, rate, connection.active_at_ms)
         if wait_ms is None:
             self._metrics.connections_refused.value += 1
@@ -259,12 +260,12 @@ class Server:
                 if connection.paused_at_ms is None:
                     connection.close()
                 elif connection.unread_ms(now_ms) >= idle_ms_max:
-                    connection.abort()  # To close it would be to wait until the client reads.
+                    connection.abort()  # A close would wait until the client reads.
             elif idle_ms >= idle_ms_max / _SWEEPS_PER_IDLE_TIME:
                 connection.shrink()
 
     def _memory_is_scarce(self) -> None:
-        """Begin to look at once: whether a client reads is seen from one look to the next."""
+        """Begin to look for stalled connections at once: progress is measured from one look to the next."""
         if self._scarce_sweep is None and self._listeners:
             self._scarce_sweep = self._loop.call_later(0, self._swept_scarce)
 
@@ -287,4 +288,4 @@ class Server:
 
 
 def _ignored(connection: Connection) -> None:
-    """For a listener of clients: each learns of its own."""
+    """The ``on_closed`` of a server for clients."""

@@ -1,16 +1,17 @@
-"""Which connections make no progress and have to go.
+"""Finds stalled connections, which must be closed because their clients make no progress.
 
 A connection holds memory while a request arrives and while an answer is unread; only its client can end that. The law:
 
-- A client that reads nothing of its answers, sends nothing of a request that it began, or does not let a closed
-  connection end, for ``connections.max.stalled.ms``, loses its connection.
-- While requests of other clients wait for the memory of answers, connections that have read nothing for a moment lose
-  theirs: those first that hold it longest, one for each request that waits, or more until there is room.
-- While requests of other clients wait for the memory of requests, a second without progress is enough.
-- Under either of these, progress alone is not: what holds the memory must have left, or arrived, within
-  ``connections.max.stalled.ms``.
+- A connection is closed if for ``connections.max.stalled.ms`` its client reads nothing of its answers, sends nothing of
+  a request that it began, or does not read what remains of a connection that is being closed.
+- While requests of other clients wait for ``ResponseMemory``, connections are closed whose clients have read nothing
+  for ``SCARCE_UNREAD_MS_MAX``: first those that have held memory longest, one for each request that waits, or more
+  until there is room.
+- While requests of other clients wait for ``RequestMemory``, ``SCARCE_STALLED_MS_MAX`` without progress is enough.
+- In the last two cases slow progress is not enough: an answer must have been read, or a request must have arrived,
+  completely within ``connections.max.stalled.ms``.
 
-A client that reads or sends slowly is left alone as long as there is memory for the others.
+A connection whose client reads or sends slowly stays open as long as there is memory for the others.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from semel.broker.network.connection import Connection
 from semel.broker.network.request_memory import RequestMemory
 from semel.broker.network.response_memory import ResponseMemory
 
-# How long part of a request may hold memory without progress while others wait for it.
+# How long part of a request may hold memory without progress while other clients wait for memory.
 SCARCE_STALLED_MS_MAX: Final = 1000
 # The same for an answer. A client that reads it acknowledges some of it in each round trip, so this is longer than most
-# take; and it is short, since honest clients wait that long beside ones that do not read.
+# round trips take. It is short because other clients wait that long for one that does not read.
 SCARCE_UNREAD_MS_MAX: Final = 150
 
 
 class StalledConnections:
+    """Finds the stalled connections among those of one server."""
+
     def __init__(self, requests: RequestMemory, responses: ResponseMemory) -> None:
         self._requests = requests
         self._responses = responses
-        # While memory is short: since when a connection is known to hold some, and for which frame of its own.
+        # While RequestMemory is scarce: for each connection that holds some, the number of its frame and since when.
         self._arriving: dict[Connection, tuple[int, float]] = {}
         self._leaving_since_ms: float | None = None
 
@@ -45,7 +48,7 @@ class StalledConnections:
     def find(
         self, connections: Iterable[Connection], *, now_ms: float, stalled_ms_max: float
     ) -> Iterator[tuple[Connection, str]]:
-        """Each connection that has to be closed, and why."""
+        """Yield each connection that must be closed, and the reason."""
         self._note_scarcity(now_ms)
         holding: list[tuple[float, Connection, float]] = []
         for connection in connections:
@@ -67,7 +70,7 @@ class StalledConnections:
             self._leaving_since_ms = now_ms
 
     def _in_the_way(self, holding: list[tuple[float, Connection, float]]) -> Iterator[tuple[Connection, str]]:
-        """Those whose memory others wait for, out of all that hold some and do not read."""
+        """Yield the connections to close so that waiting requests get memory, of those that do not read."""
         waiting_requests, missing_bytes = self._responses.waiting_requests, self._responses.missing_bytes
         for _, connection, unread_ms in sorted(holding, key=lambda held: held[0]):
             if waiting_requests <= 0 and missing_bytes <= 0:
