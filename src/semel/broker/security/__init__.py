@@ -1,4 +1,5 @@
-"""Security of a running broker: where it listens and how, who a connection belongs to, and what is written down of it.
+"""Security of a running broker: its listeners, TLS, the authentication of clients, and the audit log.
 
-Begin with docs/design/security.md. Nothing here is imported by a broker without a setting of security.
+Begin with docs/design/security.md; open ``listeners.py`` first. A broker without a security setting imports nothing of
+this package.
 """

@@ -1,10 +1,10 @@
 """The audit log: one line of JSON for each login and each request that was refused, and each change that was allowed.
 
-The law: clients cannot fill the disk, and the disk cannot stop the broker. Refused logins and requests are limited for
-each client and in total; a line says how many were left out before it (``left_out``, ``left_out_of_all``). Lines are
-written by a worker, a file has a greatest size and there is a greatest number of files. While the disk takes no lines,
-a bounded number waits; what does not fit, or could not be written, is counted, and a line says so when there is room
-again.
+The law: clients cannot fill the disk, and a slow or full disk cannot stop the broker. Lines about refused logins and
+requests are limited for each client and in total; a line contains how many were left out before it (``left_out``,
+``left_out_of_all``). A worker writes the lines, and the size and the number of files are limited. While lines cannot be
+written, a limited number waits. Lines that do not fit, or could not be written, are counted, and a later line contains
+their number.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from semel.wire.codes import AclOperation, AclResourceType
 
 logger = logging.getLogger("semel.broker")
 
-# Refused: of one client, and of all together.
+# Limits of the lines about refusals: of one client, and of all clients together.
 REFUSED_AT_ONCE_MAX: Final = 20
 REFUSED_PER_SECOND: Final = 1
 ALL_REFUSED_AT_ONCE_MAX: Final = 1000
 ALL_REFUSED_PER_SECOND: Final = 20
 CLIENTS_MAX: Final = 1000
-"""How many clients' limits are remembered: the last ones that were refused."""
+"""For how many clients a limit is remembered: those that were refused last."""
 WAITING_LINES_MAX: Final = 10_000
-# Names that clients choose may have 32 KiB.
+# Names are cut to this length: those that clients choose may have 32 KiB.
 NAME_CHARACTERS_MAX: Final = 300
 _NO_COUNTS: Final[Mapping[str, int]] = {}
 
 
 class Audit:
+    """The audit log of one broker."""
+
     def __init__(self, file: AuditFile, worker: Worker, clock: Clock) -> None:
         self._file = file
         self._worker = worker
@@ -63,7 +65,7 @@ class Audit:
         resource_type: AclResourceType,
         name: str,
     ) -> None:
-        """Write that a request was refused. Names that an answer leaves out are not written."""
+        """Write that a request was refused. Resources that a response only leaves out are not written."""
         self._refuse(
             f"{principal} {host}",
             "request",
@@ -76,7 +78,7 @@ class Audit:
         )
 
     def changed(self, principal: str, host: str, api: str, operation: str, resource_type: str, name: str) -> None:
-        """Write that a client has changed something. ``requests/audited_changes.py`` has the names of the types."""
+        """Write that a change by a client was made. ``requests/audited_changes.py`` has the names of the types."""
         self._write(
             "change",
             "allowed",
@@ -133,7 +135,7 @@ class Audit:
         self._worker.run(partial(self._file.append, lines), partial(self._written, count))
 
     def _written(self, count: int, result: BaseException | None) -> None:
-        """The worker has written the lines, or failed. ``count``: these lines and those that were lost before them."""
+        """Called when the worker has written lines, or failed. ``count``: these lines and those lost before them."""
         self._is_writing = False
         if result is not None:
             self._lost += count

@@ -1,4 +1,4 @@
-"""The file of the audit log, and the older ones: ``audit.log``, ``audit.log.1``, ``audit.log.2``, ..."""
+"""The files of the audit log, the newest first: ``audit.log``, ``audit.log.1``, ``audit.log.2``, ..."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from semel.log.disk import Disk, File
 
 
 class AuditFile:
-    """The audit log's files, used by one worker. Lines of one call are not split, so a file may exceed its limit.
+    """The audit log's files, used by one worker.
 
-    A write that fails leaves a part of a line at most, and the next write begins over it.
+    The lines of one call are written to one file, so a file may exceed its limit. A write that fails may leave some of
+    its bytes; the next write overwrites them.
     """
 
     def __init__(self, disk: Disk, path: str, *, size_bytes_max: int, files_max: int) -> None:
@@ -22,7 +23,7 @@ class AuditFile:
         self._position = 0
 
     def open(self) -> None:
-        """Raises OSError."""
+        """Open the newest file, or create it. Raises OSError."""
         self._file = self._disk.open(self._path, create=True)
         self._position = self._file.size()
         if self._position and self._file.read(self._position - 1, 1) != b"\n":
@@ -30,7 +31,7 @@ class AuditFile:
             self._position += 1
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Raises OSError; then none of the lines counts as written."""
+        """Append the lines, after a rotation if they do not fit. Raises OSError; then none counts as written."""
         data = b"".join(lines)
         if self._file is not None and self._position and self._position + len(data) > self._size_bytes_max:
             self._rotate()

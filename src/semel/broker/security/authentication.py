@@ -1,16 +1,17 @@
-"""Who a connection of a SASL listener belongs to: SaslHandshake and SaslAuthenticate, and what is not served before.
+"""Authentication of the connections of a SASL listener: SaslHandshake and SaslAuthenticate.
 
     HANDSHAKE --SaslHandshake 1, the mechanism is served--> EXCHANGE --a proof--> the client's requests are served
               --SaslHandshake 0-------------------------> BARE ------a proof--> the same; tokens had no header
     the client's requests --SaslHandshake, where sessions end (KIP-368)--> HANDSHAKE, for the same user
 
-The law: a connection gets its principal here, once, and until then only ApiVersions and the two requests of SASL are
-looked at, in frames of at most ``sasl.server.max.receive.size``, for at most ``LOGIN_MS_MAX``. Whatever else arrives
-closes it. A proof that fails is answered late (``connection.failed.authentication.delay.ms``), with the same words
-whether the user exists or not; nothing is read meanwhile, and then the connection is closed. A second proof must be
-of the same user with the same mechanism. When the time of a session is up, only such a proof is served.
+A proof is a completed exchange of the mechanism, by which the client proves who it is. The law: a connection gets its
+principal here, once. Until then only ApiVersions and the two SASL requests are served, in frames of at most
+``sasl.server.max.receive.size``, for at most ``LOGIN_MS_MAX``; any other request closes the connection. A failed proof
+is answered after ``connection.failed.authentication.delay.ms``, with the same message whether the user exists or not;
+nothing is read meanwhile, and then the connection is closed. A second proof must be of the same user with the same
+mechanism. When a session has expired, only such a proof is served.
 
-What is costly is done by a worker, one piece at a time, while the connection is held.
+Costly steps of an exchange are done by a worker, one at a time, and the connection serves nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from semel.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 logger = logging.getLogger("semel.broker")
 
 LOGIN_MS_MAX: Final = 10_000
-"""How long a client may take to prove who it is."""
+"""How long a login may take."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1000
-"""A client that wants to prove it again sooner is answered as where nothing is to be proven. Kafka's."""
+"""How long after the start of a login a client may authenticate again. A SaslHandshake before that is served like on a
+listener without SASL. Kafka has the same value."""
 
 _HANDSHAKE: Final = APIS[ApiKey.SASL_HANDSHAKE]
 _AUTHENTICATE: Final = APIS[ApiKey.SASL_AUTHENTICATE]
@@ -54,9 +56,9 @@ Serve = Callable[[Connection, memoryview], None]
 
 
 class Authenticator:
-    """SASL on one listener. Its server calls ``begin`` for each connection, before anything is read from it.
+    """SASL on one listener. Its server calls ``begin`` for each connection, before a byte is read from it.
 
-    ``config``: the listener's settings. ``serve`` serves the requests of a client that has logged in. Raises
+    ``config`` has the settings of the listener. ``serve`` serves the requests of a client that has logged in. Raises
     ``SettingError`` for settings that contradict each other.
     """
 
@@ -78,7 +80,7 @@ class Authenticator:
 
     def run(self, costly: Costly, done: Callable[[Step | BaseException], None]) -> None:
         if self._is_over:
-            return  # The broker ends, and its clients with it.
+            return  # The broker ends, and closes its connections.
         if self._worker is None:
             self._worker = self._make_worker("semel-authentication")
         self._worker.run(costly.run, done)
@@ -96,7 +98,7 @@ class _State(Enum):
 
 
 class _Login:
-    """How far one connection is."""
+    """The login of one connection: its state, and later its session."""
 
     __slots__ = (
         "_authenticator",
@@ -120,10 +122,10 @@ class _Login:
         self._mechanism = ""
         self._exchange: ServerMechanism | None = None
         self._principal: str | None = None
-        """Once it was proven."""
+        """The principal; None before the first proof."""
         self._began_at_ms = 0.0
         self._expires_at_ms: float | None = None
-        """When the session ends, in monotonic time. None: never."""
+        """When the session expires, in monotonic time; None if it does not."""
         self._begin()
 
     def _begin(self) -> None:
@@ -136,7 +138,7 @@ class _Login:
         connection.serve = self._serve_login
 
     def expired(self) -> None:
-        """The login took longer than ``LOGIN_MS_MAX``: the connection is closed."""
+        """Called when the login took longer than ``LOGIN_MS_MAX``: close the connection."""
         if self._connection.is_open:
             self._connection.refuse(DecodeError(f"it did not prove within {LOGIN_MS_MAX} ms who it is"))
 
@@ -201,7 +203,8 @@ class _Login:
         self._authenticator.run(step, done)
 
     def _unexpected(self, error: BaseException) -> Refused:
-        """A bug of the broker. The log gets its place and not its message, which may contain the password."""
+        """Log an unexpected exception, and return a refusal. The exception's message is not logged: it may contain the
+        password."""
         *_, place = traceback.extract_tb(error.__traceback__)
         kind = type(error).__name__
         logger.error("%s met a bug of the broker: %s in %s:%s", self._mechanism, kind, place.filename, place.lineno)
@@ -219,7 +222,7 @@ class _Login:
                 self._refuse(answer.refusal(self._connection, response), reason)
 
     def _authenticated(self, answer: _Answer | _BareAnswer, step: Authenticated) -> Step:
-        """The proof holds. It is refused if this connection belongs to another user already."""
+        """Begin a session for a valid proof. It is refused if the connection has the principal of another user."""
         principal = str(user(step.user))
         if self._principal not in (None, principal):
             told = f"Cannot change principals during re-authentication from {self._principal} to {principal}"
@@ -241,7 +244,7 @@ class _Login:
         return step
 
     def _lifetime_ms(self, step: Authenticated) -> int | None:
-        """How long the session lasts: by ``connections.max.reauth.ms`` and by the token. ``None``: without end."""
+        """Return how long the session lasts, by ``connections.max.reauth.ms`` and by the token; ``None``: for ever."""
         limits = []
         if self._authenticator.config.connections_max_reauth_ms:
             limits.append(self._authenticator.config.connections_max_reauth_ms)
@@ -267,7 +270,7 @@ class _Login:
             f"Authentication failed during {attempt} due to invalid credentials with SASL mechanism {self._mechanism}"
         )
 
-    # Requests after the proof, where it holds for some time only
+    # Requests after the proof, if the session expires
 
     def _serve_session(self, connection: Connection, frame: memoryview) -> None:
         now_ms = connection.now_ms()
@@ -302,7 +305,7 @@ class _Answer:
 
 
 class _BareAnswer:
-    """The answer to a token without a request header (after SaslHandshake 0), in its place among other answers."""
+    """The answer to a token without a request header (after SaslHandshake 0), in the order of the answers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -327,7 +330,7 @@ class _BareAnswer:
             self._connection.reply(self.parts)
 
     def refusal(self, connection: Connection, response: SaslAuthenticateResponse) -> _Refusal:
-        """A refusal without words: a bare token cannot carry an error, so the connection is only closed."""
+        """Return a refusal without a response: a bare token cannot carry an error, so the connection is only closed."""
         self.hold()
         return _Refusal(connection, None, response)
 

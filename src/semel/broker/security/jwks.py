@@ -1,4 +1,4 @@
-"""The document of keys for OAUTHBEARER (JWKS), from the place that the start configuration names, and no other."""
+"""Reads the document of keys for OAUTHBEARER (JWKS), only from the URL that the start configuration contains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def fetcher(url: str) -> Callable[[], bytes]:
-    """Returns a blocking function that reads the document or raises OSError. Raises SettingError for other URLs."""
+    """Return a blocking function that reads the document or raises OSError. Raises SettingError for other URLs."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return partial(_read, unquote(parts.path))
@@ -36,7 +36,7 @@ def _read(path: str) -> bytes:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: only the configured URL is asked."""
+    """Follows no redirect, so that only the configured URL is used."""
 
     def redirect_request(self, *_: object) -> None:
         return None

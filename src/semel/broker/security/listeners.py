@@ -1,4 +1,4 @@
-"""The listeners that a broker was told to have: what the settings say, put together and checked. Pure.
+"""The listeners of a broker according to its settings, checked. This module does no I/O.
 
 Every listener has a name; its protocol comes from ``listener.security.protocol.map``. In a cluster one of them,
 ``inter.broker.listener.name``, is for brokers alone, and the others are for clients.
@@ -16,19 +16,21 @@ from semel.security.security_protocol import SecurityProtocol
 from semel.settings import SettingError
 
 UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::"})
-"""Addresses that mean all of a machine: to listen on, not to connect to."""
+"""Addresses that mean all addresses of a machine. A broker can listen on them; a client cannot connect to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
+    """One listener of the settings."""
+
     name: str
     protocol: SecurityProtocol
     host: str
-    """Empty for all addresses."""
+    """The address to listen on; empty for all addresses."""
     port: int
-    """0 for one that is free."""
+    """The port to listen on; 0 for any free port."""
     advertised: Endpoint
-    """What clients are told. An empty host is the name of this machine, port 0 the one that is listened on."""
+    """The endpoint that clients receive. An empty host means this machine's name, port 0 the port of the listener."""
 
     def __str__(self) -> str:
         return _written(NamedAddress(self.name, self.host, self.port))
@@ -36,13 +38,15 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
+    """The listeners of one broker."""
+
     clients: tuple[Listener, ...]
     brokers: Listener | None
-    """Of the other brokers; None where the settings name none."""
+    """The listener for the other brokers; None if the settings name none."""
 
 
 def configured_listeners(config: BrokerConfig) -> Listeners:
-    """Those of ``listeners``, which is set. Raises SettingError."""
+    """Return the listeners of the setting ``listeners``, which must be set. Raises SettingError."""
     addresses = _addresses("listeners", config.listeners or ())
     _refuse_shared_ports(addresses.values())
     advertised = _advertised(config, addresses)
@@ -133,7 +137,7 @@ def _inter_broker(config: BrokerConfig, listeners: dict[str, Listener]) -> Liste
     if wanted and wanted not in listeners:
         raise SettingError(setting, f"{setting} is {wanted}, and listeners has only {', '.join(listeners)}")
     if config.zookeeper_connect is None:
-        return None  # No other broker connects; the listener is there for clients.
+        return None  # No other broker connects; the listener is for clients too.
     if wanted:
         return listeners[wanted]
     guarded = [listener for listener in listeners.values() if listener.protocol is not SecurityProtocol.PLAINTEXT]

@@ -1,4 +1,4 @@
-"""From a listener of the settings to one that a server accepts on: its certificates, and how its clients are known."""
+"""Makes the options with which a server listens from a listener of the settings: its TLS and its authentication."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ def listener_options(
     make_worker: Callable[[str], Worker],
     closers: list[Callable[[], object]],
 ) -> ListenerOptions:
-    """The options of one listener: its TLS context, and how its clients are authenticated.
+    """Return the options of one listener: its TLS context, and how its clients are authenticated.
 
-    ``serve`` serves clients that are authenticated. Functions to call at the end are added to ``closers``.
-
-    Raises SettingError.
+    ``serve`` serves the requests of authenticated clients. Functions that close the authentication are added to
+    ``closers``. Raises SettingError.
     """
     own, protocol = node.config.for_listener(listener.name), listener.protocol
 
@@ -56,7 +55,7 @@ def listener_options(
         authenticate = certificate_authentication(own, serve, certificate_refused)
 
     def limit(setting: str) -> int | None:
-        """As it is now: it can be altered while the broker runs."""
+        """Return the current value of a limit of this listener: it can be altered while the broker runs."""
         text = node.config.sources.effective().get(f"listener.name.{listener.name.lower()}.{setting}")
         return None if text is None else int(text)
 
@@ -71,20 +70,20 @@ def listener_options(
 
 
 def advertised_endpoint(listener: Listener, port: int) -> Endpoint:
-    """The host and port that clients are told for this listener, which listens on ``port``."""
+    """Return the host and port that clients receive for this listener, which listens on ``port``."""
     host, advertised_port = listener.advertised
     return Endpoint(host or socket.getfqdn(), advertised_port or port)
 
 
 def inter_broker_network(listener: Listener, config: BrokerConfig, network: Network, clock: Clock) -> Network:
-    """The network for connections to other brokers, with TLS if the listener has it. Raises SettingError."""
+    """Return the network for connections to other brokers, with TLS if the listener has it. Raises SettingError."""
     if not listener.protocol.uses_tls:
         return network
     return SystemNetwork(tls=ReloadedContext(broker_context, config.for_listener(listener.name), clock))
 
 
 def inter_broker_login(listener: Listener, config: BrokerConfig, random: Random) -> Callable[[], Mechanism] | None:
-    """The SASL mechanism with which this broker logs in at others; ``None`` without SASL. Raises SettingError."""
+    """Return what makes the SASL mechanism for logins at other brokers; ``None`` without SASL. Raises SettingError."""
     if not listener.protocol.uses_sasl:
         return None
     own = config.for_listener(listener.name)

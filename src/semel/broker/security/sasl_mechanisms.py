@@ -1,4 +1,4 @@
-"""The mechanisms that a SASL listener serves, by its settings."""
+"""The SASL mechanisms of a listener, according to its settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _NONCE_BYTES: Final = 24
 
 
 def sasl_mechanisms(node: Node, config: BrokerConfig, *, has_tls: bool) -> dict[str, NewExchange]:
-    """By name, what makes one exchange; ``config`` is that of the listener. Raises ``SettingError``."""
+    """Return the mechanisms of a listener by name: each value makes one exchange.
+
+    ``config`` has the settings of the listener. Raises ``SettingError``.
+    """
     if not config.sasl_enabled_mechanisms:
         raise SettingError(_ENABLED, f"{_ENABLED} is empty, and a listener wants SASL")
     users = UserCredentials(lambda: node.image, node.random.randbytes(SECRET_BYTES))

@@ -1,7 +1,7 @@
-"""TLS as a broker speaks it: contexts made of the settings and made again when files change, and who a client is.
+"""TLS of a broker: contexts made from the settings, again when files change, and authentication by certificates.
 
-The law: a file that cannot be used never takes away one that could. A certificate that is replaced while the broker
-runs counts from the next connection on; if the new one is broken, the old one goes on and one line of the log says so.
+The law: a file that cannot be used never replaces one that could. A certificate that is replaced while the broker runs
+is used from the next connection on; if the new one is invalid, the old one is still used, and an error is logged.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from semel.settings import SettingError
 
 logger = logging.getLogger("semel.broker")
 
-# How often files are looked at, at most.
+# How often certificate files are examined for changes, at most.
 LOOK_MS: Final = 1000
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-# Python cannot choose among them.
+# The cipher suites of TLS 1.3. Python cannot choose among them.
 _TLS_1_3_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 
 class ReloadedContext:
-    """A TLS context from ``make``, made again after one of the certificate files has changed. Raises SettingError."""
+    """A function that returns the current TLS context: ``make`` makes it again after a certificate file has changed.
+
+    Raises SettingError when it is created. A later error is logged, and the last context stays.
+    """
 
     def __init__(self, make: Callable[[BrokerConfig], ssl.SSLContext], config: BrokerConfig, clock: Clock) -> None:
         self._make = make
@@ -79,9 +82,9 @@ def _identity(file: str) -> tuple[int, int, int] | None:
 
 
 def server_context(config: BrokerConfig, listener: Listener) -> ssl.SSLContext:
-    """For a listener, of the settings that count there. Raises SettingError."""
+    """Return the TLS context for a listener. ``config`` has the settings of that listener. Raises SettingError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # One client could keep the broker computing by asking for a new handshake again and again.
+    # A client that renegotiates again and again could occupy the processor.
     context.options |= ssl.OP_NO_RENEGOTIATION
     _limit(context, config)
     if not identify(context, config):
@@ -101,7 +104,7 @@ def server_context(config: BrokerConfig, listener: Listener) -> ssl.SSLContext:
 
 
 def broker_context(config: BrokerConfig) -> ssl.SSLContext:
-    """The TLS context for connections to other brokers. Raises SettingError."""
+    """Return the TLS context for connections to other brokers. Raises SettingError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit(context, config)
     if not config.ssl_endpoint_identification_algorithm:
@@ -115,10 +118,10 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
 def certificate_authentication(
     config: BrokerConfig, serve: Callable[[Connection, memoryview], None], refused: Callable[[str, str], None]
 ) -> Callable[[Connection], None]:
-    """Returns what authenticates the clients of an SSL listener by their certificates.
+    """Return the function that authenticates the connections of an SSL listener by their clients' certificates.
 
-    A client that shows no certificate, where none is required, stays ANONYMOUS. ``refused`` is told the host and the
-    reason where a certificate gives no name.
+    A client without a certificate, where none is required, stays ANONYMOUS. If no principal can be made from a
+    certificate, ``refused`` is called with the host and the reason, and the connection is closed.
     """
     mapping = PrincipalMapping(config.ssl_principal_mapping_rules)
 
@@ -140,7 +143,7 @@ def certificate_authentication(
 
 
 def _principal(certificate: bytes, mapping: PrincipalMapping) -> str:
-    """The principal that a certificate stands for. Raises DecodeError, which closes the connection."""
+    """Return the principal of a certificate's subject. Raises DecodeError, which closes the connection."""
     try:
         subject = subject_of(certificate)
     except ValueError as error:
@@ -152,7 +155,8 @@ def _principal(certificate: bytes, mapping: PrincipalMapping) -> str:
 
 
 def _client_auth(config: BrokerConfig, listener: Listener) -> str:
-    """``ssl.client.auth`` of the listener. A SASL listener asks for certificates only if its own settings say so."""
+    """Return ``ssl.client.auth`` of the listener. On a SASL listener it is ``none``, unless the listener's own setting
+    says otherwise."""
     if listener.protocol.uses_sasl and not any(
         of_one_listener(name) == (listener.name.lower(), "ssl.client.auth") for name in config.sources.effective()
     ):
@@ -190,7 +194,8 @@ def _limit(context: ssl.SSLContext, config: BrokerConfig) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`` is ``ECDHE-RSA-AES256-GCM-SHA384`` to OpenSSL."""
+    """Return OpenSSL's name of a cipher suite: ``ECDHE-RSA-AES256-GCM-SHA384`` for
+    ``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384``."""
     exchange, has_exchange, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not has_exchange:
         return suite  # OpenSSL's own name.
