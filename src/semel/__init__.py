@@ -2,7 +2,7 @@
 
     from semel import Producer, Consumer, Admin
 
-They are for asyncio; ``semel.blocking`` has the same for threads.
+These classes are for asyncio; ``semel.blocking`` has the same classes for threads.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ _HOMES = {
     "TopicPartition": "semel.types",
 }
 
-# A broker needs no client, and should start without one.
+# Imported on demand: a broker uses no client, and should start without importing one.
 __getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""``python -m semel``: the command ``semel``, where it is not on the path."""
+"""``python -m semel`` runs the command ``semel``, also where the command is not on the PATH."""
 
 from semel.cli.main import main
 

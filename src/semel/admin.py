@@ -1,4 +1,4 @@
-"""What goes into ``semel.Admin`` and comes out of it.
+"""The types of the arguments and results of ``semel.Admin``.
 
 from semel.admin import AclBinding, ConfigResource, NewTopic, OffsetSpec, QuotaEntity
 """

@@ -1,6 +1,6 @@
-"""Time, as something that is handed in.
+"""The clock, as an interface: the real one and those of tests are passed in.
 
-Nothing below ``semel.broker`` asks the machine what time it is: decisions take ``now_ms`` as an argument, and the code
+Code below ``semel.broker`` never reads the time of the machine: decisions take ``now_ms`` as an argument, and the code
 that drives them holds a ``Clock``. So a test can run a day in a millisecond, and the same seed gives the same run.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-NEVER: Final = float("inf")  # The deadline of what waits for no time.
+NEVER: Final = float("inf")  # The deadline of a wait or a timer that has none.
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch: what is written into records and compared with them."""
+        """Return the wall-clock time in milliseconds since the Unix epoch, for timestamps of records and comparisons
+        with them."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back: what timeouts are measured with."""
+        """Return milliseconds of a clock that never goes back, for measuring timeouts."""
 
 
 class SystemClock:

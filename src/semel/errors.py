@@ -1,13 +1,13 @@
-"""What can go wrong, named once.
+"""The exceptions that Semel raises, and Kafka's error codes.
 
-Assertions are for our bugs, exceptions for the world, and error codes exist only on the wire: a layer below the broker
-raises, and the request handler turns what it raised into the code that Kafka gives for exactly that.
+Assertions are for our bugs, exceptions for errors from outside, and error codes exist only on the wire: a layer below
+the broker raises an exception, and the request handler turns it into Kafka's error code for that case.
 
     SemelError
     |-- DecodeError        bytes that are not what they claim to be (a connection closes, a batch is refused)
-    |-- KafkaError         a request that Kafka's protocol has an error code for; carries the code
-    |   |-- RetriableError     what a client raises when its time ran out over something that may still work
-    |   |   `-- TimedOut           ... because nothing answered in time
+    |-- KafkaError         a request that failed with an error code of Kafka's protocol; carries the code
+    |   |-- RetriableError     a client's call ran out of time; the same call may succeed later
+    |   |   `-- TimedOut           ... because no response came in time
     |   |-- AbortableError     this record, topic, group or transaction failed: abort the transaction, carry on
     |   `-- FatalError         this client cannot go on: close it
     |       |-- ProducerFenced     another producer has taken over the transactional id
@@ -15,10 +15,10 @@ raises, and the request handler turns what it raised into the code that Kafka gi
     |       |-- UnsupportedVersion
     |       `-- ClientFailed       a mistake inside the client itself
     |-- StateError         a call that the client's state does not allow; names the state
-    `-- StorageError       a disk that failed; the partitions on it go offline, nothing is assumed written
+    `-- StorageError       a disk that failed; its partitions go offline, and no write is assumed to be done
 
-A client's errors come in three families, and ``FAMILIES`` says for every code which one it belongs to. It is the one
-place where that is decided.
+A client's errors come in three families. ``FAMILIES`` maps every code to its family, and is the only place that decides
+it.
 """
 
 from __future__ import annotations
@@ -169,17 +169,18 @@ class ErrorCode(IntEnum):
 
 
 class SemelError(Exception):
-    """The root of everything that Semel raises on purpose."""
+    """The base class of all exceptions that Semel raises on purpose."""
 
 
 class DecodeError(SemelError):
-    """Bytes that do not follow the format they claim to have. Says where and which rule."""
+    """Bytes that break the format they should have. The message names the position and the rule."""
 
 
 class KafkaError(SemelError):
-    """A refusal with the code that goes on the wire and a sentence for the person who reads it.
+    """A failed request, with the error code that goes on the wire and a message for people.
 
-    ``record_errors``: the records of a batch that it was refused for, each by its number and with a sentence (KIP-467).
+    ``record_errors``: if a batch was refused because of some of its records, the index of each of them in the batch and
+    a message for it (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, message: str = "", *, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
@@ -193,69 +194,70 @@ class KafkaError(SemelError):
 
 
 class StorageError(SemelError):
-    """The disk refused or lost something. What was not yet acknowledged must never be."""
+    """The disk failed to write or lost data. A write that is not acknowledged yet must never be acknowledged."""
 
 
 class StateError(SemelError):
-    """A call in a state that does not allow it. Nothing was done."""
+    """A call in a state that does not allow it. The call changed nothing."""
 
 
 class Family(Enum):
     """What a client does about an error."""
 
     RETRIABLE = "retriable"
-    """It may work later. The client tries again by itself; its caller sees it only when time ran out."""
+    """The request may succeed later. The client retries by itself; its caller gets the error only after the timeout."""
     ABORTABLE = "abortable"
-    """One thing failed. A transaction that it was part of must be aborted; then the client goes on."""
+    """One operation failed. The transaction that it was part of must be aborted; the client can be used further."""
     FATAL = "fatal"
     """The client can do nothing more and must be closed."""
 
 
 class RetriableError(KafkaError):
-    """It did not work in the time it was given, and may work later. What was asked for may still have happened."""
+    """The call did not succeed before its timeout, and may succeed later. The broker may still have carried it out."""
 
 
 class TimedOut(RetriableError):
-    """No answer came in time."""
+    """No response came before the timeout."""
 
 
 class AbortableError(KafkaError):
-    """It failed for good, the client did not: abort the transaction, if there is one, and carry on."""
+    """The operation failed and retrying it does not help. Abort the transaction, if there is one; the client can be
+    used further."""
 
 
 class FatalError(KafkaError):
-    """The client cannot go on. Close it; whether to make a new one depends on the reason."""
+    """The client cannot be used any more and must be closed. Whether to make a new one depends on the reason."""
 
 
 class ProducerFenced(FatalError):
-    """The broker has a newer epoch for this producer: it was replaced, or its transaction timed out."""
+    """The broker has a newer epoch for this producer: another one took over its id, or its transaction timed out."""
 
 
 class AuthorizationFailed(FatalError):
-    """Who this client says it is was not believed, or not allowed."""
+    """The client failed to authenticate, or is not authorized for the operation."""
 
 
 class UnsupportedVersion(FatalError):
-    """The broker is too old for what was asked of it, or too new."""
+    """The broker is too old or too new: it does not support the request in a version that the client needs."""
 
 
 class ClientFailed(FatalError):
-    """Something raised inside the client that must not: it has closed itself, and what it raised is the ``__cause__``.
+    """A bug inside the client: an unexpected exception, which is the ``__cause__``. The client has closed itself.
 
-    Of what was under way it is not known whether it was done.
+    Whether the operations that were in progress were carried out is not known.
     """
 
     def __str__(self) -> str:
-        return self.message  # Its code is not a broker's answer.
+        return self.message  # Without the code: no broker sent it.
 
 
 def family_of(code: int) -> Family:
-    """The family of a code that came over the wire; a number that has no name yet counts as UNKNOWN_SERVER_ERROR."""
+    """Return the family of a code from the wire. A code that is not in ``ErrorCode`` counts as UNKNOWN_SERVER_ERROR."""
     return FAMILIES.get(named(code), Family.RETRIABLE)
 
 
 def named(code: int) -> ErrorCode:
-    """The code under its name, or UNKNOWN_SERVER_ERROR for one that is newer than this table."""
+    """Return the ``ErrorCode`` of a number, or UNKNOWN_SERVER_ERROR if the number is newer than this table."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -263,9 +265,9 @@ def named(code: int) -> ErrorCode:
 
 
 def client_error(code: int, message: str, family: Family | None = None) -> RetriableError | AbortableError | FatalError:
-    """The exception for a code: its type is the family, its text what happened and what to do.
+    """Return the exception for a code: its type follows from the family, its text says what happened and what to do.
 
-    ``family`` is for the few places where the request gives the code a meaning of its own.
+    ``family`` overrides the table, for the few requests in which a code has another meaning than elsewhere.
     """
     name = named(code)
     family = family or family_of(code)
@@ -309,12 +311,13 @@ def _table(families: Mapping[Family, str]) -> dict[ErrorCode, Family]:
     return {ErrorCode[name]: family for family, names in families.items() for name in names.split()}
 
 
-# What a code means to the one who asked. Where a request gives a code a meaning of its own, the place that handles its
-# answer says so: INVALID_PRODUCER_EPOCH is abortable for a batch and fatal from the coordinator, INVALID_TXN_STATE too.
+# What a code means for the client that sent the request. Where a request gives a code another meaning, the code that
+# handles its response passes the family: INVALID_PRODUCER_EPOCH is abortable for a batch and fatal from the
+# coordinator, and so is INVALID_TXN_STATE.
 FAMILIES: Final[Mapping[ErrorCode, Family]] = _table(
     {
-        # An error that says nothing about its cause may be over next time, and asking again is safe: everything that
-        # must not happen twice is numbered.
+        # UNKNOWN_SERVER_ERROR does not say its cause, so a retry may succeed. A retry is safe: every operation that
+        # must not happen twice carries a number by which the broker recognizes the repetition.
         Family.RETRIABLE: """
             UNKNOWN_SERVER_ERROR CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER
             REQUEST_TIMED_OUT BROKER_NOT_AVAILABLE REPLICA_NOT_AVAILABLE STALE_CONTROLLER_EPOCH NETWORK_EXCEPTION

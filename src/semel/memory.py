@@ -1,15 +1,17 @@
-"""How a process keeps memory that it has freed, and how long it may look for garbage.
+"""Settings of memory for our own processes: keep freed memory, and bound the time of garbage collections.
 
 A Fetch reads megabytes into a buffer that lives until they are sent, and a task on Spark works on megabytes at a time.
-glibc gives such a buffer back to the kernel as soon as it is freed and gets it back page by page for the next one: on a
-consumer's path that is more than half of the broker's processor time, with records of 1 KB a third of a task's. So it
-is told to keep some. Elsewhere (musl, macOS) nothing is done and nothing is needed.
+glibc returns such a buffer to the kernel as soon as it is freed, and gets the memory of the next one page by page. That
+takes more than half of the broker's processor time for consumers, and with records of 1 KB a third of the time of a
+task. So glibc is configured to keep some freed memory. With other C libraries (musl, macOS) nothing is done, and
+nothing is needed.
 
-A full collection walks through every object that lives. With the state of 100,000 groups that takes 0.3 s, in which
-nothing is served. The state has no cycles and needs no collector. So when a full collection has taken too long, what it
-left alive is not looked at again.
+A full collection visits every live object. With the state of 100,000 groups that takes 0.3 s, in which no request is
+served. The state has no cycles and needs no collector. So after a full collection that took too long, the objects that
+survived it are frozen: later collections do not visit them.
 
-This is for processes that are ours. A library has no business with the memory of the program that uses it.
+Only processes that Semel starts use this module. A library must not change the memory settings of the program that
+uses it.
 """
 
 from __future__ import annotations
@@ -24,15 +26,18 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 
-# glibc's own maximum: larger buffers always go back at once.
+# glibc's own maximum: larger buffers are always returned to the kernel at once.
 _HEAP_BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
 
 _FULL: Final = 2  # The generation of a full collection.
 
 
 def keep_freed_memory(kept_bytes: int, *, one_arena: bool = False) -> bool:
-    """Says whether the C library could be told. ``one_arena``: keep it in one place, whichever thread has freed it."""
-    import ctypes  # A few milliseconds that a start should not wait for.
+    """Make the C library keep up to ``kept_bytes`` of freed memory. Returns whether it accepted the settings.
+
+    ``one_arena``: all threads share one arena, so that memory freed by one thread is used again by another.
+    """
+    import ctypes  # Imported here: it takes a few milliseconds, which no other start should wait for.
 
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -45,10 +50,10 @@ def keep_freed_memory(kept_bytes: int, *, one_arena: bool = False) -> bool:
 
 
 class FrozenSurvivors:
-    """Freezes what survives a full collection that took longer than ``seconds_max``; as a callback of ``gc``.
+    """A callback for ``gc.callbacks``: freezes the objects that survive a full collection longer than ``seconds_max``.
 
-    Before that nothing is frozen, so a process with little state loses no garbage. Afterwards a cycle that was alive
-    then is never found when it dies; all else is freed as ever, when its last reference goes.
+    Until then nothing is frozen, so a process with little state has all its garbage collected. Afterwards a frozen
+    reference cycle is never freed, even when it becomes garbage; every other object is freed with its last reference.
     """
 
     def __init__(self, seconds_max: float, now: Callable[[], float] = time.perf_counter) -> None:

@@ -1,4 +1,4 @@
-"""Names that a package has without importing them: each is imported when it is first used."""
+"""Lazy imports: names of a package that are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 
 
 def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package. ``homes`` says which module has which name."""
+    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+
+    ``homes`` maps each name to the module that has it.
+    """
 
     def attribute(name: str) -> object:
         if name in homes:

@@ -1,10 +1,11 @@
 """Settings: what can be configured, under Kafka's names, and how text becomes a value.
 
 A setting is declared once, as the field of a dataclass (``LogConfig``, ``BrokerConfig``): name, type, default, rule and
-a sentence for people. Parsing, validation, DescribeConfigs and the reference in ``docs/`` all read that declaration.
+a description. Parsing, validation, DescribeConfigs and the reference in ``docs/`` all read that declaration.
 
-The law: nothing is ignored. An unknown name is an error that names the nearest right one, a value that breaks its rule
-is an error that names the value and the rule, and a setting that Kafka has and Semel has not is an error that says why.
+The law: no setting is ignored silently. An unknown name is an error that names the most similar known one, a value that
+breaks its rule is an error that names the value and the rule, and a setting that Kafka has and Semel does not have is
+an error that says why.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 
 class SettingError(SemelError):
-    """A setting that does not exist or a value that it does not take."""
+    """An unknown setting, or a value that the setting does not accept."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -42,14 +43,14 @@ class SettingType(IntEnum):
 
 
 class Update(Enum):
-    """When a setting of the broker may change: only by a restart, or while it runs, for every broker."""
+    """How a setting of the broker may change: READ_ONLY only by a restart, CLUSTER_WIDE also while the brokers run."""
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
 
 
 class Rule(Protocol):
-    """What a value must keep beyond its type. Its text completes the sentence "the value must be ..."."""
+    """A condition on a value, besides its type. The text of a rule completes the sentence "the value must be ..."."""
 
     def allows(self, value: Any) -> bool: ...
 
@@ -101,7 +102,10 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A setting of the broker that gives a topic's setting its default, in another unit if ``factor`` is not 1."""
+    """A setting of the broker that is the default of a topic's setting.
+
+    ``factor`` converts its unit into the topic's.
+    """
 
     name: str
     factor: int = 1
@@ -109,7 +113,10 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting, as declared. ``default`` is ``None`` when unset means "the next synonym decides"."""
+    """The declaration of one setting.
+
+    ``default`` is ``None`` if the setting is not set by default; of several synonyms the next one then decides.
+    """
 
     name: str
     type: SettingType
@@ -123,7 +130,7 @@ class Setting:
 
     @property
     def attribute(self) -> str:
-        """The attribute that holds it: its name, with underscores."""
+        """The name of the attribute that holds the value: the setting's name with underscores."""
         return self.name.replace(".", "_").replace("-", "_")
 
     @property
@@ -131,7 +138,10 @@ class Setting:
         return self.type is SettingType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value of a text, as Kafka reads it, or ``SettingError`` with the text and the rule."""
+        """Return the value of a text, read as Kafka reads it.
+
+        Raises ``SettingError`` with the text and the broken rule.
+        """
         try:
             value = _PARSERS[self.type](text.strip(_JAVA_WHITESPACE))
         except ValueError as error:
@@ -141,7 +151,7 @@ class Setting:
         return value
 
     def text(self, value: Value) -> str:
-        """A value as text: what ``parse`` turns back into the same value."""
+        """Return a value as text, which ``parse`` turns back into the same value."""
         match value:
             case bool():
                 return "true" if value else "false"
@@ -151,7 +161,7 @@ class Setting:
                 return str(value)
 
     def attribute_value(self, value: Value | None) -> Any:
-        """The value as the program wants it: ``-1`` becomes ``None``, a name becomes a member of an enum."""
+        """Return the value that the attribute holds: ``-1`` becomes ``None``, a name becomes an enum member."""
         return value if value is None or self.read is None else self.read(value)
 
     def _refuse(self, text: str, reason: str) -> SettingError:
@@ -160,10 +170,10 @@ class Setting:
 
 
 class Settings(Mapping[str, Setting]):
-    """All settings of one kind of thing (``kind``: topic, broker), by name.
+    """All settings of one kind of resource (``kind``: topic, broker), by name.
 
-    ``absent`` holds what Kafka has and Semel refuses, with the reason; a name that ends in a dot stands for all
-    settings below it.
+    ``absent`` maps settings that Kafka has and Semel refuses to the reason; a name that ends in a dot means all
+    settings with that prefix.
     """
 
     def __init__(self, kind: str, settings: Iterable[Setting], *, absent: Mapping[str, str] | None = None) -> None:
@@ -181,18 +191,18 @@ class Settings(Mapping[str, Setting]):
         return len(self._settings)
 
     def lookup(self, name: str) -> Setting:
-        """The setting of that name, or ``SettingError`` with the name that was probably meant."""
+        """Return the setting of that name. Raises ``SettingError`` with the name that was probably meant."""
         setting = self._settings.get(name)
         if setting is None:
             raise SettingError(name, f"Unknown {self.kind} config name: {name}{self._hint(name)}")
         return setting
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:
-        """Every value by name; the first unknown name or bad value raises ``SettingError``."""
+        """Return the parsed values by name. The first unknown name or invalid value raises ``SettingError``."""
         return {name: self.lookup(name).parse(text) for name, text in texts.items()}
 
     def attributes(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The same as keyword arguments of the dataclass that declares these settings."""
+        """Return the parsed values as keyword arguments of the dataclass that declares these settings."""
         settings = [self.lookup(name) for name in texts]
         return {setting.attribute: setting.attribute_value(setting.parse(texts[setting.name])) for setting in settings}
 
@@ -204,8 +214,8 @@ class Settings(Mapping[str, Setting]):
             if any(synonym.name == name for synonym in setting.synonyms):
                 return f"; the {self.kind}'s name for it is {setting.name}"
         if len(name) > _HINTED_LENGTH_MAX:
-            return ""  # What is nearest to 32,767 characters would take the event loop 16 ms.
-        import difflib  # Only a mistake needs it, and a start should not pay for its import.
+            return ""  # Comparing a name of 32,767 characters would keep the event loop busy for 16 ms.
+        import difflib  # Imported here: only an error needs it, and its import would slow every start down.
 
         public = [setting.name for setting in self._settings.values() if not setting.internal]
         nearest = difflib.get_close_matches(name.strip().lower().replace("_", "."), public, n=1, cutoff=0.5)
@@ -224,7 +234,10 @@ def declare(
     read: Callable[[Any], Any] | None = None,
     internal: bool = False,
 ) -> Any:
-    """A dataclass field that is a setting. ``read`` turns the parsed value into the attribute's."""
+    """Return a dataclass field that declares a setting.
+
+    ``read`` converts the parsed value into the attribute's value.
+    """
     setting = Setting(
         name=name,
         type=setting_type,
@@ -245,12 +258,12 @@ def declare(
 
 
 def declared_in(dataclass_type: Any) -> list[Setting]:
-    """The settings that a dataclass declares, in reading order."""
+    """Return the settings that a dataclass declares, in the order of its fields."""
     return [member.metadata["setting"] for member in fields(dataclass_type) if "setting" in member.metadata]
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The entries of a Java ``.properties`` text; of a key that stands twice, the last one counts, as in Java."""
+    """Return the entries of a Java ``.properties`` text. If a key occurs twice, the last value counts, as in Java."""
     entries: dict[str, str] = {}
     for line in _logical_lines(text):
         match = _KEY_AND_VALUE.fullmatch(line)
@@ -317,7 +330,8 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
+    """Yield the lines without comments and blank lines. A line that ends in an odd number of backslashes is joined with
+    the next one."""
     joined = ""
     continued = False
     for natural in re.split(r"\r\n|\n|\r", text):

@@ -28,7 +28,7 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id and its epoch: what an idempotent producer signs its batches and requests with."""
+    """A producer id and its epoch, which an idempotent producer puts into its batches and requests."""
 
     producer_id: int
     producer_epoch: int
@@ -39,7 +39,7 @@ def random_uuid(random: Random) -> UUID:
 
 
 def kafka_uuid(value: UUID) -> str:
-    """A UUID as Kafka writes it: 22 characters of URL-safe base64 without padding."""
+    """Return a UUID as Kafka writes it: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
 
 

@@ -1,4 +1,4 @@
-"""Sockets, as a seam: the same protocol classes run over real ones and over those of a simulation.
+"""Sockets behind an interface: the same protocol classes run over real sockets and over those of a simulation.
 
 Open ``network.py`` first.
 """

@@ -1,7 +1,7 @@
-"""Certificates and keys in PEM, from files or as text, as Python's ``ssl`` wants them.
+"""Loads certificates and keys in PEM, from files or from text, into an ``ssl.SSLContext``.
 
-Shared by clients and brokers. The law: what cannot be used is a ``SettingError`` that names the setting and its file,
-and never what is in it.
+Shared by clients and brokers. The law: a certificate or key that cannot be used raises ``SettingError``, which names
+the setting and its file and never shows the content of the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class IdentitySettings(Protocol):
 
 
 def trust(context: ssl.SSLContext, settings: TrustSettings) -> bool:
-    """Trust what the settings name. Returns whether they name anything."""
+    """Make the context trust the certificates that the settings name. Returns whether they name any."""
     if settings.ssl_truststore_location is not None:
         with _naming("ssl.truststore.location", settings.ssl_truststore_location):
             context.load_verify_locations(cafile=settings.ssl_truststore_location)
@@ -46,8 +46,8 @@ def trust(context: ssl.SSLContext, settings: TrustSettings) -> bool:
 
 
 def identify(context: ssl.SSLContext, settings: IdentitySettings) -> bool:
-    """Show the certificate that the settings name. Returns whether they name one."""
-    # Without one, OpenSSL would ask at the terminal for the password of an encrypted key.
+    """Make the context present the certificate that the settings name. Returns whether they name one."""
+    # Never None: OpenSSL would prompt at the terminal for the password of an encrypted key.
     password = settings.ssl_key_password or ""
     if settings.ssl_keystore_location is not None:
         with _naming("ssl.keystore.location", settings.ssl_keystore_location):
@@ -76,7 +76,10 @@ def _naming(setting: str, path: str | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """``ssl`` reads keys from files only. This one is readable by its owner and gone right after."""
+    """Write a text into a temporary file, which only its owner can read, and remove the file afterwards.
+
+    ``ssl`` reads keys from files only.
+    """
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""The event loop for real sockets: uvloop where it is installed, since it is faster, else asyncio's own."""
+"""The event loop for real sockets: uvloop if it is installed, because it is faster, otherwise asyncio's."""
 
 from __future__ import annotations
 

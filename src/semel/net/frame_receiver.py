@@ -1,8 +1,8 @@
-"""Bytes in, whole frames out: the receiving half of a connection that asks.
+"""Splits received bytes into frames, for a connection on which requests are sent and responses received.
 
-A frame is a 4-byte size and that many bytes. A small one arrives in a buffer of the connection and is copied out of it;
-a large one gets a buffer of its own and is received straight into it, so that what was fetched is copied once, by the
-kernel. Frames are handed out to keep.
+A frame is a 4-byte size and that many bytes. A small frame is received into a buffer of the connection and copied out
+of it. A large frame is received directly into a buffer of its own, so that fetched records are copied only once, by the
+kernel. The caller may keep the frames: their memory is not used again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from semel.types import INT32_MAX
 
 _SIZE_BYTES: Final = 4
 _SCRATCH_BYTES: Final = 64 * 1024
-# From here on a buffer grows with what has arrived, not with what was promised, and is copied when it does. A fetch of
-# four partitions, which brings a little more than 4 MB by default, stays below.
+# A frame up to this size gets its whole buffer at once. The buffer of a larger one grows with the bytes that have
+# arrived, because the size field alone is not trusted, and is copied when it grows. The response to a Fetch of four
+# partitions, by default a little more than 4 MB, stays below.
 _LARGE_BYTES: Final = 8 * 2**20
 
 
@@ -31,18 +32,18 @@ class FrameReceiver:
         self._large_size = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the free buffer space that the next bytes are to be received into."""
         if self._large is None:
             return memoryview(self._scratch)[self._end :]
         if self._large_end == len(self._large):
-            # A new one: the old one cannot grow while a view of it may still be held.
+            # A new buffer: a bytearray cannot be resized while a memoryview of it may still exist.
             grown = bytearray(min(2 * len(self._large), self._large_size))
             grown[: self._large_end] = self._large
             self._large = grown
         return memoryview(self._large)[self._large_end :]
 
     def received(self, count: int) -> Iterator[bytes | memoryview]:
-        """``count`` bytes were put into ``buffer()``: the frames that are whole now."""
+        """Yield the frames that are complete, after ``count`` bytes were received into ``buffer()``."""
         if self._large is not None:
             self._large_end += count
             if self._large_end == self._large_size:

@@ -1,7 +1,8 @@
-"""The network, as something that is handed in.
+"""The network, as an interface: the real one and that of simulations are passed in.
 
-A server and a client reach sockets only through a ``Network``: the real one is asyncio's, the one in ``semel.testing``
-delays, drops, repeats and partitions. Both speak in asyncio's transports and protocols, so the code above is the same.
+Servers and clients use sockets only through a ``Network``. The real one is asyncio's; the one in ``semel.testing``
+delays, drops and repeats data, and partitions hosts. Both use asyncio's transports and protocols, so the code above
+them is the same.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 class Listener(Protocol):
     @property
     def port(self) -> int:
-        """The port that is listened on: the one asked for, or the one the system chose for port 0."""
+        """The port that is listened on: the requested one, or for port 0 the one that the operating system chose."""
 
     def close(self) -> None:
-        """Accept no more; connections that exist live on."""
+        """Stop accepting connections. Existing connections stay open."""
 
 
 class Network(Protocol):
@@ -46,7 +47,10 @@ class SystemListener:
 
 
 class SystemNetwork:
-    """TCP, without Nagle's delay: a request is worth its own packet. ``tls`` is for connecting, and asked each time."""
+    """TCP without Nagle's algorithm, so that every request is sent at once.
+
+    ``tls`` returns the context for outgoing connections; it is called for each connection.
+    """
 
     def __init__(self, *, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._tls = tls

@@ -1,17 +1,18 @@
-"""TLS on the server's side: a transport that decrypts, between the operating system's connection and a protocol.
+"""TLS on the server's side: a transport that encrypts and decrypts, between the TCP transport and a protocol.
 
     accepted --> handshake --(a first byte that is not TLS, a bad certificate, too slow)--> closed, with one line
                      |
                      +--> open: bytes in, bytes out --> closing: the rest, close_notify --> closed
 
-asyncio has one of its own. This one exists because a stranger must cost no more with TLS than without: here the
-protocol has its connection from the moment that it is accepted, so that it counts in all limits, and sees no byte
-before the handshake is over. Handshakes are computed one after the other, each in a turn of the loop that others share
-(``soon``), and there are ``HANDSHAKES_MAX`` at a time: one more ends the oldest of the address that has most.
+asyncio has its own TLS transport. This one exists because a client that is not authenticated must not cost more with
+TLS than without. Here the protocol gets its connection as soon as it is accepted, so that the connection counts in all
+limits, and receives no byte before the handshake is complete. Handshakes are computed one after the other, in turns of
+the loop that are shared with other work (``soon``). At most ``HANDSHAKES_MAX`` are in progress: with one more, the
+oldest one of the address that has most is ended.
 
-The law about memory: plaintext waits here as it was handed over, and is encrypted only while the operating system
-takes it. So what waits is never held twice, and ``get_write_buffer_size`` tells all of it. While the protocol reads
-nothing, nothing is decrypted, and nothing more is read from the client.
+The law about memory: data to send is kept as plaintext, as the protocol wrote it, and is encrypted only while the TCP
+transport accepts more. So it is never held twice, and ``get_write_buffer_size`` counts all of it. While the protocol
+has paused reading, nothing is decrypted, and nothing more is read from the client.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _RECEIVED_BYTES_MAX: Final = 128 * 1024
 # As much as OpenSSL encrypts in one call.
 _RECORD_BYTES: Final = 16 * 1024
-# What is given to the operating system at once, where there is so much.
+# The encrypted bytes that are passed to the TCP transport in one call, if there are so many.
 _SENT_BYTES: Final = 128 * 1024
-# Parts that are smaller together are put together: each would be a record of its own.
+# Parts of a ``writelines`` that have at most this size together are joined: each would become a TLS record of its own.
 _JOINED_BYTES_MAX: Final = 64 * 1024
 
 NOT_TLS: Final = "this listener takes TLS, and the client sends something else"
@@ -46,10 +47,10 @@ NOT_TLS: Final = "this listener takes TLS, and the client sends something else"
 
 @dataclass(frozen=True, slots=True)
 class TlsProtocolFactory:
-    """Makes the protocols of a listener with TLS. ``factory`` makes those that speak inside of it.
+    """Makes the TLS transports of a listener. ``factory`` makes the protocols that exchange data inside of TLS.
 
-    ``context`` is asked for each connection. ``refused`` is told address and reason where TLS fails, before the
-    connection ends.
+    ``context`` is called for each connection. ``refused`` is called with the address and the reason when TLS fails,
+    before the connection is closed.
     """
 
     factory: ProtocolFactory
@@ -58,17 +59,17 @@ class TlsProtocolFactory:
     soon: Callable[[Callable[[], None]], object]
     refused: Callable[[str, str], None]
     certificate_refused: Callable[[str, str], None]
-    """Told host and reason besides, where it fails because of the client's certificate."""
+    """Called with the host and the reason, after ``refused``, when TLS fails because of the client's certificate."""
     handshakes: dict[TlsServerTransport, None] = field(default_factory=dict)
-    """Those under way, the oldest first."""
+    """The handshakes in progress, the oldest first."""
     scratch: memoryview = field(default_factory=lambda: memoryview(bytearray(_RECEIVED_BYTES_MAX)))
-    """Where all connections receive: what arrives is taken out of it before another one does."""
+    """The buffer that all connections receive into. Its bytes are copied out before the next connection receives."""
 
     def __call__(self) -> TlsServerTransport:
         return TlsServerTransport(self.factory(), self)
 
     def one_too_many(self) -> TlsServerTransport:
-        """The handshake to end: the oldest of the address that has most of them, so that a flood ends its own."""
+        """Return the handshake to end: the oldest of the address that has most, so that a flood ends only its own."""
         counts = Counter(transport.host for transport in self.handshakes)
         ((host, _),) = counts.most_common(1)
         return next(transport for transport in self.handshakes if transport.host == host)
@@ -82,7 +83,7 @@ class _State(IntEnum):
 
 
 class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """To the operating system's transport a protocol, to the protocol inside of TLS a transport."""
+    """One TLS connection: the protocol of the TCP transport, and the transport of the protocol inside of TLS."""
 
     __slots__ = (
         "_has_begun",
@@ -117,14 +118,14 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.host = "?"
 
-    # What the operating system's transport says
+    # Called by the TCP transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outer = cast(asyncio.Transport, transport)
         self.host = self._peer().rpartition(":")[0]
         self._protocol.connection_made(self)
         if self._state is not _State.HANDSHAKE:
-            return  # It was refused.
+            return  # The protocol has closed the connection.
         server = self._server
         try:
             self._tls = server.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -161,7 +162,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._server.soon(self._shake_hands)
 
     def eof_received(self) -> bool:
-        """The client has hung up. Returns whether something is still to be sent, if it reads."""
+        """The client sends no more. Returns whether to keep the connection open to send the data that waits."""
         if self._state is _State.OPEN:
             self._protocol.eof_received()
             self.close()
@@ -192,7 +193,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._outer.resume_reading()
             return
         except ssl.SSLError as error:
-            self._send()  # The alert, which tells the client the reason.
+            self._send()  # The TLS alert, which tells the client the reason.
             self._refuse(f"the TLS handshake failed: {_reason(error)}")
             if isinstance(error, ssl.SSLCertVerificationError) or error.reason == _NO_CERTIFICATE:
                 self._server.certificate_refused(self.host, _reason(error))
@@ -207,7 +208,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self.give_up(f"no TLS handshake within {HANDSHAKE_SECONDS_MAX:g} s")
 
     def give_up(self, reason: str) -> None:
-        """End a handshake that is under way."""
+        """End a handshake that is in progress."""
         self._server.refused(self._peer(), reason)
         self.abort()
 
@@ -229,7 +230,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         name = self.get_extra_info("peername")
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "?"
 
-    # In
+    # Receiving
 
     def _decrypt(self) -> None:
         tls, incoming = self._tls, self._incoming
@@ -242,14 +243,14 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
                 self._send()
                 self._refuse(f"what it sends is not the TLS that was agreed on: {_reason(error)}")
                 return
-        if self._outgoing.pending:  # An answer of TLS itself.
+        if self._outgoing.pending:  # A response of the TLS layer itself.
             self._send()
         if is_over and self._state is _State.OPEN:
             self._protocol.eof_received()
             self.close()
 
     def _decrypt_once(self, tls: ssl.SSLObject) -> bool:
-        """As much as the protocol's buffer takes. Returns whether the client has said goodbye."""
+        """Decrypt as much as fits into the protocol's buffer. Returns whether the client has sent close_notify."""
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             try:
@@ -263,7 +264,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         room = len(buffer)
         if not room:
             raise RuntimeError("get_buffer() returned an empty buffer")
-        # Each read gives one record, and some clients send a record for every few hundred bytes.
+        # Each read returns one TLS record, and some clients send a record for every few hundred bytes.
         read: Callable[[int, memoryview], int] = cast(Any, tls.read)
         count, size = 0, 1
         try:
@@ -276,10 +277,10 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
             protocol.buffer_updated(count)
         return not size
 
-    # Out
+    # Sending
 
     def _encrypt(self) -> None:
-        """What waits, as far as the operating system takes it."""
+        """Encrypt and send the data that waits, as far as the TCP transport accepts it."""
         tls, waiting = self._tls, self._waiting
         if self._state not in (_State.OPEN, _State.CLOSING) or tls is None:
             return
@@ -302,9 +303,9 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._outer.write(self._outgoing.read())
 
     def _say_goodbye(self) -> None:
-        """Everything is sent: end TLS, then the connection."""
+        """Send close_notify and close the connection, after all data was sent."""
         if self._tls is not None:
-            with contextlib.suppress(ssl.SSLError):  # The client's goodbye is not waited for.
+            with contextlib.suppress(ssl.SSLError):  # The client's close_notify is not waited for.
                 self._tls.unwrap()
             self._send()
         if self._outer is not None:
@@ -314,7 +315,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    # What the protocol does with its transport
+    # Called by the protocol inside of TLS
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":
@@ -410,7 +411,7 @@ class TlsServerTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's words without the place in its source."""
+    """Return OpenSSL's error text without the position in its source code."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is not accepted: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()
