@@ -1,7 +1,7 @@
-"""All ACLs, and what they say about one operation: Kafka's model of access.
+"""The table of all ACLs, and the decision whether they allow an operation: Kafka's model of access.
 
-The law: a rule that denies wins over any that allows; what no rule allows is denied, unless no rule is about the
-resource at all and the cluster is configured to allow that.
+The law: a DENY rule wins over any ALLOW rule. What no rule allows is denied, unless no rule is about the resource at
+all and the cluster is configured to allow that (``allow.everyone.if.no.acl.found``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from semel.security.acls import ANY_HOST, ANY_NAME, EVERY_USER, AclBinding, AclFilter, AclRule, ResourcePattern
 from semel.wire.codes import AclOperation, AclPatternType, AclPermission, AclResourceType
 
-# To be allowed one of these implies to be allowed the key. To be denied them implies nothing.
+# Each key is allowed if one of its operations is allowed. To deny one of them does not deny the key.
 _IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 
 class _Rules:
-    """The rules of one resource pattern, by principal, since one pattern may have thousands of rules."""
+    """The rules of one resource pattern, indexed by principal, because one pattern may have thousands of rules."""
 
     __slots__ = ("all", "by_principal")
 
@@ -43,14 +43,16 @@ class _Rules:
 
 
 _Right: TypeAlias = tuple[str, AclOperation, AclPermission]
-"""Principal, operation and permission."""
+"""A principal, an operation and a permission."""
 
 
 class _OfType:
-    """The rules for one type of resource, by names and by prefixes. As many look-ups as there are lengths of prefixes
-    find all that cover a name. ``by_right`` has the patterns and hosts of the rules that say the same.
+    """The rules for one type of resource, indexed by literal names and by prefixes.
 
-    Part of a table it is not changed any more; ``copy`` makes one that can be.
+    The rules that cover a name are found with one look-up for each length that prefixes have. ``by_right`` has, for
+    each principal, operation and permission, the patterns and hosts of the rules with these three.
+
+    An object that is part of an ``AclTable`` is not changed any more; ``copy`` returns one that may be changed.
     """
 
     __slots__ = ("_counts", "_own", "by_right", "literal", "prefix_lengths", "prefixed")
@@ -60,10 +62,10 @@ class _OfType:
         self.prefixed: dict[str, _Rules] = {}
         self.prefix_lengths: list[int] = []
         self._counts: dict[int, int] = {}
-        """How many patterns have a prefix of each length."""
+        """The number of prefixed patterns by length of their prefix."""
         self.by_right: dict[_Right, dict[tuple[ResourcePattern, str], None]] = {}
         self._own: set[_Right] = set()
-        """Those of ``by_right`` that no other copy has."""
+        """The keys of ``by_right`` whose dicts are not shared with another copy, and so may be changed."""
 
     def copy(self) -> _OfType:
         twin = _OfType()
@@ -88,7 +90,7 @@ class _OfType:
             self._that_say(rule)[pattern, rule.host] = None
 
     def _count(self, length: int, more: int) -> None:
-        """So many more patterns have a prefix of this length, or one less."""
+        """Add ``more`` (1, 0 or -1) to the number of prefixes of this length."""
         before = self._counts.pop(length, 0)
         if before + more:
             self._counts[length] = before + more
@@ -103,7 +105,7 @@ class _OfType:
         return self.by_right[right]
 
     def covering(self, name: str) -> list[_Rules]:
-        """Returns the rules of every pattern that covers this name: literal, ``*`` or a prefix of it."""
+        """Return the rules of every pattern that covers this name: literal, ``*`` or a prefix of it."""
         literal, prefixed, lengths = self.literal, self.prefixed, self.prefix_lengths
         if lengths and lengths[-1] > len(name):
             lengths = lengths[: bisect_right(lengths, len(name))]
@@ -117,7 +119,8 @@ class _OfType:
     def that_say(
         self, principal: str, operation: AclOperation, permission: AclPermission
     ) -> list[dict[tuple[ResourcePattern, str], None]]:
-        """The patterns and hosts for which a rule says this of the principal or of all, of the operation or of all."""
+        """Return the patterns and hosts of the rules with this permission whose principal is this one or ``User:*``,
+        and whose operation is this one or ALL."""
         rights = [(who, what, permission) for who in (principal, EVERY_USER) for what in (operation, AclOperation.ALL)]
         return [found for right in rights if (found := self.by_right.get(right))]
 
@@ -139,7 +142,7 @@ class AclTable:
         return hash(frozenset(self.items()))
 
     def __len__(self) -> int:
-        """How many rules there are."""
+        """Return the number of rules."""
         return sum(len(rules.all) for rules in self._patterns.values())
 
     def items(self) -> Iterator[tuple[ResourcePattern, frozenset[AclRule]]]:
@@ -153,7 +156,7 @@ class AclTable:
         return len(self._patterns)
 
     def patterns(self, matching: AclFilter) -> list[ResourcePattern]:
-        """The resource patterns that the filter matches; not each of their rules need match it."""
+        """Return the resource patterns that the filter matches. Their rules need not match it."""
         return [pattern for pattern in self._patterns if matching.matches_pattern(pattern)]
 
     def rules(self, pattern: ResourcePattern) -> frozenset[AclRule]:
@@ -161,7 +164,7 @@ class AclTable:
         return frozenset() if known is None else known.all
 
     def altered(self, changes: Mapping[ResourcePattern, frozenset[AclRule]]) -> AclTable:
-        """Returns a table in which these patterns have these rules. One that has none now is left out."""
+        """Return a table in which these patterns have these rules. A pattern without rules is left out."""
         patterns, of_types = dict(self._patterns), dict(self._of_types)
         changed: dict[AclResourceType, _OfType] = {}
         for pattern, rules in changes.items():
@@ -182,7 +185,7 @@ class AclTable:
             return Verdict.NO_RULE
         verdict = Verdict.DENIED
         implied_by = _IMPLIED_BY.get(operation, _NOTHING)
-        # Of most patterns no rule is about the client, so this is what a decision costs.
+        # Most patterns have no rule for this client, so most of the time of a decision is spent here.
         about = [rules for one in covering for who in (principal, EVERY_USER) if (rules := one.by_principal.get(who))]
         for rules in about:
             for rule in rules:
@@ -197,7 +200,7 @@ class AclTable:
         return verdict
 
     def allows_some(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Whether there may be a name of this type with which the operation is allowed."""
+        """Whether the operation may be allowed on some resource of this type. It can be True when none is allowed."""
         of_type = self._of_types.get(resource_type, _NO_RULES)
         denied = _Denied(host, of_type.that_say(principal, operation, AclPermission.DENY))
         return any(
@@ -208,13 +211,13 @@ class AclTable:
 
 
 class _Denied(NamedTuple):
-    """The patterns of all rules that deny something, to a client at a host."""
+    """The patterns on which DENY rules hold for one operation of a client at ``host``."""
 
     host: str
     found: list[dict[tuple[ResourcePattern, str], None]]
 
     def has_all_of(self, allowed: ResourcePattern) -> bool:
-        """Whether every name that this pattern has is denied."""
+        """Whether every name that this pattern covers is denied."""
         if not self.found:
             return False
         kind, _, name = allowed

@@ -1,4 +1,4 @@
-"""ACLs as values: the rules, where they hold, and filters that find them."""
+"""ACLs as values: rules, the resource patterns that they are for, and filters that find them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """One rule: ``principal`` ("User:alice") may, or may not, do ``operation`` with the resource, from ``host``.
+    """One ACL: ``principal`` ("User:alice") may, or may not, do ``operation`` on the resource, from ``host``.
 
     A literal name of ``*`` means every resource of the type; the cluster's name is ``kafka-cluster``.
     """
@@ -39,7 +39,7 @@ class AclBinding:
         operation: int,
         permission: int,
     ) -> AclBinding:
-        """With the fields in the order of all messages about ACLs; ``wire_fields`` is the reverse."""
+        """Return the ACL of these fields, in their order in all messages about ACLs; ``wire_fields`` is the reverse."""
         return cls(
             AclResourceType(resource_type),
             resource_name,
@@ -78,7 +78,7 @@ class AclFilter:
     pattern_type: AclPatternType = AclPatternType.ANY
 
     def __str__(self) -> str:
-        """The fields that are set, in words; ``anything`` if none is."""
+        """Return the fields that are set, in words; ``anything`` if none is."""
         codes = (self.permission, self.operation, self.resource_type)
         words = [code.name for code in codes if code.name != "ANY"]
         if self.resource_name is not None:
@@ -90,7 +90,7 @@ class AclFilter:
         return self.matches_pattern(binding.pattern) and self.matches_rule(binding.rule)
 
     def matches_rule(self, rule: AclRule) -> bool:
-        """Whether principal, host, operation and permission match; the resource is not looked at."""
+        """Whether principal, host, operation and permission match. The resource is not compared."""
         return (
             self.principal in (None, rule.principal)
             and self.host in (None, rule.host)
@@ -99,7 +99,7 @@ class AclFilter:
         )
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether the resource matches. The pattern type MATCH finds every pattern that covers the name."""
+        """Whether the resource matches. The pattern type MATCH matches every pattern that covers the name."""
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type is AclPatternType.MATCH:
@@ -110,7 +110,7 @@ class AclFilter:
 
 
 def wire_fields(acl: AclBinding | AclFilter) -> tuple[Any, ...]:
-    """The fields in the order of all messages about ACLs."""
+    """Return the fields in their order in all messages about ACLs."""
     return (
         acl.resource_type,
         acl.resource_name,

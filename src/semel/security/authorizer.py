@@ -1,4 +1,4 @@
-"""Whether a client may do what it asks for, by the ACLs as they are now."""
+"""Decides, by the current ACLs, whether a client may carry out an operation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from semel.security.acl_table import AclTable, Verdict
 from semel.security.rights import Rights
 from semel.wire.codes import AclOperation, AclResourceType
 
-# Of the last decisions; with more the memory is emptied. A decision is one look-up while the ACLs stay as they are.
+# The number of decisions that are cached; the cache is emptied when it is full. While the ACLs do not change, a
+# repeated decision is one look-up.
 _REMEMBERED_MAX: Final = 10_000
-# Names of groups and transactional ids are chosen by clients, and may have 32 KB: ten thousand of them would be 320 MB.
+# The longest name whose decisions are cached. Clients choose the names of groups and transactional ids, which may have
+# 32 KB: ten thousand of them would be 320 MB.
 _REMEMBERED_CHARACTERS_MAX: Final = 500
 
 
@@ -26,7 +28,7 @@ class Authorizer:
         self._some_remembered: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
 
     def load(self, table: AclTable) -> None:
-        """Decide by these ACLs from now on."""
+        """Decide by these ACLs from now on, and empty the cache of decisions."""
         self._table = table
         self._remembered = {}
         self._some_remembered = {}
@@ -37,7 +39,10 @@ class Authorizer:
         host: str,
         refused: Callable[[AclOperation, AclResourceType, str], None] | None = None,
     ) -> Rights:
-        """Returns the rights of one client. ``refused`` is called with each right that the client is denied."""
+        """Return the rights of one client.
+
+        ``refused`` is called with each operation that it is refused (``Rights``).
+        """
         return Rights(self, principal, host, refused)
 
     def allows(
@@ -48,7 +53,7 @@ class Authorizer:
         return self._decide(key) if known is None else known
 
     def allows_some(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Whether there may be a resource of this type with which the operation is allowed."""
+        """Whether the operation may be allowed on some resource of this type (``AclTable.allows_some``)."""
         key = (principal, host, operation, resource_type)
         known = self._some_remembered.get(key)
         if known is None:
@@ -78,5 +83,5 @@ class Authorizer:
     def _without_rule_allowed(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Whether resources without any ACL are allowed. Like Kafka, it asks with the name ``hardcode``."""
+        """Whether a resource without any ACL is allowed. Like Kafka, this decides for the name ``hardcode``."""
         return self._without_rule and self.allows(principal, host, operation, resource_type, "hardcode")

@@ -1,8 +1,9 @@
-"""The subject of an X.509 certificate, as Java and so Kafka write it (RFC 2253): ``CN=duke,OU=payments,O=Org,C=US``.
+"""The subject of an X.509 certificate as text, as in Java and Kafka (RFC 2253): ``CN=duke,OU=payments,O=Org,C=US``.
 
-The law: the same certificate has the same text here and in Apache Kafka, so that rules and ACLs move between them.
-Python's ``ssl`` tells a subject with OpenSSL's names and without its types, so the certificate itself is read: DER, as
-far as the subject goes. Attributes that RFC 2253 has no name for are told by number and bytes.
+The law: the same certificate has the same text here and in Apache Kafka, so that mapping rules and ACLs can be moved
+between the two. Python's ``ssl`` returns a subject with OpenSSL's names and without the types of its strings, so this
+module parses the DER of the certificate up to the subject. Attributes that RFC 2253 has no name for are written as
+their object identifier and their bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# The types of strings, by tag: UTF8String, PrintableString, TeletexString, IA5String, UniversalString, BMPString. Java
-# reads the first four as UTF-8.
+# The encodings of the string types, by tag: UTF8String, PrintableString, TeletexString, IA5String, UniversalString,
+# BMPString. Java reads the first four as UTF-8.
 _STRINGS: Final = {0x0C: "utf-8", 0x13: "utf-8", 0x14: "utf-8", 0x16: "utf-8", 0x1C: "utf-32-be", 0x1E: "utf-16-be"}
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
@@ -38,9 +39,9 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate in DER. Raises ``ValueError`` if the bytes are no certificate."""
+    """Return the subject of a certificate in DER. Raises ``ValueError`` if the bytes are not a certificate."""
     fields = list(_elements(_sequence(_sequence(certificate))))
-    # The version, which the oldest certificates leave out, then number, algorithm, issuer, validity and subject.
+    # The fields: version (not in the oldest certificates), serial number, algorithm, issuer, validity, subject.
     subject = fields[5 if fields[0].tag == _VERSION else 4] if len(fields) > 5 else None
     if subject is None or subject.tag != _SEQUENCE:
         raise ValueError("a certificate without a subject")
@@ -69,7 +70,7 @@ def _escaped(text: str) -> str:
 
 
 def _sequence(encoded: bytes) -> bytes:
-    """The content of the sequence that these bytes begin with."""
+    """Return the content of the sequence at the beginning of these bytes."""
     first = next(_elements(encoded), None)
     if first is None or first.tag != _SEQUENCE:
         raise ValueError("not a certificate in DER")
@@ -88,7 +89,7 @@ def _elements(encoded: bytes) -> Iterator[_Element]:
 
 
 def _header(encoded: bytes, position: int) -> tuple[int, int, int]:
-    """Tag, length, and where the content begins."""
+    """Return the tag and the length of an element, and the position where its content begins."""
     if position + 2 > len(encoded):
         raise ValueError("DER that ends in the middle of an element")
     tag, length = encoded[position], encoded[position + 1]

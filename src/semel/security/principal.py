@@ -1,4 +1,4 @@
-"""Who a connection belongs to."""
+"""Principals: the identities of clients (Kafka: ``KafkaPrincipal``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):
-    """``User:alice``. The type is always User where Semel decides who a client is."""
+    """An identity, such as ``User:alice``. The principals of clients always have the type User."""
 
     type: str
     name: str
@@ -16,7 +16,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Raises ``ValueError``."""
+        """Return the principal of a text such as ``User:alice``. Raises ``ValueError``."""
         kind, colon, name = text.partition(":")
         if not (kind and colon and name):
             raise ValueError(f"{text!r} is no principal: expected a type and a name, such as User:alice")
@@ -28,4 +28,4 @@ def user(name: str) -> Principal:
 
 
 ANONYMOUS: Final = user("ANONYMOUS")
-"""A client of a listener that asks for no proof of identity."""
+"""The principal of clients on a listener without authentication."""

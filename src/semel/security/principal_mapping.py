@@ -1,10 +1,10 @@
-"""``ssl.principal.mapping.rules``: how the subject of a client's certificate becomes the name of a user. Pure.
+"""``ssl.principal.mapping.rules``: maps the subject of a client's certificate to a user name. Pure.
 
     RULE:^CN=(.*?),OU=payments.*$/$1/L,DEFAULT
 
-The rules are tried in their order. The first whose pattern matches the whole subject gives the name: ``$1`` is what the
-first pair of brackets matched, ``L`` and ``U`` turn it into small letters and capitals. ``DEFAULT`` is the subject as
-it is. A subject that no rule matches has no name, and its client is not let in.
+The rules are tried in their order. The first whose pattern matches the whole subject gives the name: ``$1`` is the text
+of the first group, ``L`` and ``U`` turn the name into lower and upper case. ``DEFAULT`` takes the subject unchanged. If
+no rule matches, the client has no name and its connection is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-# One rule, up to the comma behind it. A slash inside a pattern or replacement has a backslash before it; a comma has
-# none, since only the comma after the last slash ends a rule.
+# One rule, including the comma after it. A slash inside a pattern or replacement is escaped with a backslash. A comma
+# is not escaped, since only a comma after the last slash ends a rule.
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))?"
     r"\s*(?:,|\Z)",
@@ -37,13 +37,13 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """The rules, parsed. Raises ``ValueError`` if the text is not a list of rules."""
+    """The parsed mapping rules. Raises ``ValueError`` if the text is not a list of rules."""
 
     def __init__(self, rules: str) -> None:
         self._rules = [_parsed(match) for match in _split(rules.strip())]
 
     def name(self, subject: str) -> str | None:
-        """The user of a certificate with this subject (RFC 2253); None if no rule matches it."""
+        """Return the user name for a subject (RFC 2253), or ``None`` if no rule matches it."""
         for rule in self._rules:
             name = subject if rule is None else rule.name(subject)
             if name is not None:
@@ -65,7 +65,7 @@ def _split(rules: str) -> list[re.Match[str]]:
 
 
 def _parsed(rule: re.Match[str]) -> _Rule | None:
-    """The rule; ``None`` stands for DEFAULT."""
+    """Return the rule, or ``None`` for DEFAULT."""
     if rule["default"] is not None:
         return None
     try:
@@ -80,7 +80,7 @@ def _replaced(replacement: str, match: re.Match[str]) -> str:
         if reference[1] is not None:
             return reference[1]
         number = int(reference[2])
-        # A number that no pair of brackets has stands for itself.
+        # A reference to a group that the pattern does not have is kept as it is written.
         return reference[0] if number > match.re.groups else match[number] or ""
 
     return _REFERENCE.sub(one, replacement)

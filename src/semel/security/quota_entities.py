@@ -1,4 +1,4 @@
-"""What a client quota is for."""
+"""The entities that client quotas are set for (Kafka: ``ClientQuotaEntity``)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from enum import Enum
 
 
 class Quoted(Enum):
-    """Names that are none."""
+    """Values that take the place of a name in a quota entity or a filter."""
 
     DEFAULT = "the default"
-    """All users, or client ids, that have no quota of their own."""
+    """All users, client ids or addresses that have no quota of their own."""
     ANY = "any"
-    """In a filter: all that have a quota of their own, and the default."""
+    """In a filter: every name that has a quota of its own, and the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """What a quota is for: a user, a client id, both together, or an address; ``Quoted.DEFAULT`` for all the others.
+    """The entity of a quota: a user, a client id, both together, or an IP address.
+
+    ``Quoted.DEFAULT`` means all names that have no quota of their own. Examples:
 
     QuotaEntity(user="alice"), QuotaEntity(user="alice", client_id=Quoted.DEFAULT)
     """
@@ -36,7 +38,7 @@ class QuotaEntity:
         return ", ".join(parts) or "everybody"
 
     def parts(self) -> Iterator[tuple[str, str | Quoted]]:
-        """The kinds, under Kafka's names, and the names."""
+        """Yield the parts that are set: the entity type, under Kafka's name, and the name."""
         for kind, name in (("user", self.user), ("client-id", self.client_id), ("ip", self.ip)):
             if name is not None:
                 yield kind, name

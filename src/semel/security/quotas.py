@@ -1,10 +1,10 @@
-"""Client quotas as arithmetic: which quota holds for a client, how much was used, for how long the client is muted.
+"""Computes client quotas: which quota holds for a client, how much of it was used, and the throttle time.
 
-Rates are measured as Kafka measures them: in windows of one second, of which the last eleven count. A client that is
-over its quota is muted for the time after which the same amount over the longer time is exactly the quota. Changes of
-topics are counted with a token bucket, so that a large change is paid for and not forbidden.
+Rates are measured as in Kafka: in windows of one second, of which the last eleven count. A client above its quota is
+muted until its rate, over the longer time, is exactly the quota. Changes of topics are counted with a token bucket, so
+that a large change is carried out, and later ones have to wait, instead of the large one being refused.
 
-The law: time is handed in, and does not go back.
+The law: the time is an argument, and does not go back.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 
 class Windows(NamedTuple):
-    """How rates are measured: ``quota.window.num`` and ``quota.window.size.seconds``."""
+    """The windows that rates are measured in: ``quota.window.num`` and ``quota.window.size.seconds``."""
 
     number: int = 11
     size_ms: int = 1000
 
     @property
     def full_ms(self) -> int:
-        """Of the windows before the current one."""
+        """The length of all windows before the current one, together."""
         return (self.number - 1) * self.size_ms
 
 
 class UsageKey(NamedTuple):
-    """Who uses a quota up together: all clients of a user, all of a client id, or a client id of a user."""
+    """The clients that share one quota: all of a user, all with a client id, or those of a user with a client id."""
 
     user: str | None
     client_id: str | None
@@ -48,9 +48,9 @@ class Limit(NamedTuple):
 
 
 def limit_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], name: str, user: str, client_id: str) -> Limit | None:
-    """The quota of this name that holds for a client: the first of eight levels that has one.
+    """Return the quota of this name that holds for a client: the first of Kafka's eight levels that has one.
 
-    A default has the bound for all, and everyone it holds for uses it up alone.
+    A default sets the same bound for each user or client id that it holds for; they do not share its usage.
     """
     both, of_user, of_client = UsageKey(user, client_id), UsageKey(user, None), UsageKey(None, client_id)
     default = Quoted.DEFAULT
@@ -96,37 +96,40 @@ class Rate:
         current.last_ms = now_ms
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """The throttle time: after this time without requests the rate is ``bound`` again. 0 if it is not above it."""
+        """Return the throttle time: after it, without requests, the rate is ``bound`` again. 0 if it is not above."""
         kept, windows = self._kept, self._windows
-        # A window counts as long as something in it is not older than all windows together.
+        # A window counts until its newest amount is older than all windows together.
         while kept and now_ms - kept[0].last_ms >= windows.number * windows.size_ms:
             kept.popleft()
         if not kept:
             return 0
         elapsed_ms = now_ms - kept[0].start_ms
-        # Where there are fewer windows yet, those that are missing were silent.
+        # Windows that are missing, because the rate is new, count as windows without usage.
         elapsed_ms += max(0, windows.number - 1 - int(elapsed_ms // windows.size_ms)) * windows.size_ms
         amount = sum(window.sum for window in kept)
         return max(0, _rounded(amount / bound * 1000 - elapsed_ms))
 
 
 class TokenBucket:
-    """A token bucket for changes of topics: it fills at the quota's rate and holds what all windows allow together."""
+    """A token bucket for changes of topics.
+
+    It fills at the quota's rate and holds at most the tokens of all windows.
+    """
 
     __slots__ = ("_at_ms", "_tokens", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._tokens = math.inf  # Full, whatever the quota turns out to be.
+        self._tokens = math.inf  # Full: the first refill cuts it to the quota.
         self._at_ms = -math.inf
 
     def take(self, amount: float, bound: float, now_ms: float) -> None:
-        """Take tokens. If there are not enough, the bucket is below zero until it has filled again."""
+        """Take tokens. If there are not enough, the number of tokens is negative until the bucket has filled again."""
         self._refill(bound, now_ms)
         self._tokens -= amount
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """The throttle time: after this time the bucket is not below zero any more. 0 if it is not now."""
+        """Return the throttle time, after which the number of tokens is not negative. 0 if it is not negative now."""
         self._refill(bound, now_ms)
         return _rounded(-self._tokens / bound * 1000) if self._tokens < 0 else 0
 

@@ -1,4 +1,4 @@
-"""Rights: an operation with a type of resource; and what one client may do."""
+"""Rights: pairs of an operation and a resource type, and the checks whether a client has them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Right(NamedTuple):
 
     @property
     def refusal(self) -> ErrorCode:
-        """What a client is told that lacks it."""
+        """The error code for a client that lacks this right."""
         return _REFUSALS[self.resource_type]
 
 
@@ -65,7 +65,7 @@ IDEMPOTENT_WRITE: Final = Right(Op.IDEMPOTENT_WRITE, Of.CLUSTER)
 class Rights:
     """The rights of the client that sent one request.
 
-    ``refused`` is called when a request or a part of it is refused, and not for names that an answer leaves out.
+    ``refused`` is called when a request or a part of it is refused, but not for names that are left out of a response.
     ``name`` is the name of a resource; for the cluster it can be left out.
     """
 
@@ -83,11 +83,11 @@ class Rights:
         return self._authorizer.allows(self._principal, self._host, *right, name)
 
     def may_with_some(self, right: Right) -> bool:
-        """Whether there may be a resource with which the client has this right."""
+        """Whether the client may have this right on some resource (``AclTable.allows_some``)."""
         return self._authorizer.allows_some(self._principal, self._host, *right)
 
     def demand(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client has this right. If not, ``refused`` is called: the caller refuses the request."""
+        """Whether the client has this right. If not, ``refused`` is called, and the caller must refuse the request."""
         allowed = self.may(right, name)
         if not allowed:
             self.refuse(right, name)

@@ -1,4 +1,4 @@
-"""Kafka's security protocols: what is spoken on a listener."""
+"""Kafka's security protocols: whether a listener uses TLS and SASL."""
 
 from __future__ import annotations
 

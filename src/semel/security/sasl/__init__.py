@@ -1,5 +1,5 @@
-"""SASL, both sides: how a client proves who it is, and how a broker checks that. Pure.
+"""SASL, the client's side and the broker's side: how a client authenticates and how a broker verifies it. Pure.
 
-Begin with ``server.py``: what a broker's side of a mechanism is. ``scram.py`` is what both sides of SCRAM share, and
-``login.py`` is the client's way through SaslHandshake and SaslAuthenticate.
+Begin with ``server.py``: the interface of a mechanism on the broker's side. ``scram.py`` is the part that both sides of
+SCRAM share, and ``login.py`` is the client's sequence of SaslHandshake and SaslAuthenticate requests.
 """

@@ -1,8 +1,9 @@
-"""Whether an access token (a JWT) is believed: signature, issuer, audience and time.
+"""Verifies access tokens (JWT): signature, issuer, audience and times.
 
-The law: the algorithm is one of a fixed list of signatures with a public key, and fits the key; never ``none``, and
-never a keyed hash, for which the public key would be the secret. The keys come from one place, which the start
-configuration names; nothing in a token can name another (``jku``, ``x5u`` and ``jwk`` in its header mean nothing).
+The law: the algorithm is one of a fixed list of public-key signatures and fits the type of the key. It is never
+``none`` and never a keyed hash (HMAC), for which the public key would be the secret. The keys come from one place,
+which the start configuration names; a token cannot name another (``jku``, ``x5u`` and ``jwk`` in its header are
+ignored).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from semel.clock import Clock
 
 logger = logging.getLogger("semel.broker.security")
 
-# By the type of a key.
+# The accepted signature algorithms, by type of key (``kty``).
 _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -26,11 +27,11 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _TIME_S_MAX: Final = 1e12
 FETCH_INTERVAL_MS: Final = 60_000
-"""A token that names an unknown key makes the keys be fetched again, but not more often than this."""
+"""The minimum time between two fetches of the keys, which a token with an unknown key can cause."""
 
 
 class MissingExtra(Exception):
-    """OAUTHBEARER is configured, and PyJWT is not installed."""
+    """OAUTHBEARER is configured, and PyJWT or cryptography is not installed."""
 
     def __init__(self) -> None:
         super().__init__("OAUTHBEARER needs PyJWT and cryptography: pip install 'semel[oauth]'")
@@ -38,7 +39,7 @@ class MissingExtra(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say. Without ``issuer`` or ``audiences`` any will do, as in Kafka."""
+    """The claims that a token must have. Without ``issuer`` or ``audiences`` any is accepted, as in Kafka."""
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class TokenRules:
     scope_claim: str = "scope"
     clock_skew_s: float = 30.0
     refresh_ms: int = 3_600_000
-    """After this time the keys are fetched again, so that one that was withdrawn is not believed for ever."""
+    """The time after which the keys are fetched again, so that a withdrawn key is not trusted for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class Rejected:
 
 
 class TokenVerifier:
-    """``fetch`` blocks and gives the document of keys (a JWKS). Raises ``MissingExtra`` where PyJWT is missing.
+    """Verifies tokens with keys that it fetches. ``fetch`` returns the key set (JWKS) and may block.
 
-    ``needs_keys`` and ``verify`` are for the loop, ``fetch_keys`` is for a thread that may take its time.
+    The constructor raises ``MissingExtra`` if PyJWT or cryptography is missing. ``needs_keys`` and ``verify`` may be
+    called in the event loop; ``fetch_keys`` blocks and must be called in another thread.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class TokenVerifier:
         self._fetched_at_ms: float | None = None
 
     def needs_keys(self, token: str) -> bool:
-        """Whether the keys must be fetched before this token can be judged."""
+        """Whether the keys must be fetched before this token can be verified."""
         fetched_at_ms, now_ms = self._fetched_at_ms, self._clock.monotonic_ms()
         if fetched_at_ms is None or now_ms >= fetched_at_ms + self._rules.refresh_ms:
             return True
@@ -95,19 +97,19 @@ class TokenVerifier:
         try:
             return self._key(self._jwt.get_unverified_header(token)) is None
         except (self._jwt.PyJWTError, RecursionError):
-            return False  # It is rejected, whatever keys there are.
+            return False  # Not a token: ``verify`` rejects it with any keys.
 
     def fetch_keys(self) -> None:
-        """Where that fails, the keys stay as they are until the next time."""
+        """Fetch the keys. If that fails, it is logged and the old keys stay until the next fetch."""
         now_ms = self._clock.monotonic_ms()
         if self._fetched_at_ms is not None and now_ms < self._fetched_at_ms + min(
             FETCH_INTERVAL_MS, self._rules.refresh_ms
         ):
-            return  # Another connection asked for it meanwhile.
+            return  # They were fetched meanwhile, for another connection.
         self._fetched_at_ms = now_ms
         try:
             self._keys = self._read(json.loads(self._fetch()))
-        except Exception as error:  # Of the network, of files, of the document.
+        except Exception as error:  # Errors of the network, of files, or in the document.
             logger.error("the keys for OAUTHBEARER could not be fetched: %s: %s", type(error).__name__, error)
 
     def verify(self, token: str) -> Accepted | Rejected:
@@ -122,7 +124,7 @@ class TokenVerifier:
                 algorithms=list(key.algorithms),
                 issuer=rules.issuer,
                 audience=list(rules.audiences) or None,
-                # Times are compared below, with the clock that was handed in.
+                # Times are compared below, with the injected clock.
                 options={
                     "verify_exp": False,
                     "verify_nbf": False,
@@ -131,7 +133,7 @@ class TokenVerifier:
                     "require": ["exp", "iat", *(["iss"] if rules.issuer is not None else [])],
                 },
             )
-        except (self._jwt.PyJWTError, RecursionError) as error:  # Not every PyJWT minds how deep its JSON is nested.
+        except (self._jwt.PyJWTError, RecursionError) as error:  # Some PyJWT versions do not limit JSON's nesting.
             return Rejected(f"the token is not valid: {type(error).__name__}")
         return self._judged(claims)
 
@@ -153,7 +155,10 @@ class TokenVerifier:
         return Accepted(user, claims["exp"] * 1000, tuple(map(str, scopes)))
 
     def _key(self, header: Mapping[str, Any]) -> _Key | None:
-        """The key that the token names (``kid``). If it names none and there is only one key, that one."""
+        """Return the key that the token names (``kid``).
+
+        If it names none and there is only one key, return that one.
+        """
         keys, name = self._keys, header.get("kid")
         if name is None and len(keys) == 1:
             return next(iter(keys.values()))
@@ -171,7 +176,7 @@ class TokenVerifier:
 
 
 def _is_time(value: object) -> bool:
-    """Whether a claim is a usable time. Python's JSON reader also accepts NaN, with which every comparison is false."""
+    """Whether a claim is a usable time. Python's JSON parser also accepts NaN, with which every comparison is false."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _TIME_S_MAX
 
 

@@ -1,7 +1,7 @@
-"""SASL mechanisms as small machines: what to send first, and what to answer to what the broker says.
+"""SASL mechanisms on the client's side: each computes its first message and its responses to the broker's challenges.
 
-They decide and compute; the bytes travel in SaslAuthenticate (``sasl_login``). A mechanism that does not believe the
-broker raises ``SaslError``: the proof of identity goes both ways.
+They do no I/O; their messages are sent in SaslAuthenticate requests (``login.py``). A mechanism in which the broker
+authenticates too raises ``SaslError`` if the broker fails to.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from semel.security.sasl.scram_client import ScramExchange
 
 
 class SaslError(SemelError):
-    """The exchange cannot go on."""
+    """The SASL exchange failed on the client's side."""
 
 
 class Mechanism(Protocol):
     name: str
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """Return the first message of the client."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What it says next; ``None`` if it has said everything. Raises ``SaslError``."""
+        """Return the response to a challenge, or ``None`` if no message is left to send. Raises ``SaslError``."""
 
 
 class Plain:
-    """RFC 4616: user and password as they are, so only over TLS."""
+    """PLAIN (RFC 4616): sends user and password in plain text, so it should only be used over TLS."""
 
     name = "PLAIN"
 
@@ -42,7 +42,7 @@ class Plain:
 
 
 class Scram:
-    """RFC 5802: the password itself never travels, and the broker proves that it knows it, too."""
+    """SCRAM (RFC 5802): the password itself is never sent, and the broker proves that it knows its keys, too."""
 
     def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Scram:
 
 
 class OAuthBearer:
-    """RFC 7628: a token that an authorization server has issued."""
+    """OAUTHBEARER (RFC 7628): sends a token that an authorization server has issued."""
 
     name = "OAUTHBEARER"
 
@@ -73,5 +73,6 @@ class OAuthBearer:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        # The broker says in JSON why it refuses, and wants to hear this before it says so with an error code.
+        # A challenge is the broker's reason for refusing, in JSON. The client has to send this byte before the broker
+        # responds with the error code.
         return b"\x01" if challenge else None

@@ -1,4 +1,4 @@
-"""Java's ``sasl.jaas.config``: the options in ``some.LoginModule required username="u" password="p";``."""
+"""Parses Java's ``sasl.jaas.config``: the options in ``some.LoginModule required username="u" password="p";``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def jaas_options(text: str) -> dict[str, str]:
 
 
 def jaas_users(text: str) -> dict[str, str]:
-    """The users that a broker's configuration for PLAIN lists, with their passwords: ``user_alice="secret"``."""
+    """Return the users in a broker's configuration for PLAIN, with their passwords: ``user_alice="secret"``."""
     options = jaas_options(text)
     return {name[len(_USER) :]: password for name, password in options.items() if name.startswith(_USER)}

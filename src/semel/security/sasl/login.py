@@ -1,9 +1,9 @@
-"""How a new connection proves who the client is: SaslHandshake, then SaslAuthenticate until the mechanism is content.
+"""Authenticates a new connection of a client: SaslHandshake, then SaslAuthenticate until the mechanism is complete.
 
-    HANDSHAKE --the broker knows the mechanism--> EXCHANGE --the mechanism has said all--> done
+    HANDSHAKE --the broker supports the mechanism--> EXCHANGE --the mechanism has no more messages--> done
 
-The law: nothing but this is sent on a connection before it is done; whatever the broker refuses is final, because
-asking again with the same password is how accounts get locked.
+The law: no other request is sent on the connection before authentication is complete. A refusal of the broker is final,
+because repeated attempts with the same wrong password can lock an account.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from semel.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 
 Request = SaslHandshakeRequest | SaslAuthenticateRequest
 
-# A session is renewed before it ends. Before a second has passed no broker takes another proof.
+# The share of its lifetime after which a session is renewed. Brokers refuse to authenticate again within a second.
 _SESSION_SHARE: Final = 0.85
 _SESSION_MS_MIN: Final = 1_100
 
 
 class Authentication:
-    """Of one connection. Feeds on responses and says what to send next."""
+    """The authentication of one connection: takes responses and returns the next request."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
         self._is_done = False
         self.session_lifetime_ms = 0
-        """How long the broker believes it; 0 for as long as the connection lives."""
+        """The lifetime of the authenticated session that the broker has set; 0 if it ends only with the connection."""
 
     @property
     def renewal_ms(self) -> float:
-        """How long after the proof to prove it again, on the same connection (KIP-368)."""
+        """The time from authentication to reauthentication on the same connection (KIP-368)."""
         lifetime_ms = self.session_lifetime_ms
         return max(lifetime_ms * _SESSION_SHARE, _SESSION_MS_MIN) if lifetime_ms else NEVER
 
@@ -42,7 +42,7 @@ class Authentication:
         return SaslHandshakeRequest(self._mechanism.name)
 
     def answered(self, response: object) -> Request | None:
-        """The next request, or ``None`` when the client is who it says. Raises ``AuthorizationFailed``."""
+        """Return the next request, or ``None`` if the client is authenticated. Raises ``AuthorizationFailed``."""
         match response:
             case SaslHandshakeResponse():
                 if response.error_code != ErrorCode.NONE:

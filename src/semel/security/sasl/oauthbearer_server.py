@@ -1,8 +1,8 @@
-"""OAUTHBEARER (RFC 7628) from the broker's side: a token that an authorization server has signed.
+"""OAUTHBEARER (RFC 7628) on the broker's side: the client sends a token that an authorization server has signed.
 
 client    n,[a=authorization id],^Aauth=Bearer token^A[key=value^A]^A
-broker    nothing, or why not, in JSON
-client    ^A, and only then the broker refuses it
+broker    nothing, or the reason for refusing it, in JSON
+client    ^A, after which the broker refuses it with an error code
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OAuthBearerServer:
         self._verifier = verifier
         self.user: str | None = None
         self._refusal: Refused | None = None
-        """Of which the client was told, and which it has to acknowledge."""
+        """The result of every further message: the refusal, or that the exchange is over. ``None`` before the token."""
 
     def step(self, token: bytes) -> Step:
         if self._refusal is not None:

@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616) from the broker's side: the password itself, so it is for connections with TLS.
+"""PLAIN (RFC 4616) on the broker's side: the client sends its password in plain text, so it is for TLS connections.
 
 [authorization id] NUL user NUL password
 """
@@ -18,9 +18,10 @@ _WRONG: Final = Refused("wrong user or password", "Authentication failed: Invali
 
 
 class PlainServer:
-    """``configured``: users of the start configuration, with their passwords. All others are those of the store.
+    """One PLAIN exchange. ``configured`` maps the users of the start configuration to their passwords.
 
-    ``credential_of`` has a credential for every name, so that an unknown one costs as much as a wrong password.
+    All other users are verified with their SCRAM credentials. ``credential_of`` returns a credential for every name, so
+    that an unknown name takes as much time as a wrong password.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class PlainServer:
         mechanism, credential = self._credential_of(user)
 
         def verify() -> Authenticated | Refused:
-            # Both are looked at for every user, so that the time does not tell where one is known.
+            # Both are verified for every user, so that the time does not reveal whether and where the user is known.
             secret = password.encode()
             salted = scram.salted_password(mechanism, secret, credential.salt, credential.iterations)
             key = scram.stored_key(mechanism, scram.client_key(mechanism, salted))

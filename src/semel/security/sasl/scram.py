@@ -1,11 +1,11 @@
-"""SCRAM (RFC 5802, RFC 7677): the messages and the arithmetic that client and broker share.
+"""SCRAM (RFC 5802, RFC 7677): the messages and the computations that client and broker share.
 
     client-first   n,,n=user,r=nonce
     server-first   r=nonce+more,s=salt,i=iterations
     client-final   c=biws,r=nonce+more,p=proof
     server-final   v=signature
 
-Names and passwords are taken as their UTF-8 bytes, without SASLprep, as Kafka takes them.
+Names and passwords are used as their UTF-8 bytes, without SASLprep, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from semel.wire.codes import ScramMechanism
 
 HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 MECHANISMS: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-"""By the names that SASL has for them."""
+"""The mechanisms by their SASL names."""
 ITERATIONS_MIN: Final = 4096
-"""Kafka's."""
+"""The minimum number of iterations, as in Kafka."""
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """The salted password (``Hi`` in RFC 5802). It takes milliseconds, and other threads run meanwhile."""
+    """Return the salted password (``Hi`` in RFC 5802). This takes milliseconds, without holding the GIL."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
@@ -39,12 +39,12 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """The hash of the client's key, which is what a broker stores (``StoredKey``)."""
+    """Return the hash of the client's key, which a broker stores (``StoredKey``)."""
     return hashlib.new(HASHES[mechanism], key).digest()
 
 
 def signature(mechanism: ScramMechanism, key: bytes, messages: bytes) -> bytes:
-    """The signature of all messages so far (``AuthMessage``), with the stored key or the server's key."""
+    """Return the signature of all messages so far (``AuthMessage``), with the stored key or the server's key."""
     return hmac.digest(key, messages, HASHES[mechanism])
 
 
@@ -57,7 +57,7 @@ def escaped_name(name: str) -> str:
 
 
 def plain_name(escaped: str) -> str:
-    """The name without SCRAM's escapes. Raises ``ValueError`` if it is empty or wrongly escaped."""
+    """Return the name without SCRAM's escapes. Raises ``ValueError`` if it is empty or wrongly escaped."""
     name = escaped.replace("=2C", ",").replace("=3D", "\0")
     if not escaped or "=" in name or "\0" in escaped:
         raise ValueError("the name is empty or not escaped as it must be")
@@ -69,7 +69,7 @@ def encode_base64(value: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """The bytes. Raises ``ValueError`` for other text, and for a second way to write the same bytes."""
+    """Return the bytes of a base64 text. Raises ``ValueError`` if it is not the canonical encoding of its bytes."""
     try:
         value = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

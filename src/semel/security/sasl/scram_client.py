@@ -1,4 +1,4 @@
-"""One SCRAM exchange, from the client's side. The messages are described in ``semel.security.sasl.scram``."""
+"""SCRAM on the client's side. The messages are described in ``scram.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from semel.security.sasl import scram
 
 _GS2_HEADER: Final = "n,,"
-# More are an attack on the client's processor.
+# More iterations would be an attack on the processor of the client.
 _ITERATIONS_MAX: Final = 1_000_000
 _ITERATIONS_DIGITS_MAX: Final = 7
 
@@ -23,14 +23,14 @@ class ScramExchange:
 
     @property
     def has_proven(self) -> bool:
-        """Whether the client has said all it has to say."""
+        """Whether the client has sent its proof, which is its last message."""
         return self._server_signature is not None
 
     def client_first(self) -> bytes:
         return (_GS2_HEADER + self._first_bare).encode()
 
     def client_final(self, server_first: bytes) -> bytes:
-        """Raises ``ValueError`` for a challenge that breaks the protocol."""
+        """Return the final message, with the proof. Raises ``ValueError`` for a challenge that breaks the protocol."""
         mechanism, challenge = self._mechanism, server_first.decode()
         fields = _fields(challenge)
         nonce, iterations = fields.get("r", ""), _iterations(fields.get("i", ""))
@@ -48,7 +48,7 @@ class ScramExchange:
         return f"{without_proof},p={scram.encode_base64(proof)}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """Raises ``ValueError`` unless the broker has proven that it knows the password."""
+        """Raise ``ValueError`` unless the broker has proven that it knows the password's keys."""
         fields = _fields(server_final.decode())
         if "e" in fields:
             raise ValueError(f"the broker refused: {fields['e']}")
@@ -65,7 +65,7 @@ def _iterations(text: str) -> int:
 
 
 def _fields(message: str) -> dict[str, str]:
-    """Raises ``ValueError`` for a message that is not made of fields, or has one twice."""
+    """Return the fields of a message. Raises ``ValueError`` if it is not made of fields, or has one twice."""
     fields: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")

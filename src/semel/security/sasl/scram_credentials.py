@@ -1,4 +1,4 @@
-"""What a broker keeps of a password: enough to check a proof of it, too little to log in with."""
+"""SCRAM credentials: what a broker stores for a password. A proof can be verified with it, but not computed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from semel.security.sasl.scram import client_key, server_key, stored_key
 from semel.wire.codes import ScramMechanism
 
 ITERATIONS_MAX: Final = 16_384
-"""Kafka's: more would be an attack on the processor of the client that logs in."""
+"""Kafka's maximum: more would be an attack on the processor of the client that logs in."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """RFC 5802. Keys do not show in ``repr``."""
+    """The credential of a user for one SCRAM mechanism (RFC 5802). ``repr`` does not show its keys."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)

@@ -1,7 +1,7 @@
-"""SCRAM from the broker's side. The messages are described in ``scram.py``.
+"""SCRAM on the broker's side. The messages are described in ``scram.py``.
 
-An unknown user is taken through the whole exchange with a credential that belongs to no password
-(``unknown_users.py``): there is no branch here that knows whether a user exists.
+For an unknown user the whole exchange runs with a credential that no password fits (``unknown_users.py``): no branch
+here depends on whether the user exists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from semel.security.sasl.scram_credentials import ScramCredential
 from semel.security.sasl.server import OTHER_IDENTITY, Authenticated, Challenge, Refused, Step
 from semel.wire.codes import ScramMechanism
 
-# gs2-header: whether the client binds the channel, and its authorization id. Then the message proper ("bare").
+# The gs2-header says whether the client uses channel binding, and has its authorization id. The message itself ("bare")
+# follows.
 _CLIENT_FIRST: Final = re.compile(
     r"(?P<header>(?P<binding>[^,]+),(?:a=(?P<identity>[^,]+))?,)"
     r"(?P<bare>n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(?P<extensions>(?:,[A-Za-z]+=[^,]+)*))"
@@ -24,7 +25,8 @@ _CLIENT_FIRST: Final = re.compile(
 _CLIENT_FINAL: Final = re.compile(
     r"(?P<without_proof>c=(?P<binding>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,[A-Za-z]+=[^,]+)*),p=(?P<proof>[^,]+)"
 )
-# "y": the client could bind the channel, and has seen that this broker offers no mechanism that does.
+# "n": the client does not support channel binding. "y": it does, but has seen that this broker offers no mechanism with
+# it.
 _WITHOUT_BINDING: Final = frozenset({"n", "y"})
 
 _MALFORMED: Final = Refused("not a message of SCRAM")
@@ -32,7 +34,7 @@ _WRONG: Final = Refused("wrong user or password")
 
 
 class ScramServer:
-    """``credential_of`` has a credential for every name, and ``nonce`` was never used before."""
+    """One SCRAM exchange. ``credential_of`` returns a credential for every name; ``nonce`` was never used before."""
 
     def __init__(self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential], nonce: str) -> None:
         self._mechanism = mechanism
@@ -92,7 +94,7 @@ class ScramServer:
 
 
 class _Begun:
-    """What the first message has settled."""
+    """The state of an exchange after the client's first message."""
 
     __slots__ = ("credential", "header", "messages", "nonce", "user")
 

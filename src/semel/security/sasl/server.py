@@ -1,11 +1,11 @@
-"""SASL from the broker's side: what a mechanism says to what a client sends.
+"""SASL on the broker's side: the interface of a mechanism, and the results of its steps.
 
-A mechanism is the state of one exchange: bytes in, a ``Step`` out. It computes and waits for nothing. What would keep
-an event loop for milliseconds (a password to be salted, keys to be fetched) is handed back as ``Costly``, for the
-caller to run elsewhere.
+A mechanism is the state of one exchange: it takes the client's bytes and returns a ``Step``. It does no I/O and does
+not wait. Work that would block an event loop for milliseconds (salting a password, fetching keys) is returned as
+``Costly``, which the caller runs in another thread.
 
-The law: there is one way to ``Authenticated``, and after it, or after ``Refused``, an exchange goes no further. What a
-client is told of a refusal does not depend on whether the user exists.
+The law: a mechanism returns ``Authenticated`` in one place only, and after it, or after ``Refused``, the exchange is
+over. The message of a refusal to the client does not depend on whether the user exists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The client has to say more."""
+    """The client has to send another message; ``token`` is the challenge for it."""
 
     token: bytes = field(repr=False)
 
@@ -28,14 +28,17 @@ class Authenticated:
 
     user: str
     token: bytes = field(default=b"", repr=False)
-    """The last word of the mechanism, for the client."""
+    """The last message of the mechanism, which is sent to the client."""
     expires_at_ms: float | None = None
-    """Until when that holds, in wall-clock time, where the proof itself says so."""
+    """The wall-clock time at which the authentication expires, if the client's token sets one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The proof failed. ``reason`` is for the broker's log; a client is told ``told``, or that it failed."""
+    """Authentication failed. ``reason`` is for the broker's log.
+
+    The client receives ``told`` as the error message, or a general one if that is ``None``.
+    """
 
     reason: str
     told: str | None = None
@@ -43,7 +46,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """``run``, on a thread that may take its time, gives the step."""
+    """The step has to be computed by ``run``, in another thread, because it takes long."""
 
     run: Callable[[], Challenge | Authenticated | Refused] = field(repr=False)
 
@@ -54,14 +57,14 @@ OTHER_IDENTITY = Refused(
     "it asked for the rights of another user",
     "Authentication failed: Client requested an authorization id that is different from username",
 )
-"""CVE-2017-12610: the name whose password was proven is the only one that a client can have."""
+"""The refusal of an authorization id that is not the authenticated user (CVE-2017-12610)."""
 
 
 class ServerMechanism(Protocol):
-    """One exchange."""
+    """The broker's side of one exchange."""
 
     user: str | None
-    """Who the client says that it is, once it has. That is not proven."""
+    """The user name that the client has sent, or ``None`` before that. It is not authenticated."""
 
     def step(self, token: bytes) -> Step:
-        """What to say to what the client has sent. Raises nothing."""
+        """Return the result of the client's next message. Raises nothing."""
