@@ -1,1 +1,1 @@
-"""The settings of a broker, and what DescribeConfigs tells of them. Open ``broker_config.py`` first."""
+"""The settings of a broker, and the entries of DescribeConfigs responses. Open ``broker_config.py`` first."""

@@ -1,4 +1,4 @@
-"""The settings of the audit log. Kafka has none of them; it writes one with its logging library."""
+"""The settings of the audit log. Kafka has none of them: it writes its audit log with its logging library."""
 
 from __future__ import annotations
 

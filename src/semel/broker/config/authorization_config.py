@@ -1,4 +1,4 @@
-"""The settings of authorization: whether requests are decided by ACLs, and what holds without one."""
+"""The settings of authorization: whether ACLs are enforced, super users, and resources without an ACL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Principals:
 
 
 def principals(text: str) -> tuple[str, ...]:
-    """Of a list with semicolons, as in Kafka: a distinguished name has commas."""
+    """Return the principals of a list with semicolons, as in Kafka, since a distinguished name contains commas."""
     return tuple(part.strip() for part in text.split(";") if part.strip())
 
 

@@ -1,12 +1,12 @@
 """The settings of a broker.
 
-Names, types and defaults are Apache Kafka's (4.3) wherever Kafka has the setting; where a default differs, the sentence
-beside it says so. ``flush``, ``max.partitions``, ``queued.max.response.bytes`` and
+Names, types and defaults are Apache Kafka's (4.3) wherever Kafka has the setting; where a default differs, its
+description says so. ``flush``, ``max.partitions``, ``queued.max.response.bytes`` and
 ``connections.max.stalled.ms`` are Semel's own. The settings that are defaults of topics
-(``log.retention.hours`` and its like) stand in ``topic_defaults``; together they are ``config.log``.
+(such as ``log.retention.hours``) are in ``topic_defaults``; ``config.log`` holds the values of all of them.
 
-A value comes from four places, and the later one wins: the default, the file and the command line (static), what was
-altered for all brokers while running, what was altered for this one.
+A value comes from one of four places, of which the later one wins: the default; the file and the command line (static);
+the dynamic value for all brokers; the dynamic value for this broker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STRING, LIST = SettingType.STRING, SettingType.LIST
 
 
 class Flush(StrEnum):
-    """What an acknowledgement promises: that the record is on disk, or that the operating system has it."""
+    """When a write is acknowledged: once it is synced to disk (COMMIT), or once the operating system has it (OS)."""
 
     COMMIT = "commit"
     OS = "os"
@@ -58,7 +58,7 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """What was set, where, as text. There are passwords among it, so it is never shown."""
+    """The texts of all settings that are set, by where they were set. ``repr`` hides them: some are passwords."""
 
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
     dynamic_default: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -111,7 +111,7 @@ class BrokerConfig(
 ):
     """All settings of one broker, typed, each subject declared in a file of its own.
 
-    ``log`` holds the defaults of its topics.
+    ``log`` holds the defaults of topics.
     """
 
     flush: Flush = declare(  # noqa: RUF009 (the value is frozen)
@@ -188,16 +188,19 @@ class BrokerConfig(
 
     @classmethod
     def load(cls, file_text: str = "", overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
-        """The settings of a ``.properties`` text and, over them, those of the command line. Raises ``SettingError``."""
+        """Return the settings of a ``.properties`` text, overridden by those of the command line (``overrides``).
+
+        Raises ``SettingError``.
+        """
         static = {**_current_names(parse_properties(file_text)), **_current_names(overrides)}
         return _build(ConfigSources(static=static))
 
     def altered(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
-        """The same broker with what was altered while it runs: for all brokers, and over it for this one."""
+        """Return this config with the dynamic settings: those for all brokers, overridden by those for this broker."""
         return _build(replace(self.sources, dynamic_default=dict(dynamic_default), dynamic=dict(dynamic)))
 
     def for_listener(self, listener: str) -> BrokerConfig:
-        """The settings as they count on one listener: those with its prefix over those without."""
+        """Return the settings for one listener: those with its prefix override those without."""
         texts = self.sources.effective()
         own = {
             setting: text
@@ -233,7 +236,7 @@ def _current_names(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class _BrokerSettings(Settings):
-    """Besides those that are declared, ``listener.name.<listener>.<setting>`` for a setting of one listener alone."""
+    """The declared settings; ``lookup`` also finds those of one listener, ``listener.name.<listener>.<setting>``."""
 
     def lookup(self, name: str) -> Setting:
         parts = of_one_listener(name)

@@ -1,7 +1,7 @@
-"""The settings of a subscription to the metrics of clients (KIP-714, resource type 16). Pure.
+"""The settings of a subscription to client metrics (KIP-714, resource type 16). Pure.
 
-Subscriptions are kept and told, as by an Apache Kafka that has no plugin for them. Neither asks clients for metrics
-then: the requests in which clients would offer them are not among those that are served.
+Subscriptions are stored and described, as in an Apache Kafka without a metrics plugin. As in such a Kafka, clients are
+not asked for metrics: GetTelemetrySubscriptions and PushTelemetry are not served.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CLIENT_METRICS_SETTINGS: Final = Settings(
 
 
 def check_client_metrics(configs: Mapping[str, str]) -> None:
-    """Raises ``KafkaError`` for a pattern that matches no client."""
+    """Raise ``KafkaError`` if a pattern of ``match`` is too long, has an unknown attribute or an invalid expression."""
     match = configs.get(_MATCH, "")
     if len(match) > _MATCH_LENGTH_MAX:
         raise KafkaError(

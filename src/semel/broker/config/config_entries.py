@@ -1,6 +1,6 @@
-"""What DescribeConfigs tells of a resource: every setting, its value, and where the value comes from. Pure.
+"""The config entries of a resource, for DescribeConfigs: every setting, its value and the source of the value. Pure.
 
-The synonyms of an entry are all the places that set it, the one that counts first; the last is the default.
+The synonyms of an entry are all the places where it is set, in the order of their precedence. The last is the default.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConfigEntry:
 def topic_entries(
     configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic on which ``configs`` are set; all of them, or those named."""
+    """Return the entries of a topic that has these ``configs``: all, or those with these names."""
     return [
         _inheriting_entry(setting, configs, ConfigSource.TOPIC, broker)
         for setting in _visible(TOPIC_SETTINGS.values())
@@ -54,7 +54,7 @@ def topic_entries(
 def group_entries(
     configs: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a group on which ``configs`` are set; all of them, or those named."""
+    """Return the entries of a group that has these ``configs``: all, or those with these names."""
     return [
         _inheriting_entry(setting, configs, ConfigSource.GROUP, broker)
         for setting in _visible(GROUP_SETTINGS.values())
@@ -63,7 +63,7 @@ def group_entries(
 
 
 def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The settings of a subscription on which ``configs`` are set; all of them, or those named."""
+    """Return the entries of a client metrics subscription with these ``configs``: all, or those with these names."""
     return [
         _entry(setting, tuple(_set_on(setting, configs, ConfigSource.CLIENT_METRICS)), read_only=False)
         for setting in _visible(CLIENT_METRICS_SETTINGS.values())
@@ -72,7 +72,7 @@ def client_metrics_entries(configs: Mapping[str, str], names: Collection[str] | 
 
 
 def logger_entries(levels: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The loggers of this process and their levels; all of them, or those named."""
+    """Return the loggers of this process and their levels as entries: all, or those with these names."""
     return [
         ConfigEntry(name, level, ConfigSource.BROKER_LOGGER, False, False, (), SettingType.STRING, "")
         for name, level in sorted(levels.items())
@@ -81,7 +81,7 @@ def logger_entries(levels: Mapping[str, str], names: Collection[str] | None = No
 
 
 def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The settings of a broker; all of them, or those named."""
+    """Return the entries of a broker: all, or those with these names."""
     return [
         _entry(setting, tuple(_set_on_broker(setting, broker)), read_only=setting.update is Update.READ_ONLY)
         for setting in _visible(_of_broker(broker))
@@ -90,7 +90,7 @@ def broker_entries(broker: BrokerConfig, names: Collection[str] | None = None) -
 
 
 def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """What was altered for all brokers while they run, and nothing else: the broker resource without a name."""
+    """Return the dynamic settings for all brokers only, which are those of the broker resource with an empty name."""
     altered = broker.sources.dynamic_default
     return [
         _entry(
@@ -104,7 +104,7 @@ def all_brokers_entries(broker: BrokerConfig, names: Collection[str] | None = No
 
 
 def _of_broker(broker: BrokerConfig) -> list[Setting]:
-    """Those that are declared, and those that were set for one listener alone."""
+    """Return the declared settings, and those that are set for a single listener."""
     of_listeners = broker.sources.effective().keys() - BROKER_SETTINGS.keys()
     return [*BROKER_SETTINGS.values(), *map(BROKER_SETTINGS.lookup, sorted(of_listeners))]
 
@@ -117,7 +117,7 @@ def _set_on(setting: Setting, configs: Mapping[str, str], source: ConfigSource) 
 def _inheriting_entry(
     setting: Setting, configs: Mapping[str, str], source: ConfigSource, broker: BrokerConfig
 ) -> ConfigEntry:
-    """Of a topic or a group: where nothing is set on it, the broker's settings count."""
+    """Return the entry of a setting of a topic or a group. If it is not set there, the broker's setting counts."""
     found = list(_set_on(setting, configs, source))
     inherited = [
         (synonym, place)
@@ -161,7 +161,7 @@ def _in_topic_units(setting: Setting, synonym: Synonym, place: ConfigSynonym) ->
 
 
 def _shown(setting: Setting, text: str) -> str | None:
-    """A value as it was understood; that of a secret is never shown."""
+    """Return the text of the parsed value, or ``None`` for a sensitive setting."""
     return None if setting.is_sensitive else setting.text(setting.parse(text))
 
 

@@ -1,7 +1,7 @@
-"""The reference of all settings, ``docs/configuration.md``, written from their declarations.
+"""Generates the reference of all settings, ``docs/configuration.md``, from their declarations.
 
-Write it again with ``python -m semel.broker.config.config_reference > docs/configuration.md``; a test fails while it is
-stale.
+Update it with ``python -m semel.broker.config.config_reference > docs/configuration.md``; a test fails while the file
+is out of date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Cluster features (KIP-584): what this broker could do, and what the cluster has agreed to do.
+"""Cluster features (KIP-584): the levels that this broker supports, and the finalized levels of the cluster.
 
-Clients switch protocols by the second list: transactions V2 with ``transaction.version`` 2, the new consumer groups
-with ``group.version`` 1. A feature enters ``SUPPORTED`` together with the code that keeps its promise.
+Clients choose protocols by the finalized levels: transactions V2 with ``transaction.version`` 2, the consumer group
+protocol (KIP-848) with ``group.version`` 1. A feature is added to ``SUPPORTED`` together with its implementation.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Features:
     supported: Mapping[str, Levels] = field(default_factory=lambda: SUPPORTED)
     finalized: Mapping[str, int] = field(default_factory=dict)
     epoch: int = 0
-    """Of the finalized list: it grows with every change. Clients ignore the list while it is negative."""
+    """The epoch of the finalized levels, which grows with every change. Clients ignore them if it is negative."""
 
     @classmethod
     def finalized_at(cls, levels: Mapping[str, int]) -> Features:
-        """Level 0 is said by saying nothing, as in Kafka."""
+        """Return the features with these finalized levels. A feature at level 0 is left out, as in Kafka."""
         return cls(finalized={name: level for name, level in levels.items() if level})

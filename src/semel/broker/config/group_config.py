@@ -144,7 +144,7 @@ class GroupConfig:
     )
 
     def check(self) -> None:
-        """Raises ``SettingError`` if two settings contradict each other."""
+        """Raise ``SettingError`` if two settings contradict each other."""
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise SettingError(
                 "group.min.session.timeout.ms",

@@ -1,7 +1,7 @@
-"""The settings of one group (resource type 32), which count before the broker's, and what follows from them. Pure.
+"""The settings of one group (resource type 32), which override the broker's settings. Pure.
 
-They are settings of the consumer protocol (KIP-848). A group need not exist to have them. What was allowed when it was
-set may be outside the broker's bounds after a restart with others: then the nearest bound counts.
+They are settings of the consumer protocol (KIP-848). A group need not exist to have them. If the broker restarts with
+other bounds, a value that was allowed when it was set may be outside of them: then the nearest bound is used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GROUP_SETTINGS: Final = Settings(
 
 
 def consumer_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ConsumerSettings:
-    """What a group with these settings of its own is judged by, within the broker's bounds."""
+    """Return the settings of the consumer protocol for a group with these overrides, within the broker's bounds."""
     session_ms, heartbeat_ms = config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
     if overrides:
         values = GROUP_SETTINGS.parse({name: text for name, text in overrides.items() if name in GROUP_SETTINGS})
@@ -81,7 +81,7 @@ def consumer_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> Con
 
 
 def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Raises ``SettingError`` for a value outside the broker's bounds, and for two that contradict each other."""
+    """Raise ``SettingError`` if a value is outside the broker's bounds, or if two values contradict each other."""
     values = GROUP_SETTINGS.parse(overrides)
     if values.get(_ASSIGNMENT):
         raise SettingError(

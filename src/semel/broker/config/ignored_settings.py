@@ -1,8 +1,9 @@
-"""Settings that Apache Kafka has for parts that Semel does not have: accepted, and without effect.
+"""Settings of Apache Kafka for parts that Semel does not have: they are accepted and have no effect.
 
-Kafka's own ``server.properties`` sets some of them, and automation alters others while brokers run. They are checked,
-kept and told like any other; a line in the log says, whenever one is set, that it has no effect and why. A setting that
-promises something to clients or to an operator (a throttle, a safeguard) is never one of these: it is refused.
+Kafka's own ``server.properties`` sets some of them, and automation alters others while brokers run. They are validated,
+stored and described like any other setting. When one is set, a line in the log says that it has no effect and why. A
+setting that guarantees something to clients or to an operator (a throttle, a safeguard) is never ignored: it is
+refused.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _BY_NAME: Final = {setting.name: setting for setting in IGNORED_SETTINGS}
 
 
 def note_ignored(texts: Mapping[str, str], before: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Say in the log which of these settings are set, if they were not set to the same value before."""
+    """Log a warning for each of these settings that is set, unless ``before`` has the same value."""
     for name in sorted(_BY_NAME.keys() & texts.keys()):
         if before.get(name) != texts[name]:
             logger.warning("%s=%s is accepted. %s", name, texts[name], _BY_NAME[name].doc)

@@ -1,6 +1,6 @@
 """The settings of listeners: where clients and brokers connect, and with which certificates.
 
-``broker.security.listeners`` makes values of them, and sees that they can be meant together.
+``broker.security.listeners`` turns them into values and checks that they fit together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOR_ONE: Final = re.compile(
 
 
 class NamedAddress(NamedTuple):
-    """``NAME://HOST:PORT``, the name in capitals as in Kafka."""
+    """An address ``NAME://HOST:PORT`` with the name of its listener, in capitals as in Kafka."""
 
     name: str
     host: str
@@ -33,7 +33,7 @@ class NamedAddress(NamedTuple):
 
 
 def parse_listener(text: str) -> NamedAddress | None:
-    """The parts of ``NAME://HOST:PORT``; None for any other text. An IPv6 address stands in brackets."""
+    """Return the parts of ``NAME://HOST:PORT``, or ``None`` for any other text. An IPv6 host is in brackets."""
     match = _LISTENER.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
         return None
@@ -41,7 +41,7 @@ def parse_listener(text: str) -> NamedAddress | None:
 
 
 def of_one_listener(setting: str) -> tuple[str, str] | None:
-    """Listener and setting of ``listener.name.<listener>.<setting>``; None for any other name."""
+    """Return listener and setting of ``listener.name.<listener>.<setting>``, or ``None`` for any other name."""
     match = _FOR_ONE.fullmatch(setting)
     return None if match is None else (match["listener"], match["setting"])
 

@@ -1,8 +1,9 @@
 """The loggers of this process and their levels (resource type 8), under Kafka's names for levels.
 
-A level lasts as long as the broker: it is neither kept in the metadata nor told to other brokers, and a restart begins
-with those of the command line. ``root`` is the logger above all others. A broker inside another program, as in
-``semel.testing``, shares its loggers with that program, which has its own levels again when the broker has ended.
+An altered level lasts until the broker stops: it is neither stored in the metadata nor sent to other brokers, and a
+restarted broker has the levels of its command line. ``root`` is the parent of all loggers. A broker inside another
+program, as with ``semel.testing``, shares its loggers with that program, whose levels are restored when the broker
+stops.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ LEVELS: Final[Mapping[str, int]] = {
 
 
 def levels() -> dict[str, str]:
-    """The level that counts for each logger, whether it is its own or that of one above."""
+    """Return the effective level of each logger: its own, or that of its nearest parent that has one."""
     return {name: _named(logger.getEffectiveLevel()) for name, logger in _loggers().items()}
 
 
 def decide(alterations: Sequence[Alteration]) -> dict[str, int]:
-    """The levels that loggers are to have, all or none. Raises ``KafkaError`` with Kafka's code for why not."""
+    """Return the new levels of loggers, after all alterations. If one is invalid, raises ``KafkaError`` with Kafka's
+    code for it, and no level changes."""
     if any(times > 1 for times in Counter(alteration.name for alteration in alterations).values()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     known = _loggers()
@@ -43,8 +45,10 @@ def decide(alterations: Sequence[Alteration]) -> dict[str, int]:
 
 
 def apply(decided: Mapping[str, int], before: dict[str, int]) -> None:
-    """Let loggers have levels from now on; without a level of its own, the one above counts. What they had before the
-    first change is put into ``before``, for ``restore``."""
+    """Set the levels of loggers. With NOTSET the level of the parent counts.
+
+    The level that a logger had before its first change is put into ``before``, for ``restore``.
+    """
     loggers = _loggers()
     for name, level in decided.items():
         before.setdefault(name, loggers[name].level)
@@ -52,7 +56,7 @@ def apply(decided: Mapping[str, int], before: dict[str, int]) -> None:
 
 
 def restore(before: dict[str, int]) -> None:
-    """Let loggers have the levels that they had before they were altered."""
+    """Set the levels that loggers had before they were altered, and empty ``before``."""
     loggers = _loggers()
     while before:
         name, level = before.popitem()
@@ -95,6 +99,6 @@ def _level(alteration: Alteration, known: Mapping[str, logging.Logger]) -> int:
 
 
 def _named(level: int) -> str:
-    """Kafka's name of the nearest level that tells at least as much."""
+    """Return Kafka's name of the nearest level that logs at least as much."""
     below = [(number, name) for name, number in LEVELS.items() if number <= level]
     return max(below)[1] if below else "TRACE"

@@ -1,4 +1,4 @@
-"""The settings of what keeps the logs in order: retention, compaction, checkpoints."""
+"""The settings of log maintenance: retention, compaction and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of client quotas: how rates are measured. The quotas themselves are kept in the metadata."""
+"""The settings of client quotas: the windows that rates are measured in. The metadata holds the quotas."""
 
 from __future__ import annotations
 

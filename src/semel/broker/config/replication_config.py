@@ -1,4 +1,4 @@
-"""The settings of replicas: how followers copy, and when one counts as in sync."""
+"""The settings of replication: how followers fetch, and when a follower counts as in sync."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The settings of SASL: with which mechanisms clients prove who they are, and for how long that holds.
+"""The settings of SASL: the mechanisms for authentication, and how long an authentication is valid.
 
-With ``listener.name.<listener>.`` before it a setting is that of one listener. What has a mechanism before it
-(``plain.sasl.jaas.config``) is that of one mechanism.
+A setting with the prefix ``listener.name.<listener>.`` holds for one listener only. A setting that begins with a
+mechanism (``plain.sasl.jaas.config``) holds for that mechanism.
 """
 
 from __future__ import annotations

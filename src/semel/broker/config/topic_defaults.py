@@ -1,7 +1,8 @@
 """The broker's settings that are the defaults of its topics' settings.
 
-They are derived from the topics' declarations. ``retention.ms``, for one, names its synonyms ``log.retention.ms``,
-``log.retention.minutes`` and ``log.retention.hours``: the first that is set decides, and the last holds the default.
+They are derived from the declarations of the topics' settings. For example, ``retention.ms`` declares the synonyms
+``log.retention.ms``, ``log.retention.minutes`` and ``log.retention.hours``: the first that is set decides, and the last
+holds the default.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from semel.settings import Setting, SettingType, Synonym, Update, Value
 
 
 def log_defaults(texts: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic on which nothing was set, by a broker's settings. Raises ``SettingError``."""
+    """Return the settings of a topic without configs of its own, from the broker's settings.
+
+    Raises ``SettingError``.
+    """
     by_name = {setting.name: setting for setting in TOPIC_DEFAULTS}
     values: dict[str, str] = {}
     for topic_setting in TOPIC_SETTINGS.values():
@@ -27,7 +31,7 @@ def log_defaults(texts: Mapping[str, str]) -> LogConfig:
 
 
 def in_topic_units(synonym: Synonym, value: Value) -> Value:
-    """A broker's value in the unit of the topic's setting: hours become milliseconds, -1 stays "no limit"."""
+    """Return a broker's value in the unit of the topic's setting: hours become milliseconds, -1 (no limit) stays."""
     return value * synonym.factor if synonym.factor != 1 and isinstance(value, int) and value > 0 else value
 
 
@@ -49,7 +53,8 @@ def _derived(topic_setting: Setting) -> list[Setting]:
                 default=default,
                 doc=f"{doc}.",
                 rule=topic_setting.rule,
-                # As in Kafka: an altered value must not hide behind a synonym that counts for more.
+                # As in Kafka, only the first synonym is dynamic: a change of a later one might have no effect, because
+                # an earlier one overrides it.
                 update=Update.READ_ONLY if settings else Update.CLUSTER_WIDE,
             )
         )
