@@ -1,14 +1,14 @@
-"""The requests of Kafka's protocol: their keys, and the versions of those that Semel has declared.
+"""The APIs of Kafka's protocol: all keys, and the version ranges of the APIs that Semel declares.
 
-The ranges are those of an Apache Kafka 4.3 broker. What a broker serves and advertises is its own decision, made from
-these; two rules about *advertising* are data here, because breaking them breaks clients silently:
+The ranges are those of an Apache Kafka 4.3 broker. The broker derives from them what it serves and advertises. Two
+rules about *advertised* versions are part of this table, because clients fail silently when they are broken:
 
 - Produce is advertised from version 0 although versions 0 to 2 are refused (``advertised_min_version``). librdkafka
-  asks whether version 0 exists before it compresses with gzip, snappy or lz4, and stops compressing if it does not.
-- The ranges must contain Produce 3 and Fetch 4: librdkafka up to 2.8 looks for exactly these before it uses record
+  checks for version 0 before it compresses with gzip, snappy or lz4, and does not compress if it is missing.
+- The ranges must contain Produce 3 and Fetch 4: librdkafka up to 2.8 checks for exactly these before it uses record
   batches v2.
 
-Message modules are imported when ``request_class`` or ``response_class`` is first asked for.
+Message modules are imported when ``request_class`` or ``response_class`` is first used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 
 class ApiKey(IntEnum):
-    """Every key there is, under Kafka's name for it, whether Semel speaks it or not."""
+    """All API keys of Kafka, under Kafka's names, also those that Semel does not implement."""
 
     PRODUCE = 0
     FETCH = 1
@@ -122,7 +122,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One request and its response. Versions are inclusive; ``flexible_since`` is None if no version is flexible."""
+    """One API: a request and its response. Versions are inclusive; ``flexible_since`` is None if none is flexible."""
 
     key: ApiKey
     min_version: int
@@ -132,7 +132,7 @@ class Api:
 
     @property
     def name(self) -> str:
-        """Kafka's name, as in the names of the classes: ``InitProducerId``."""
+        """Kafka's name of the API, with which its message classes begin: ``InitProducerId``."""
         return _camel_case(self.key)
 
     @property

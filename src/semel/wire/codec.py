@@ -1,7 +1,7 @@
-"""Messages to bytes and back, in a version that the caller names.
+"""Encodes and decodes messages, in a version that the caller names.
 
-Nothing is compiled before it is used: the first call for a (class, version) pair generates its function, later calls
-find it. Hot paths fetch the function once, with ``encoder`` and ``decoder``.
+The functions are compiled on first use: the first call for a (class, version) pair generates its function, later calls
+use it again. Hot paths get the function once, with ``encoder`` and ``decoder``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Function = TypeVar("Function")
 
 
 def encode(message: object, version: int) -> bytearray:
-    """The bytes of a message, without header or size."""
+    """Return the bytes of a message, without header or size."""
     return encoder(type(message), version)(message, bytearray(), None)
 
 
 def decode(message_class: type[T], buffer: Buffer, version: int, position: int = 0) -> T:
-    """The message that fills ``buffer`` from ``position`` to its end, else ``DecodeError``.
+    """Return the message that fills ``buffer`` from ``position`` to its end. Raises ``DecodeError``.
 
     Records fields are slices of ``buffer``; everything else is copied out of it.
     """
@@ -32,27 +32,30 @@ def decode(message_class: type[T], buffer: Buffer, version: int, position: int =
 
 
 def encoder(message_class: type[Any], version: int) -> Encoder:
-    """``encode(message, out, parts)``: see ``semel.wire.encoding.compile_encoder``."""
+    """Return the function ``encode(message, out, parts)``: see ``semel.wire.encoding.compile_encoder``."""
     return _encoders[message_class, version]
 
 
 def decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
-    """``decode(buffer, position)``: see ``semel.wire.decoding.compile_decoder``."""
+    """Return the function ``decode(buffer, position)``: see ``semel.wire.decoding.compile_decoder``."""
     return _decoders[message_class, version]
 
 
 def sliced_encoder(message_class: type[Any], version: int) -> SlicedEncoder:
-    """For a large message: see ``semel.wire.encoding.compile_sliced_encoder``."""
+    """Return the encoder in slices, for a large message: see ``semel.wire.encoding.compile_sliced_encoder``."""
     return _sliced_encoders[message_class, version]
 
 
 def sliced_decoder(message_class: type[Any], version: int) -> SlicedDecoder:
-    """For a large message, or one that a stranger sent: see ``semel.wire.decoding.compile_sliced_decoder``."""
+    """Return the decoder in slices, for a large or untrusted message.
+
+    See ``semel.wire.decoding.compile_sliced_decoder``.
+    """
     return _sliced_decoders[message_class, version]
 
 
 class _Compiled(dict[tuple[type[Any], int], Function]):
-    """Functions by message class and version, each compiled when it is first looked up."""
+    """Compiled functions by message class and version. Each is compiled when it is first looked up."""
 
     def __init__(self, compile_function: Callable[[type[Any], int], Function]) -> None:
         self._compile_function = compile_function

@@ -1,4 +1,4 @@
-"""Numbers that stand for something by themselves: what may be done, where a setting is set."""
+"""The enums of Kafka's protocol for ACLs, SCRAM mechanisms and the sources of configs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Code(IntEnum):
-    """Numbered as on the wire, with 0 for UNKNOWN: that is what a number of a newer peer is, which has no name here."""
+    """An enum with Kafka's numbers. A number that it does not have, sent by a newer peer, becomes UNKNOWN (0)."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
@@ -15,7 +15,7 @@ class Code(IntEnum):
 
 
 class AclOperation(Code):
-    """What can be allowed or denied."""
+    """The operations that an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,7 @@ class AclOperation(Code):
 
 
 class AclResourceType(Code):
-    """What it can be allowed or denied with."""
+    """The types of resources that ACLs are about."""
 
     UNKNOWN = 0
     ANY = 1
@@ -49,7 +49,7 @@ class AclResourceType(Code):
 
 
 class AclPatternType(Code):
-    """How a name is meant. MATCH is for filters: whatever rule would hold for this name."""
+    """How the name of a resource pattern is compared. MATCH is for filters: all ACLs that would hold for the name."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,16 +72,16 @@ class ScramMechanism(Code):
 
 
 class ConfigSource(Code):
-    """Where a value comes from."""
+    """The source of the value of a setting, in DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
     BROKER = 2
-    """Set while it runs, for this broker."""
+    """Set dynamically, for one broker."""
     ALL_BROKERS = 3
-    """Set while they run, for all."""
+    """Set dynamically, for all brokers."""
     STATIC_BROKER = 4
-    """The broker's file or command line."""
+    """Set in the broker's file or on its command line."""
     DEFAULT = 5
     BROKER_LOGGER = 6
     CLIENT_METRICS = 7

@@ -1,11 +1,11 @@
 """The codecs of record batches: gzip, snappy, lz4 and zstd, in the framings that Kafka's clients write.
 
-The law: ``decompress`` gives back at most ``size_max`` bytes, and what says of itself that it holds more fails before
-anything is decompressed. Size fields are the sender's word, so they are never trusted, only compared with the bound.
-Whatever is malformed, cut off or followed by something else is a ``DecodeError``.
+The law: ``decompress`` returns at most ``size_max`` bytes, and data that declares a larger size is refused before
+anything is decompressed. Size fields are written by the sender, so they are never trusted, only compared with the
+bound. Malformed or truncated data, and data with trailing bytes, raises ``DecodeError``.
 
 gzip is the standard library's, the others come from ``cramjam``, which is loaded when the first of them is used. It has
-to be 2.14 or newer: before, it took the end of the first lz4 frame for the end of the stream and dropped the rest.
+to be 2.14 or newer: older versions took the end of the first lz4 frame for the end of the stream and dropped the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from semel.wire.decompressed_size import gzip_declared_size, lz4_size_bound, zst
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: the three lowest bits of its attributes."""
+    """The compression codec of a record batch: the three lowest bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -31,7 +31,7 @@ class Codec(IntEnum):
 
 
 class UnsupportedCodec(DecodeError):
-    """A codec number that Kafka has given to no codec."""
+    """A codec number that Kafka does not define."""
 
     def __init__(self, codec_id: int) -> None:
         super().__init__(f"codec {codec_id}; known are {', '.join(f'{codec.value} ({codec.name})' for codec in Codec)}")
@@ -39,13 +39,16 @@ class UnsupportedCodec(DecodeError):
 
 
 COMPRESSION_LEVELS: Final = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(-131072, 23)}
-"""The levels that Kafka accepts; codecs that are not named have none."""
+"""The compression levels that Kafka accepts. Codecs that are not listed have none."""
 
 _DEFAULT_LEVELS: Final = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` in the codec's framing. Levels are Kafka's; one that the codec does not have is a ``ValueError``."""
+    """Return ``data`` compressed, in the codec's framing. ``level`` is one of Kafka's.
+
+    Raises ``ValueError`` for a level that the codec does not have.
+    """
     level = _checked_level(codec, level)
     match codec:
         case Codec.NONE:
@@ -63,12 +66,15 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, size_max: int) -> bytes:
-    """What was compressed, if it is no more than ``size_max`` bytes. Concatenated members and frames are one stream."""
+    """Return the decompressed data. Concatenated members and frames are one stream.
+
+    Raises ``DecodeError`` if it is malformed, or larger than ``size_max`` bytes.
+    """
     return bytes(decompressed(codec, data, size_max=size_max))
 
 
 def decompressed(codec: Codec, data: Buffer, *, size_max: int) -> bytes | bytearray:
-    """The same in the buffer that it was decompressed into: a large block is not held twice."""
+    """Return the same as ``decompress``, but without a copy of the output buffer: a large block is held only once."""
     match codec:
         case Codec.NONE:
             _check_size(codec, len(data), size_max)
@@ -101,13 +107,13 @@ def _checked_level(codec: Codec, level: int | None) -> int:
 
 
 def _cramjam() -> Any:
-    import cramjam  # Not at the top: most processes never need it, and a client should start at once.
+    import cramjam  # Imported here: most processes never need it, and its import would slow the start of a client.
 
     return cramjam
 
 
 def _decompress_into(codec: Codec, into: Callable[[Buffer, bytearray], int], data: Buffer, bound: int) -> bytearray:
-    """A buffer of a fixed size is the one thing that no decompressor writes beyond."""
+    """Decompress into a buffer of a fixed size (``bound``), beyond which no decompressor writes."""
     output = _buffer(bound)
     try:
         size = into(data, output)
@@ -122,7 +128,7 @@ _BUFFER_PIECE: Final = bytes(_BUFFER_PIECE_SIZE)
 
 
 def _buffer(size: int) -> bytearray:
-    """In pieces: Python fills a buffer with zeros, and no other thread gets to run while it does."""
+    """Return a buffer of zeros. It is made in pieces: Python fills each with zeros while it holds the GIL."""
     output = bytearray(min(size, _BUFFER_PIECE_SIZE))
     while len(output) < size:
         output += _BUFFER_PIECE[: size - len(output)]
@@ -130,14 +136,15 @@ def _buffer(size: int) -> bytearray:
 
 
 def _lz4_compress(data: Buffer, level: int) -> bytes:
-    """Kafka's default level 9 means its fast compressor, liblz4's level 1; every other level means what it says.
+    """Return ``data`` as one lz4 frame.
 
-    Kafka's Java reader refuses blocks that refer to the block before them.
+    Kafka's default level 9 means its fast compressor, which is liblz4's level 1; the other levels are those of liblz4.
+    Blocks are independent, because Kafka's Java reader refuses blocks that refer to the block before them.
     """
     compressor = _cramjam().lz4.Compressor(
         level=1 if level == _DEFAULT_LEVELS[Codec.LZ4] else level, content_checksum=False, block_linked=False
     )
-    compressor.compress(bytes(data))  # This one of all its functions takes no other buffer.
+    compressor.compress(bytes(data))  # This function of cramjam accepts bytes only.
     return bytes(compressor.finish())
 
 
@@ -147,7 +154,10 @@ _GZIP_OUTPUT_SIZE: Final = 2**18
 
 
 def _gzip_decompress(data: Buffer, size_max: int) -> bytearray:
-    """Member after member, in pieces: zlib copies what a member leaves over, so a piece is what a tiny member costs."""
+    """Decompress all members, feeding the input in pieces.
+
+    At the end of a member zlib copies the rest of its input: with pieces, a tiny member copies at most one piece.
+    """
     view = memoryview(data)
     output = bytearray()
     position = 0
@@ -177,7 +187,7 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 
 
 def _snappy_compress(data: Buffer) -> bytes:
-    """In the framing of Java's snappy library (xerial): the one that every Kafka client reads."""
+    """Compress in the framing of Java's snappy library (xerial), which every Kafka client reads."""
     compress_raw = _cramjam().snappy.compress_raw
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
@@ -188,10 +198,10 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _snappy_decompress(data: Buffer, size_max: int) -> bytearray:
-    """Raw snappy, as librdkafka and others send it, or xerial's blocks.
+    """Decompress raw snappy, as librdkafka and others send it, or snappy in xerial's framing.
 
-    The version numbers behind xerial's magic are passed over: there is one version, and writers disagree on its byte
-    order. A header may stand between blocks too, where streams were concatenated.
+    The version numbers after xerial's magic are ignored: there is only one version, and writers disagree on its byte
+    order. A header may also be between blocks, where streams were concatenated.
     """
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:

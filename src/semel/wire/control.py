@@ -1,13 +1,13 @@
-"""Control records: what a coordinator writes into a partition to say how a transaction ended there.
+"""Control records: the transaction coordinator writes one into a partition to commit or abort a transaction there.
 
-They stand in a batch of their own whose control bit is set; that bit alone makes them so, never their key. A marker's
-batch holds one record and carries the producer id and epoch of the transaction it ends.
+They are in a batch of their own whose control bit is set. Only that bit, never their key, makes them control records.
+The batch of a marker holds one record, and has the producer id and epoch of the transaction that it ends.
 
     key    version int16, type int16
     value  version int16, coordinator epoch int32
 
-The law: a higher version may add fields behind those of a lower one, and an unknown type is passed over, so a log
-written by a newer broker is still read.
+The law: a higher version may add fields after those of a lower one, and records of an unknown type are skipped, so that
+a log written by a newer broker can be read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ _SIZE_BYTES_MAX: Final = 2**20
 
 
 class ControlType(IntEnum):
-    """The types that end a transaction. Kafka's metadata quorum has others (2 and up), which say nothing to us."""
+    """The types of control records that end a transaction. Kafka's metadata quorum has others (2 and up), which Semel
+    skips."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that said so: a lower one comes from a deposed one."""
+    """Whether a transaction was committed, and the epoch of the coordinator that wrote the marker.
+
+    A marker with a lower coordinator epoch than an earlier one was written by a coordinator that has been replaced.
+    """
 
     committed: bool
     coordinator_epoch: int
@@ -51,7 +55,7 @@ def build_marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a producer's transaction on a partition. It has no sequence: markers are not deduplicated."""
+    """Return the batch that ends a transaction on a partition. It has no sequence: markers are not deduplicated."""
     key, value = encode_marker(marker)
     return build_single(
         key,
@@ -67,10 +71,10 @@ def build_marker_batch(
 
 
 def parse_marker(buffer: Buffer, position: int = 0) -> EndTransactionMarker | None:
-    """The marker in the control batch at ``position``; ``None`` if it holds none.
+    """Return the marker in the control batch at ``position``, or ``None`` if the batch has none.
 
-    A control batch holds none when its record is of another type, or when compaction has emptied it and kept it for its
-    producer's epoch.
+    A control batch has no marker if its record is of another type, or if compaction has removed its record and kept the
+    empty batch for its producer's epoch.
     """
     header = parse_header(buffer, position)
     if not header.is_control:
@@ -81,13 +85,13 @@ def parse_marker(buffer: Buffer, position: int = 0) -> EndTransactionMarker | No
 
 
 def encode_marker(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
-    """Key and value of the control record."""
+    """Return key and value of the control record."""
     control_type = ControlType.COMMIT if marker.committed else ControlType.ABORT
     return _KEY.pack(_VERSION, control_type), _VALUE.pack(_VERSION, marker.coordinator_epoch)
 
 
 def decode_marker(key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
-    """The marker in a control record; ``None`` if the record is of another type."""
+    """Return the marker in a control record, or ``None`` if the record is of another type."""
     key_version, control_type = _unpack(_KEY, key, "key")
     if key_version < 0:
         raise DecodeError(f"control record key of version {key_version}; the lowest is 0")

@@ -1,7 +1,7 @@
 """CRC32C (Castagnoli), the checksum of record batches and of the journal.
 
-The package's own function is handed on unwrapped: it takes any buffer without a copy, and a wrapper would cost as much
-as the checksum of a small batch.
+The function of the package ``crc32c`` is exported without a wrapper: it takes any buffer without a copy, and a wrapper
+would take as long as the checksum of a small batch.
 """
 
 from __future__ import annotations

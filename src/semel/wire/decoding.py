@@ -1,18 +1,18 @@
 """Generates the function that decodes one message class in one version.
 
 The function is flat: structs and arrays become nested loops, neighbouring fields of constant size become one unpack,
-and nothing asks at run time which type comes next. Laws that it keeps for every byte string:
+and no type is looked up at run time. Laws that it keeps for every byte string:
 
-- a length is compared with the bytes that are left before anything of that length is made;
-- an array's count is compared with the bytes its elements need at least, so memory is bounded by the input;
-- the only exception is ``DecodeError``;
-- every byte is consumed: what trails is an error, unless the decoder was compiled ``open_ended``.
+- a length is compared with the number of bytes left before anything of that length is allocated;
+- an array's count is compared with the minimum size of its elements, so memory is bounded by the input;
+- the only exception that it raises is ``DecodeError``;
+- it consumes every byte: trailing bytes are an error, unless the decoder was compiled ``open_ended``.
 
 There is no recursion: a struct can only contain structs that were declared before it.
 
-A large message is decoded in slices: the same source, compiled as a generator that yields after every
-``SLICE_ELEMENTS`` elements, so that its caller can do other work meanwhile, and that refuses a message of more elements
-than it was allowed. Elements are those of all arrays, and unknown tagged fields; numbers in an array count as well.
+A large message is decoded in slices: the same source is compiled as a generator. It yields after every
+``SLICE_ELEMENTS`` elements, so that its caller can do other work meanwhile, and refuses a message with more than
+``elements_max`` elements. The elements of all arrays count, also numbers, and tagged fields.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from semel.wire.varint import continue_unsigned_varint, read_unsigned_varint, sk
 Decoder = Callable[..., Any]
 SlicedDecoder = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
 
-# Some milliseconds of work, also where each element is a struct of ten fields.
+# Some milliseconds of work, even if each element is a struct of ten fields.
 SLICE_ELEMENTS: Final = 2000
 
 TOO_LONG: Final = f"a string has at most {STRING_SIZE_BYTES_MAX} bytes"
 
 
 def compile_decoder(message_class: type[object], version: int, *, open_ended: bool = False) -> Decoder:
-    """``decode(buffer, position=0) -> message``; everything from ``position`` to the end belongs to the message.
+    """Return ``decode(buffer, position=0) -> message``, for a message that reaches from ``position`` to the end.
 
-    ``open_ended`` passes over what trails: the message may be of a newer version, which added fields at its end.
+    With ``open_ended`` trailing bytes are ignored: a newer version of the message may have added fields at its end.
     """
     return _DecoderSource(message_class, version, open_ended).compile()
 
 
 def compile_sliced_decoder(message_class: type[object], version: int) -> SlicedDecoder:
-    """``decode(buffer, position, elements_max)``: a generator that returns the message and its number of elements."""
+    """Return ``decode(buffer, position, elements_max)``, a generator that returns the message and its element count."""
     decoder: SlicedDecoder = _DecoderSource(message_class, version, open_ended=False, sliced=True).compile()
     return decoder
 
@@ -96,7 +96,7 @@ class _DecoderSource:
     # -- structs
 
     def _struct(self, struct_class: type[object], path: str) -> str:
-        """Emit the reading of every field; return the expression that builds the object."""
+        """Emit code that reads every field; return the expression that builds the object."""
         values: dict[str, str] = {}
         tagged: list[schema.Field] = []
         fields = schema.fields_of(struct_class)
@@ -157,7 +157,7 @@ class _DecoderSource:
         return value if field.absent is None else f"None if {value} == {field.absent} else {value}"
 
     def _value(self, wire_type: schema.WireType[Any], nullable: bool, path: str, stem: str) -> str:
-        """Emit the reading of one value; return the expression that holds it, valid after the next flush."""
+        """Emit code that reads one value; return the expression for it, which is valid after the next flush."""
         value = self._source.name(stem)
         match wire_type:
             case schema.Fixed():
@@ -212,7 +212,7 @@ class _DecoderSource:
                 source.line(f"{value}.append({element})")
 
     def _spend(self, count: str, path: str) -> None:
-        """Emit that so many elements come."""
+        """Emit code that subtracts a number of elements from those that are still allowed."""
         if self._sliced:
             self._source.line(f"left -= {count}")
             refuse = self._refuse(path, "more than {elements_max} elements in all")
@@ -232,7 +232,7 @@ class _DecoderSource:
         return value
 
     def _length(self, code: str, path: str) -> str:
-        """Emit the reading of a length or count; null is -1, in compact form too."""
+        """Emit code that reads a length or count. Null is -1, also in the compact form."""
         length = self._source.name("n")
         if self._flexible:
             self._read(length, "B")
@@ -262,7 +262,7 @@ class _DecoderSource:
         self._run.append((name, code))
 
     def _flush(self) -> None:
-        """Read everything that has gathered with one unpack."""
+        """Emit one unpack for all fields of constant size that were collected."""
         if not self._run:
             return
         names = [name for name, _ in self._run]
@@ -297,7 +297,7 @@ class _DecoderSource:
         return self._least_size(field.type)
 
 
-# Topic ids repeat in every request, and building a UUID costs more than the rest of the topic.
+# Topic ids repeat in every request, and building a UUID takes longer than decoding the rest of the topic.
 @lru_cache(maxsize=4096)
 def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw)

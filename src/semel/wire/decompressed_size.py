@@ -1,15 +1,16 @@
-"""How much a compressed stream can hold at most, and how much it must hold, without decompressing anything.
+"""Bounds on the decompressed size of a stream, computed without decompressing: an upper bound, and the declared size.
 
-lz4 and zstd cut their content into blocks, say how large a compressed block is, and limit how large its content may be.
-Stepping from block to block gives a bound that no sound stream goes beyond, so a buffer of that size is enough for it.
+lz4 and zstd divide their content into blocks, store the size of each compressed block, and limit the size of its
+content. Stepping from block to block gives an upper bound for every valid stream, so a buffer of that size is enough.
 
-A sound stream holds at least what it *declares*: the sizes that its frames state for their content, and blocks whose
-content stands there as it is or is one byte repeated. That is the sender's word, and many clients leave it out; but a
-decompressor refuses a stream that does not keep it, so one that declares too much can be refused at once.
+The *declared* size is a lower bound for a valid stream: the sizes that its frames state for their content, and the
+sizes of blocks that are stored uncompressed or are one repeated byte. Senders write these fields, and many clients
+leave them out. But a decompressor refuses a stream whose content does not have the stated size, so a stream that
+declares too much can be refused at once.
 
-The law: the bound is at most ``size_max``, and the walk ends as soon as it is reached. Every block and every frame
-raises it, also an empty one, so the walk is short whatever the stream. A malformed stream gets some bound too, and what
-it declares may be wrong; refusing it is the decompressor's business.
+The law: the upper bound is at most ``size_max``, and the computation ends as soon as it is reached. Every block and
+every frame raises it, also an empty one, so the computation is short for every stream. For a malformed stream the bound
+and the declared size may be wrong; the decompressor refuses it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semel.types import Buffer
 
 _LZ4_MAGIC: Final = 0x184D2204
 _ZSTD_MAGIC: Final = 0xFD2FB528
-_SKIPPABLE_MAGIC: Final = 0x184D2A50  # and the 15 numbers after it: a frame of something else, passed over
+_SKIPPABLE_MAGIC: Final = 0x184D2A50  # And the 15 numbers after it: a skippable frame with other data.
 _SKIPPABLE_MASK: Final = 0xFFFFFFF0
 
 _FRAME_ALLOWANCE: Final = 2**12
@@ -30,12 +31,12 @@ _ZSTD_RLE_BLOCK: Final = 1
 
 
 def gzip_declared_size(data: Buffer) -> int:
-    """What its last member says that it holds: the lower 32 bits of the number stand in the last four bytes."""
+    """Return the declared size of the last member, modulo 2**32: the last four bytes of the stream."""
     return _little_endian(data, max(0, len(data) - 4), 4)
 
 
 def lz4_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
-    """The bound, and what the stream declares."""
+    """Return the upper bound of the decompressed size, and the declared size."""
     position = bound = declared = 0
     while position + 6 < len(data) and bound < size_max:
         bound += _FRAME_ALLOWANCE
@@ -62,9 +63,9 @@ def lz4_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
 
 
 def zstd_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
-    """The bound, and what the stream declares."""
+    """Return the upper bound of the decompressed size, and the declared size."""
     position = bound = declared = 0
-    # A little beyond the bound, so that a stream of repeated bytes is seen to hold too much.
+    # A little more than ``size_max``, so that the declared size of a stream of repeated bytes can exceed it.
     bound_max = size_max + 2 * _ZSTD_BLOCK_SIZE_MAX
     while position + 4 < len(data) and bound < bound_max:
         bound += _FRAME_ALLOWANCE
@@ -79,7 +80,7 @@ def zstd_size_bound(data: Buffer, size_max: int) -> tuple[int, int]:
         content_size_size = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
         dictionary_id_size = (0, 1, 2, 4)[descriptor & 3]
         position += 5 + (0 if is_single_segment else 1) + dictionary_id_size
-        # In two bytes the number begins at 256.
+        # A size field of two bytes holds the size minus 256.
         stated = _little_endian(data, position, content_size_size) + (256 if content_size_size == 2 else 0)
         position += content_size_size
         seen, is_last = 0, False

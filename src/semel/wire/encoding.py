@@ -1,10 +1,10 @@
 """Generates the function that encodes one message class in one version.
 
-Flat like the decoder: neighbouring fields of constant size are packed at once, together with the length that follows
-them. Record batches are not copied when the caller takes the message in parts: they stand between the pieces around
-them, by reference.
+The function is flat like the decoder: neighbouring fields of constant size are packed at once, together with the length
+that follows them. If the caller takes the message in parts, record batches are not copied: they are parts of their own,
+by reference.
 
-A large message is encoded in slices, as it is decoded: by a generator that yields after every ``SLICE_ELEMENTS``.
+A large message is encoded in slices, like in ``decoding``: a generator yields after every ``SLICE_ELEMENTS`` elements.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _CUT: Final = b"..."
 
 
 def compile_encoder(message_class: type[object], version: int) -> Encoder:
-    """``encode(message, out, parts) -> out``: append the message to ``out``.
+    """Return ``encode(message, out, parts) -> out``, which appends the message to ``out``.
 
-    If ``parts`` is a list, ``out`` and each large records field go into it in order, and the buffer returned is the
-    last piece, which the caller adds. If it is None, ``out`` holds everything and is returned.
+    If ``parts`` is a list, ``out`` and each large records field are appended to it in order; the returned buffer is the
+    last part, which the caller has to append. If ``parts`` is None, ``out`` holds the whole message and is returned.
     """
     encoder: Encoder = _EncoderSource(message_class, version).compile()
     return encoder
 
 
 def compile_sliced_encoder(message_class: type[object], version: int) -> SlicedEncoder:
-    """The same as a generator that returns the last piece."""
+    """Return the same encoder as a generator, which returns the last part."""
     encoder: SlicedEncoder = _EncoderSource(message_class, version, sliced=True).compile()
     return encoder
 
@@ -93,7 +93,8 @@ class _EncoderSource:
             self._tagged_fields(sorted(tagged, key=lambda field: field.tag or 0), holder)
 
     def _tagged_fields(self, tagged: list[schema.Field], holder: str) -> None:
-        """Emit the section that ends a struct: how many tagged fields differ from their default, and those fields."""
+        """Emit code for the section at the end of a struct: the count of tagged fields that differ from their default,
+        and these fields."""
         if not tagged:
             self._write("x")
             return
@@ -126,7 +127,7 @@ class _EncoderSource:
         default = self._source.constant(field.default)
         if isinstance(field.type, schema.Fixed):
             return f"{value} != {default}"
-        # Comparing objects is slow, and nearly every message holds the very default.
+        # Comparing objects is slow, and nearly every message holds the same default object.
         return f"{value} is not {default} and {value} != {default}"
 
     # -- values
@@ -143,7 +144,7 @@ class _EncoderSource:
             case schema.Uuid():
                 self._write("16s", f"{expression}.bytes")
             case schema.String():
-                # A sentence about something long, a name that was refused, is itself longer than a string may be.
+                # A message that quotes a long name may itself be longer than a string may be, so it is cut.
                 encoded = "error_text({})" if stem.endswith("error_message") else "{}.encode()"
                 value = self._sized("h", nullable, expression, stem, empty="b''", convert=encoded)
                 self._source.line(f"out += {value}")
@@ -158,7 +159,8 @@ class _EncoderSource:
                 self._nested(wire_type, nullable, expression, stem)
 
     def _sized(self, code: str, nullable: bool, expression: str, stem: str, *, empty: str, convert: str = "{}") -> str:
-        """Emit the length of a value behind what has gathered; return the value's name, which is empty if null."""
+        """Emit code that writes the length of a value, after the fields collected before. Return the variable that
+        holds the value, which is empty if the value is null."""
         source = self._source
         value, length = source.name(stem), source.name("n")
         measured = f"{length} = len({value}){' + 1' if self._flexible else ''}"
@@ -236,7 +238,7 @@ class _EncoderSource:
 
 
 def _error_text(text: str) -> bytes:
-    """An error message, cut where it would not fit."""
+    """Return an error message as bytes, cut to the maximum size of a string."""
     encoded = text.encode()
     if len(encoded) <= STRING_SIZE_BYTES_MAX:
         return encoded

@@ -1,10 +1,11 @@
-"""What stands around a message: the size of the frame, and the header.
+"""Frames and headers: the size and the header before each message.
 
     request  = int32 size, header v1 (or v2 if the version is flexible), body
     response = int32 size, header v0 (or v1 if the version is flexible), body
 
 Two exceptions to "flexible means the newer header", both from Kafka: the client id stays a non-compact string in header
-v2, and the response to ApiVersions always has header v0, because its reader may not know yet which versions are spoken.
+v2, and the response to ApiVersions always has header v0, because the client may not know yet which versions the broker
+has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from semel.wire.codec import encoder, sliced_encoder
 from semel.wire.varint import read_unsigned_varint, skip_tagged_fields
 
 SIZE_PREFIX_BYTES: Final = 4
-# Kafka has none yet. Each takes time to pass over, and a frame has room for fifty million.
+# Kafka has no tagged fields in headers yet. Skipping one takes time, and a frame has room for fifty million.
 HEADER_TAGS_MAX: Final = 1000
 
 
@@ -33,11 +34,11 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a request (a frame without its size), and the position where the body begins.
+    """Return the header of a request (a frame without its size), and the position where the body begins.
 
-    Where the key or the version is not one of ``APIS``, nothing after the correlation id can be relied on: the client
-    id is None and the position is the end of what was read. To answer ApiVersions with UNSUPPORTED_VERSION, that is
-    enough.
+    If ``APIS`` does not have the key or the version, the fields after the correlation id cannot be parsed: the client
+    id is None, and the position is that after the correlation id. That is enough to respond to ApiVersions with
+    UNSUPPORTED_VERSION.
     """
     try:
         api_key, api_version, correlation_id = _FIXED_PART.unpack_from(buffer)
@@ -59,7 +60,7 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, int]:
-    """The correlation id of a response (a frame without its size), and the position where the body begins."""
+    """Return the correlation id of a response (a frame without its size), and the position where the body begins."""
     try:
         (correlation_id,) = _INT32.unpack_from(buffer)
         position = 4
@@ -74,31 +75,31 @@ def decode_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int,
 def encode_request(
     correlation_id: int, api: Api, version: int, message: object, *, client_id: str | None = None
 ) -> bytearray:
-    """A whole request frame."""
+    """Return a whole request frame."""
     return _framed(_request_start(correlation_id, api, version, client_id), message, version)
 
 
 def encode_request_parts(
     correlation_id: int, api: Api, version: int, message: object, *, client_id: str | None = None
 ) -> list[Buffer]:
-    """The same frame in pieces: large records fields by reference."""
+    """Return the request frame in parts, with large records fields by reference."""
     return _framed_parts(_request_start(correlation_id, api, version, client_id), message, version)
 
 
 def encode_response(correlation_id: int, api: Api, version: int, message: object) -> bytearray:
-    """A whole response frame."""
+    """Return a whole response frame."""
     return _framed(_response_start(correlation_id, api, version), message, version)
 
 
 def encode_response_parts(correlation_id: int, api: Api, version: int, message: object) -> list[Buffer]:
-    """The same frame in pieces: large records fields by reference."""
+    """Return the response frame in parts, with large records fields by reference."""
     return _framed_parts(_response_start(correlation_id, api, version), message, version)
 
 
 def encode_response_in_slices(
     correlation_id: int, api: Api, version: int, message: object
 ) -> Generator[None, None, list[Buffer]]:
-    """The same pieces, with a pause after every slice."""
+    """Encode the same parts in slices: a generator that yields after every slice and returns the parts."""
     start = _response_start(correlation_id, api, version)
     parts: list[Buffer] = []
     last = yield from sliced_encoder(type(message), version)(message, start, parts)
@@ -134,7 +135,7 @@ def _response_header_is_flexible(api: Api, version: int) -> bool:
 
 
 def _request_start(correlation_id: int, api: Api, version: int, client_id: str | None) -> bytearray:
-    """Everything before the body, with a size of zero."""
+    """Return everything before the body, with a size of zero, which is filled in later."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     start = bytearray(_REQUEST_START.pack(0, api.key, version, correlation_id, length))

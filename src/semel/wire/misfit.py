@@ -1,7 +1,7 @@
 """Finds the value that does not fit its declaration, after an encoder has failed on it.
 
 A message that cannot be encoded is a bug of the code that built it, and "'h' format requires -32768 <= number" does not
-help to find it. This runs only then, so it may be slow.
+help to find it. This module runs only after such a failure, so it may be slow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from semel.wire import schema
 
 
 def misfit(message: object, version: int) -> ValueError:
-    """An error that names the first value that is wrong, and why."""
+    """Return an error that names the first invalid value, and why it is invalid."""
     title = f"{type(message).__name__} v{version}"
     found = _in_struct(message, version)
     return ValueError(f"{title}: {found}" if found else f"{title} cannot be encoded")
@@ -33,7 +33,7 @@ def _in_struct(holder: Any, version: int) -> str | None:
 
 
 def _in_value(wire_type: schema.WireType[Any], value: Any, version: int) -> str | None:
-    """What is wrong with a value, to be read behind its name."""
+    """Return what is wrong with a value, as a text to follow its name, or ``None`` if it is valid."""
     match wire_type:
         case schema.Fixed():
             try:

@@ -1,4 +1,4 @@
-"""The answer that refuses a whole request, for the APIs that have an error code for it."""
+"""Responses that refuse a whole request, for the APIs whose response has an error code at the top level."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from semel.wire.schema import fields_of
 
 
 def whole_refusal(api: Api, version: int, code: ErrorCode, text: str | None = None) -> object | None:
-    """``None`` if this version has no such code. ``text`` is left out where there is no place for it."""
+    """Return the response that refuses a whole request, or ``None`` if the response of this version has no error code.
+
+    ``text`` is left out if the response has no error message.
+    """
     fields = {field.name for field in fields_of(api.response_class) if field.exists_in(version)}
     if "error_code" not in fields:
         return None

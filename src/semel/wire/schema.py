@@ -1,4 +1,4 @@
-"""How a message is declared: one class for all versions, each field with its type and the versions that carry it.
+"""Declarations of messages: one class for all versions, each field with its type and the versions that have it.
 
     @message(versions=(0, 5), flexible_since=3)
     class EndTxnResponse:
@@ -7,12 +7,12 @@
         producer_id: int | None = field(INT64, since=5, absent=-1)
 
 A declaration is data: ``semel.wire.codec`` compiles it into functions for one version, and the tests derive their
-random messages from it. Fields stand in the order of the wire; tagged fields go to the end of their struct, ordered by
-tag. Every field has a default, Kafka's own: zero, empty, or what ``default`` says. The law: what a version does not
-carry is skipped when encoding and has its default after decoding.
+random messages from it. Fields are declared in the order of the wire; tagged fields are written at the end of their
+struct, ordered by tag. Every field has a default, which is Kafka's: zero, empty, or the value of ``default``. The law:
+a field that a version does not have is skipped when encoding, and has its default after decoding.
 
-Absent is ``None`` in Python, however the wire says it: with a null where the field is ``nullable``, with a number that
-stands for nothing, nearly always -1, where it has ``absent``. No code outside of this package knows that number.
+An absent value is ``None`` in Python. On the wire it is null if the field is ``nullable``, or the number given as
+``absent``, nearly always -1. No code outside of this package uses that number.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class WireType(Generic[T]):
-    """A type on the wire; ``T`` is what it is in Python."""
+    """A type on the wire; ``T`` is the type of its values in Python."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed(WireType[T]):
-    """A number of constant size. ``code`` is its letter in the struct module."""
+    """A number of constant size. ``code`` is its format character in the ``struct`` module."""
 
     code: str
     size_bytes: int
@@ -50,17 +50,20 @@ class Uuid(WireType[UUID]):
 
 @dataclass(frozen=True, slots=True)
 class String(WireType[str]):
-    """UTF-8 behind its length."""
+    """A string: its length and its UTF-8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes(WireType[bytes]):
-    """Bytes behind their length, copied out of the buffer: they are kept longer than the request."""
+    """Bytes after their length.
+
+    Decoding copies them out of the buffer, because they are kept longer than the request.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Records(WireType[Buffer]):
-    """Record batches: bytes that are never copied. Decoded, they are a slice of the buffer they came in."""
+    """Record batches: bytes after their length. Decoding does not copy them: the value is a slice of the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,9 @@ BYTES: Final = Bytes()
 RECORDS: Final = Records()
 
 
-# In every version, whatever the width of the length before it: Kafka's own clients refuse more.
 OWN_TAGS_SINCE: Final = 10_000
-"""Tagged fields from here on are Semel's own, and are sent between its brokers only."""
+"""Tagged fields with this tag or a higher one are Semel's own, and are sent only between its brokers."""
+# The limit in every version, also if the length field has more than two bytes: Kafka's clients refuse longer strings.
 STRING_SIZE_BYTES_MAX: Final = 32767
 
 
@@ -105,7 +108,7 @@ def array(element: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field as the compiler sees it. Version bounds are inclusive; ``None`` means no bound."""
+    """One declared field. Version bounds are inclusive; ``None`` means no bound."""
 
     name: str
     type: WireType[Any]
@@ -183,9 +186,9 @@ def field(
     default: Any = _UNSET,
     absent: int | None = None,
 ) -> Any:
-    """One field: its wire type, or the struct it holds.
+    """Declare a field with its wire type, or with the struct that it holds.
 
-    ``nullable`` is the first version in which it may be null, ``absent`` the number that stands for no value: both are
+    ``nullable`` is the first version in which it may be null, ``absent`` the number that means no value: both are
     ``None`` in Python, and a field with ``absent`` has the default ``None``. ``tag`` makes it a tagged field.
     """
     if not isinstance(wire_type, WireType):
@@ -208,7 +211,7 @@ def struct(*, frozen: bool) -> Callable[[type[T]], type[T]]: ...
 def struct(cls: type[T] | None = None, *, frozen: bool = False) -> Any:
     """Declare a struct that messages contain.
 
-    Freeze one that is small and nearly always has its defaults: messages then share that one instance.
+    Freeze a struct that is small and nearly always has its default values: all messages then share one instance.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -219,7 +222,7 @@ def struct(cls: type[T] | None = None, *, frozen: bool = False) -> Any:
 
 @dataclass_transform()
 def message(*, versions: tuple[int, int], flexible_since: int | None) -> Callable[[type[T]], type[T]]:
-    """Declare a message: the versions it has, and the first one with compact lengths and tagged fields."""
+    """Declare a message: its first and last version, and the first one with compact lengths and tagged fields."""
 
     def declare(cls: type[T]) -> type[T]:
         cls.__wire_versions__ = Versions(*versions, flexible_since)  # type: ignore[attr-defined]
@@ -234,7 +237,7 @@ def versions_of(message_class: type[object]) -> Versions:
 
 
 def fields_of(struct_class: type[object]) -> list[Field]:
-    """The declared fields of a message or struct, in the order of the constructor."""
+    """Return the declared fields of a message or struct, in the order of the constructor."""
     return [
         Field(declared.name, *declared.metadata["wire"])
         for declared in dataclasses.fields(struct_class)  # type: ignore[arg-type]
@@ -242,7 +245,7 @@ def fields_of(struct_class: type[object]) -> list[Field]:
 
 
 def is_shared(default: object) -> bool:
-    """Whether all messages can hold this one default, because it cannot be changed."""
+    """Whether all messages can share this default object, because it is immutable."""
     parameters = getattr(default, "__dataclass_params__", None)
     if parameters is not None:
         return bool(parameters.frozen)

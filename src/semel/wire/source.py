@@ -1,6 +1,6 @@
-"""Python source under construction: what the encoder's and the decoder's generators share.
+"""Builds and compiles Python source, for the generators of encoders and decoders.
 
-The generated text is registered with ``linecache``, so tracebacks, debuggers and profilers show it like any other code.
+The generated source is registered with ``linecache``, so tracebacks, debuggers and profilers show it like other code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Source:
-    """Lines of one function, the names it uses, and the objects that it finds in its globals."""
+    """The source of one function: its lines, its variable names, and its globals (``namespace``)."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
@@ -35,12 +35,12 @@ class Source:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A variable with a name of its own; the stem is for the reader of the generated code."""
+        """Return a unique variable name. ``stem`` makes the generated code readable."""
         self._names += 1
         return f"{stem}_{self._names}"
 
     def constant(self, value: object) -> str:
-        """An expression for a value: itself if its text says it all, else a global that holds it."""
+        """Return an expression for a value: a literal if possible, otherwise the name of a global that holds it."""
         if value is None or isinstance(value, (bool, int, str, bytes)):
             return repr(value)
         for name, known in self.namespace.items():

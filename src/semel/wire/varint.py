@@ -1,6 +1,6 @@
-"""Unsigned varints of 32 bits, as compact lengths, tags and tag sizes are written: seven bits a byte, low bits first.
+"""Unsigned varints of 32 bits, for compact lengths, tags and sizes of tagged fields: seven bits a byte, low bits first.
 
-The generated codec reads the first byte itself, because one byte is nearly always all there is.
+The generated decoders read the first byte themselves, because nearly every varint has only one byte.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The value and the position after it. Raises IndexError where the buffer ends inside it."""
+    """Return the varint at ``position``, and the position after it.
+
+    Raises ``IndexError`` if the buffer ends inside it.
+    """
     first = buffer[position]
     return (first, position + 1) if first < 0x80 else continue_unsigned_varint(buffer, position + 1, first)
 
 
 def continue_unsigned_varint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was read and said that it goes on."""
+    """Return a varint of several bytes, whose ``first`` was read already, and the position after it."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -39,7 +42,7 @@ def continue_unsigned_varint(buffer: Buffer, position: int, first: int) -> tuple
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, count: int) -> int:
-    """The position after ``count`` tagged fields that are not known here."""
+    """Return the position after ``count`` unknown tagged fields."""
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size_bytes, position = read_unsigned_varint(buffer, position)

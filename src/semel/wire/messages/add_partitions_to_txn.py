@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: what a transaction is about to write to.
+"""AddPartitionsToTxn: announces the partitions that a transaction will write to.
 
 Up to version 3 a client adds the partitions of one transaction. From 4 on the request comes from brokers, for many
-transactions at once; with ``verify_only`` it only asks whether the partitions belong to the ongoing transaction.
+transactions at once; with ``verify_only`` it only checks that the partitions belong to the ongoing transaction.
 """
 
 from __future__ import annotations

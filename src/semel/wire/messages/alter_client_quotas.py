@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set or remove limits."""
+"""AlterClientQuotas: set or remove client quotas."""
 
 from __future__ import annotations
 

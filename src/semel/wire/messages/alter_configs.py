@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all settings of a resource. What is not named goes back to its default."""
+"""AlterConfigs: replace all settings of a resource. A setting that is not in the request gets its default again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move replicas; ``replicas`` null cancels a move."""
+"""AlterPartitionReassignments: reassign the replicas of partitions; null ``replicas`` cancel a reassignment."""
 
 from __future__ import annotations
 

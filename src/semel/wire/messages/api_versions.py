@@ -1,10 +1,11 @@
-"""ApiVersions: which requests, in which versions, and which features this broker has.
+"""ApiVersions: the APIs, with their versions, and the features that a broker supports.
 
-The first request on a connection. Its response always has header v0, and a version that the broker does not know is
-answered with UNSUPPORTED_VERSION in a body of version 0. Clients switch to transactions V2 only if
+It is the first request on a connection. Its response always has header v0. The response to an unknown version is
+UNSUPPORTED_VERSION with a body of version 0. Clients switch to transactions V2 only if
 ``finalized_features`` has ``transaction.version`` 2 and ``finalized_features_epoch`` is not negative.
 
-Up to version 3, a supported feature whose ``min_version`` is 0 must be left out: Java clients of that time refuse it.
+Up to version 3, a supported feature whose ``min_version`` is 0 must be left out: Java clients with these versions
+refuse it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: groups of KIP-848's protocol, their members, what each owns and what each shall own."""
+"""ConsumerGroupDescribe: groups of the consumer protocol (KIP-848), with members and assignments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Member:
     subscribed_topic_regex: str | None = field(STRING, nullable=0, default=None)
     assignment: Assignment = field(Assignment)
     target_assignment: Assignment = field(Assignment)
-    # 0 speaks the classic protocol inside this group, 1 KIP-848's, -1 is unknown.
+    # The protocol that the member uses in this group: 0 classic, 1 consumer (KIP-848), -1 unknown.
     member_type: int = field(INT8, since=1, default=-1)
 
 

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: the whole of KIP-848's protocol in one request: join, stay, revoke, leave.
+"""ConsumerGroupHeartbeat: join, stay in and leave a group of the consumer protocol (KIP-848), and revoke partitions.
 
-Null in the request means "as before". In version 1 the member chooses its own id.
+A null field in the request means that it has not changed. From version 1 on the member chooses its own id.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from uuid import UUID
 
 from semel.wire.schema import INT16, INT32, STRING, UUID_, array, field, message, struct
 
-# Member epochs that say what the member wants.
+# Member epochs in requests that mean something else than the member's epoch.
 JOINING: Final = 0
 LEAVING: Final = -1
-LEAVING_FOR_A_WHILE: Final = -2  # A static member, which comes back under its instance id.
+LEAVING_FOR_A_WHILE: Final = -2  # A static member, which will rejoin with its instance id.
 
 
 @struct
@@ -33,7 +33,7 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = field(array(STRING), nullable=0, default=None)
     subscribed_topic_regex: str | None = field(STRING, since=1, nullable=1, default=None)
     server_assignor: str | None = field(STRING, nullable=0, default=None)
-    # What the member owns now: it goes on reporting a partition until it has given it up.
+    # The partitions that the member owns now. It reports a partition until it has revoked it.
     topic_partitions: list[TopicPartitions] | None = field(array(TopicPartitions), nullable=0, default=None)
 
 
@@ -50,5 +50,5 @@ class ConsumerGroupHeartbeatResponse:
     member_id: str | None = field(STRING, nullable=0, default=None)
     member_epoch: int = field(INT32)
     heartbeat_interval_ms: int = field(INT32)
-    # Null: nothing has changed since the last heartbeat.
+    # Null if the assignment has not changed since the last heartbeat.
     assignment: Assignment | None = field(Assignment, nullable=0, default=None)

@@ -1,8 +1,8 @@
-"""What consumers of the classic protocol say to each other: ``consumer`` is the protocol type of their groups.
+"""The embedded protocol of consumers in classic groups (Kafka: ``ConsumerProtocol``). Its type is ``consumer``.
 
-A member's subscription travels as the metadata of JoinGroup, what the leader assigns as the assignment of SyncGroup;
-to the coordinator both are bytes. They begin with an int16, the version. Versions only add fields at the end, so one
-that is newer than the newest known here is read as that, and what is behind it is passed over.
+A member's subscription is sent as metadata in JoinGroup, the assignment by the group leader in SyncGroup; for the
+coordinator both are opaque bytes. They begin with their version, an int16. New versions only add fields at the end. So
+a version newer than ``VERSION_MAX`` is read as ``VERSION_MAX``, and the bytes after it are ignored.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ConsumerProtocolPartitions:
 
 @message(versions=(0, VERSION_MAX), flexible_since=None)
 class ConsumerProtocolSubscription:
-    """What a member wants, and what it has: so a leader without a memory can leave partitions where they are.
+    """The topics that a member subscribes to, and the partitions that it owns, so that a sticky assignor can keep them.
 
-    ``generation_id`` is the generation in which the member got ``owned_partitions``: of two who claim a partition, the
-    later one is right.
+    ``generation_id`` is the generation in which the member got ``owned_partitions``. If two members claim the same
+    partition, the one with the later generation owns it.
     """
 
     topics: list[str] = field(array(STRING))
@@ -57,7 +57,10 @@ def encode_subscription(subscription: ConsumerProtocolSubscription, version: int
 
 
 def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Raises ``DecodeError`` where the bytes are no subscription: a group may use the protocol type for its own."""
+    """Return the subscription.
+
+    Raises ``DecodeError`` for other bytes: a group may use the protocol type for its own.
+    """
     return _decode(ConsumerProtocolSubscription, data)
 
 
@@ -66,12 +69,12 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = VER
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """No bytes at all are no partitions: the coordinator has no others for a member that the leader left out."""
+    """Return the assignment. No bytes mean no partitions: a member that the leader left out gets no bytes."""
     return _decode(ConsumerProtocolAssignment, data) if len(data) else ConsumerProtocolAssignment()
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolPartitions]:
-    """Partitions by topic, in order: the same set is always the same bytes, and a coordinator sees no change in it."""
+    """Return partitions grouped by topic, sorted: equal sets give equal bytes, so a coordinator sees no change."""
     topics: dict[str, ConsumerProtocolPartitions] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, ConsumerProtocolPartitions(topic)).partitions.append(index)

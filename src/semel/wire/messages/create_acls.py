@@ -1,4 +1,4 @@
-"""CreateAcls. Pattern type 3 is a literal name, 4 a prefix."""
+"""CreateAcls: create ACLs. Pattern type 3 is a literal name, 4 a prefix."""
 
 from __future__ import annotations
 

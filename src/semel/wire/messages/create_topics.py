@@ -1,4 +1,4 @@
-"""CreateTopics.
+"""CreateTopics: create topics.
 
 From version 4 on, -1 for ``num_partitions`` and ``replication_factor`` means the broker's default.
 """

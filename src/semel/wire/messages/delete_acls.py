@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the access rules that match any filter."""
+"""DeleteAcls: delete the ACLs that match any of the filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members, and their offsets."""
+"""DeleteGroups: delete groups without members, and their offsets."""
 
 from __future__ import annotations
 

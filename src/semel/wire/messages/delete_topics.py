@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, and from version 6 by name or id."""
+"""DeleteTopics: delete topics by name, and from version 6 on by name or id."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas: limits by user, client id and address.
+"""DescribeClientQuotas: client quotas by user, client id and IP address.
 
-Match types: 0 exactly this name, 1 the default entity, 2 any that is named.
+Match types: 0 exactly this name, 1 the default entity, 2 any specified entity.
 """
 
 from __future__ import annotations

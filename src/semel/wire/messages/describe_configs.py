@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics (resource type 2) and brokers (4), and where each value comes from."""
+"""DescribeConfigs: the settings of resources, such as topics (type 2) and brokers (4), and the sources of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeGroups: classic groups with members and assignments. Version 6 has GROUP_ID_NOT_FOUND for one that is not."""
+"""DescribeGroups: classic groups with members and assignments. From version 6 on with GROUP_ID_NOT_FOUND."""
 
 from __future__ import annotations
 

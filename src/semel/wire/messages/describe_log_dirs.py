@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how much disk each partition takes. ``topics`` null means all."""
+"""DescribeLogDirs: the size of each partition on disk. Null ``topics`` mean all topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DescribeProducers: who writes to a partition, and where its open transaction began.
+"""DescribeProducers: the producers of a partition, and the first offset of their open transactions.
 
-The epoch is 32 bits wide here and 16 bits everywhere else.
+The producer epoch is 32 bits wide here and 16 bits everywhere else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeQuorum: state of the metadata quorum, as tools for Apache Kafka ask for it."""
+"""DescribeQuorum: the state of the KRaft metadata quorum, which tools for Apache Kafka query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions: state, age and partitions of transactions."""
+"""DescribeTransactions: state, start time and partitions of transactions."""
 
 from __future__ import annotations
 

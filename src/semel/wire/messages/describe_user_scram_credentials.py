@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who has SCRAM credentials, never the credentials. ``users`` null means all."""
+"""DescribeUserScramCredentials: the mechanisms that users have credentials for. Null ``users`` mean all users."""
 
 from __future__ import annotations
 

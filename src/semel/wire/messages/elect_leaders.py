@@ -1,4 +1,4 @@
-"""ElectLeaders: election type 0 the preferred replica, 1 any replica, in sync or not."""
+"""ElectLeaders: elect the preferred replica (type 0) or, if there is no leader, any live replica (type 1, unclean)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""EndTxn: commit or abort.
+"""EndTxn: commit or abort a transaction.
 
-Version 5 is transactions V2: every end bumps the epoch, and the response carries what to go on with.
+Version 5 is transactions V2: every end bumps the producer epoch, and the response has the producer id and epoch for the
+next transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fetch: read record batches, as a consumer or as a follower.
 
-Version 7 brings incremental sessions, 12 the epoch that detects divergence, 13 topic ids in place of names, and 15
-moves the follower's identity into the tagged ``replica_state``. A consumer has no replica id.
+Version 7 adds incremental fetch sessions, 12 the last fetched epoch, which detects divergence, 13 topic ids instead of
+names, and 15 moves the follower's replica id into the tagged ``replica_state``. A consumer has no replica id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FetchPartition:
     log_start_offset: int = field(INT64, since=5, default=-1)
     partition_max_bytes: int = field(INT32)
     replica_directory_id: UUID = field(UUID_, since=17, tag=0)
-    # What the follower believes: the leader answers at once if it knows better.
+    # The high watermark that the follower knows: the leader responds at once if its own is higher.
     high_watermark: int = field(INT64, since=18, tag=1, default=INT64_MAX)
 
 
@@ -55,7 +55,7 @@ class FetchRequest:
     max_bytes: int = field(INT32, default=INT32_MAX)
     isolation_level: int = field(INT8)
     session_id: int = field(INT32, since=7)
-    # 0 begins a session; without an epoch there is none.
+    # 0 begins a session; without an epoch the request uses no session.
     session_epoch: int | None = field(INT32, since=7, absent=-1)
     topics: list[FetchTopic] = field(array(FetchTopic))
     forgotten_topics_data: list[ForgottenTopic] = field(array(ForgottenTopic), since=7)
@@ -96,7 +96,7 @@ class PartitionData:
     diverging_epoch: EpochEndOffset = field(EpochEndOffset, since=12, tag=0)
     current_leader: LeaderIdAndEpoch = field(LeaderIdAndEpoch, since=12, tag=1)
     snapshot_id: SnapshotId = field(SnapshotId, since=12, tag=2)
-    # Null for read_uncommitted; for read_committed every transaction whose records must be dropped.
+    # Null for read_uncommitted; for read_committed every transaction whose records the consumer must drop.
     aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction), nullable=4)
     preferred_read_replica: int | None = field(INT32, since=11, absent=-1)
     records: Buffer | None = field(RECORDS, nullable=0)

@@ -1,6 +1,6 @@
-"""FindCoordinator: which broker coordinates a group (key type 0) or a transactional id (key type 1).
+"""FindCoordinator: the broker that coordinates a group (key type 0) or a transactional id (key type 1).
 
-From version 4 one request asks for many keys.
+From version 4 on one request can have many keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and learns of rebalances."""
+"""Heartbeat: keeps the session of a member of a classic group, and tells it about rebalances."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """InitProducerId: a producer id and epoch, and for a transactional id the fencing of its previous producer.
 
-From version 3 a producer that already has an id sends it along, to have its own epoch bumped.
+From version 3 on a producer that already has an id sends it with its epoch, to get the next epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup: enter a group of the classic protocol, or stay in it through a rebalance."""
+"""JoinGroup: join a group of the classic protocol, or rejoin it in a rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup: one member leaves up to version 2, any number from version 3."""
+"""LeaveGroup: remove members from a group: one up to version 2, any number from version 3 on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that have settings of their own. Version 0 knows only client metrics (16)."""
+"""ListConfigResources: the resources that have settings of their own. Version 0 lists only client metrics (16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups: the groups of one coordinator, by state (4) and type (5)."""
+"""ListGroups: the groups of one coordinator, filtered by state (from version 4 on) and type (from 5 on)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from semel.wire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, struct
 
-# Special timestamps, with the version that brought them.
+# Special timestamps, with the first version that has them.
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3  # 7: the record with the largest timestamp
@@ -16,7 +16,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6  # 11: the first that is not yet in remote s
 
 
 DEBUGGING_REPLICA_ID = -2
-"""The replica id of a tool that looks at a log and copies nothing."""
+"""The replica id of a debugging tool, which inspects a log and replicates nothing."""
 
 
 @struct

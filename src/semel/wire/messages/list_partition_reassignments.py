@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves of replicas that are under way. ``topics`` null means all."""
+"""ListPartitionReassignments: the reassignments of replicas in progress. Null ``topics`` mean all topics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ListTransactions: the transactions of one coordinator, filtered. A duration of -1 filters nothing.
 
-Between brokers a transaction has three fields more, in tags of our own: its record, as in the log, and the epoch
-of its coordinator.
+Between brokers a transaction has three more fields, with tags of Semel's own: key and value of its record in the log,
+and the epoch of its coordinator.
 """
 
 from __future__ import annotations

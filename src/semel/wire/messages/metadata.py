@@ -1,7 +1,7 @@
-"""Metadata: which brokers there are, and who leads which partition.
+"""Metadata: the brokers of the cluster, and the leaders and replicas of partitions.
 
-``topics`` null means all topics; in version 0 an empty list means that. A topic that does not exist may be created by
-asking for it.
+Null ``topics`` mean all topics; in version 0 an empty list means that. The request may create topics that it names and
+that do not exist.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MetadataResponseTopic:
     topic_id: UUID = field(UUID_, since=10)
     is_internal: bool = field(BOOL, since=1)
     partitions: list[MetadataResponsePartition] = field(array(MetadataResponsePartition))
-    # A bit for each operation; the lowest integer means that it was not asked for.
+    # A bit for each operation. The lowest integer means that the request did not ask for it.
     topic_authorized_operations: int | None = field(INT32, since=8, absent=-(2**31))
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read. Version 9 serves both group protocols, 10 names topics by id."""
+"""OffsetCommit: commit offsets of a group. From version 9 on for both group protocols, from 10 on with topic ids."""
 
 from __future__ import annotations
 

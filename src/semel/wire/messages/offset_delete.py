@@ -1,4 +1,4 @@
-"""OffsetDelete: forget committed offsets of topics that the group no longer reads."""
+"""OffsetDelete: delete committed offsets of topics that the group is not subscribed to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""OffsetFetch: how far groups have read; one group up to version 7, many from version 8.
+"""OffsetFetch: the committed offsets of one group up to version 7, of many groups from version 8 on.
 
-``require_stable`` refuses offsets that an open transaction may still change. ``topics`` null means all.
+With ``require_stable``, offsets that an open transaction may still change are refused. Null ``topics`` mean all topics.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""OffsetForLeaderEpoch: where the log of a leader epoch ends, so that a reader or follower that diverged knows where to
-cut.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, from which a consumer or follower detects that it diverged.
 
 Replica id -2, the default, is a debugging client; a consumer sends -1.
 """

@@ -1,7 +1,7 @@
 """Produce: append record batches to partitions.
 
 Version 3 is the first with record batches v2 and transactions; 12 adds partitions to the transaction implicitly
-(transactions V2); 13 names topics by id. With ``acks`` 0 there is no response at all.
+(transactions V2); 13 has topic ids instead of names. With ``acks`` 0 there is no response at all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PartitionProduceResponse:
     log_start_offset: int | None = field(INT64, since=5, absent=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field(array(BatchIndexAndErrorMessage), since=8)
     error_message: str | None = field(STRING, since=8, nullable=8, default=None)
-    # Where to go instead, with NOT_LEADER_OR_FOLLOWER.
+    # The current leader, with NOT_LEADER_OR_FOLLOWER.
     current_leader: LeaderIdAndEpoch = field(LeaderIdAndEpoch, since=10, tag=0)
 
 

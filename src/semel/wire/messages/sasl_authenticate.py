@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one step of the chosen mechanism."""
+"""SaslAuthenticate: one message of the chosen SASL mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SaslHandshake: choose a SASL mechanism. After version 1 the tokens travel in SaslAuthenticate, after 0 bare."""
+"""SaslHandshake: choose a SASL mechanism.
+
+After version 1 SASL messages are sent in SaslAuthenticate, after 0 without a header.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, every member gets its own."""
+"""SyncGroup: the leader of a classic group sends the assignments, and every member receives its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """TxnOffsetCommit: offsets of a group that become visible when the transaction commits.
 
-From version 3 the member's generation travels along, so that a zombie's commit is refused; from 5 on the offsets
-partition is added to the transaction implicitly (transactions V2).
+From version 3 on the request has the member's generation, so that the commit of a zombie is refused. From 5 on the
+partition of ``__consumer_offsets`` is added to the transaction implicitly (transactions V2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: from the transaction coordinator to partition leaders, the end of transactions."""
+"""WriteTxnMarkers: the transaction coordinator sends the markers of ended transactions to partition leaders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Record batches, message format 2: the one form in which records travel, rest on disk and are copied.
+"""Record batches in message format 2, the only format of records on the wire, on disk and in replication.
 
-``header`` reads and patches a batch in place and never looks inside; ``reader`` and ``builder`` go from bytes to
-records and back. The broker's produce and fetch paths need the header only.
+``header`` reads and patches the header of a batch in place and never parses its records; ``reader`` decodes records,
+``builder`` encodes them, and ``checking`` validates them. The broker reads only the header when it serves a Fetch.
 """
 
 from semel.wire.compression import Codec, UnsupportedCodec

@@ -1,8 +1,8 @@
-"""From records to the bytes of a batch.
+"""Encodes records as the bytes of a record batch.
 
-The law: equal arguments give equal bytes, what is built here is read back equal by ``iterate_records``, and whatever
-``iterate_records`` gives out can be built again, however odd, because compaction does so. Arguments that no batch can
-hold are a ``ValueError``: they are the caller's bug, not the world's.
+The law: equal arguments give equal bytes; ``iterate_records`` reads the same records from the bytes; and every record
+that ``iterate_records`` returns can be encoded again, however unusual, because compaction does that. Arguments that no
+batch can hold raise ``ValueError``: they are a bug of the caller.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def build_batch(
     last_offset_delta: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """One batch of these records, whose offsets are absolute, growing and not below ``base_offset``.
+    """Return one batch of these records, whose offsets are absolute, increasing and not below ``base_offset``.
 
-    Compaction passes the old ``last_offset_delta``, so that the batch still covers the offsets and sequences it covered
-    before. With no records left it passes ``max_timestamp`` too, and the batch is a header and nothing else.
-    With ``LOG_APPEND_TIME`` every record is read back with the batch's maximum timestamp.
+    Compaction passes the old ``last_offset_delta``, so that the batch still covers the offsets and sequences that it
+    covered before. If no record is left it passes ``max_timestamp`` too, and the batch is only a header.
+    With ``LOG_APPEND_TIME``, readers give every record the maximum timestamp of the batch.
     """
     encoded: list[bytes] = []
     base_timestamp = delete_horizon_ms
@@ -110,14 +110,14 @@ def build_single(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """What ``build_batch`` makes of one record with a key and without headers, in half the time.
+    """Return the same as ``build_batch`` for one record with a key and without headers, in half the time.
 
-    Coordinators write one record at a time, and four or more for every transaction.
+    Coordinators write batches of one record, and four or more of them for every transaction.
     """
     if value is None:
         record = _encode_record(0, 0, key, value, ())
     else:
-        # In front of the key stand the record's attributes and two differences, all of them 0.
+        # Before the key are the record's attributes, timestamp delta and offset delta, which are all 0.
         body = b"".join((b"\0\0\0", VARINTS[len(key)], key, VARINTS[len(value)], value, b"\0"))
         record = VARINTS[len(body)] + body
     attributes = (is_transactional and TRANSACTIONAL_BIT) | (is_control and CONTROL_BIT)
@@ -128,10 +128,10 @@ def build_single(
 
 
 class BatchBuilder:
-    """A batch that grows record by record up to a size, then is built once its producer's numbers are known.
+    """A batch that grows by ``append`` until it is full, and is built when producer id and sequence are known.
 
-    The size is that of the uncompressed batch: what a codec will save cannot be known before the batch is full. The
-    first record is always taken, so a record larger than the limit travels alone.
+    The limit is for the size of the uncompressed batch: how much a codec saves is not known before the batch is full.
+    The first record is always accepted, so a record larger than the limit is sent in a batch of its own.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class BatchBuilder:
         return len(self._encoded)
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
-        """Take the record, or leave the batch as it is and say ``False`` because the record would make it too large."""
+        """Append a record. Returns ``False``, without appending it, if it would make the batch too large."""
         records = self._encoded
         count = len(records)
         if not count:
@@ -166,7 +166,7 @@ class BatchBuilder:
         if value is None or headers:
             encoded = _encode_record(count, delta, key, value, headers)
         else:
-            # This is ``_encode_record``, in line: every record that is sent comes through here.
+            # The same as ``_encode_record``, inlined for speed: every record that a producer sends is encoded here.
             if key is None:
                 body = b"".join((b"\0", VARINTS[delta], VARINTS[count], _NULL, VARINTS[len(value)], value, b"\0"))
             else:
@@ -190,7 +190,10 @@ class BatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> bytes:
-        """The batch so far, with offsets from 0 on: the leader gives out the real ones. It can be built again."""
+        """Return the batch so far, with offsets from 0 on: the leader assigns the real ones.
+
+        It can be built repeatedly.
+        """
         count = len(self._encoded)
         if count == 0:
             raise ValueError("a producer's batch holds at least one record")
@@ -212,7 +215,10 @@ def seal_batch(
     attributes: int,
     fields: tuple[int, int, int, int, int, int, int],
 ) -> bytes:
-    """Put the header before the records: ``place`` is (base offset, leader epoch), ``fields`` follow the attributes."""
+    """Return the batch of these encoded records: compress them, and put the header before them.
+
+    ``place`` is (base offset, leader epoch); ``fields`` are the header fields after the attributes.
+    """
     block: Buffer = encoded[0] if len(encoded) == 1 else b"".join(encoded)
     if block and (codec or compression_level is not None):
         block = compress(codec, block, compression_level)
@@ -239,7 +245,7 @@ def _encode_record(
     else:
         value_size = VARINTS[len(value)]
     counted_headers = _encode_headers(headers) if headers else b"\0"
-    # The zero in front is the record's attributes, which have no meaning yet.
+    # The zero at the beginning is the record's attributes, which Kafka does not use yet.
     body = b"".join(
         (b"\0", VARINTS[timestamp_delta], VARINTS[offset_delta], key_size, key, value_size, value, counted_headers)
     )

@@ -1,17 +1,17 @@
-"""Whether the bytes behind a header are the records that it promises: checked without building one of them.
+"""Validates the records of a batch from a producer, without decoding them.
 
-The law: what ``RecordCheck`` takes, ``RecordBlock`` reads to its end, record by record, with offsets from 0 without
-gaps; what it does not take would stop a reader there, for good, or has more than ``HEADERS_MAX`` headers in a record.
-Keys and values are passed over, not copied.
+The law: a block that ``RecordCheck`` accepts can be read by ``RecordBlock`` to its end, with offsets from 0 without
+gaps. A block that it refuses has a record that no reader could get past, or a record with more than ``HEADERS_MAX``
+headers. Keys and values are skipped, not copied.
 
-A reader that goes from record to record in Python takes most of a microsecond for each. But nearly every batch consists
-of *runs*: stretches of records of the same size whose fields stand at the same places, which are checked by columns
+A loop over the records in Python takes most of a microsecond for each. But nearly every batch consists of *runs*:
+consecutive records of the same size whose fields are at the same positions. Runs are checked by columns
 (``run_shape``): lengths must be the same in every record, offset deltas are known beforehand, and timestamp deltas must
-end where the shape says. Shapes are taken from records that were walked, and remembered from batch to batch; what
-belongs to no run is walked.
+end at the position that the shape gives. Shapes are taken from records that were checked one by one, and are kept from
+batch to batch. Records that are in no run are checked one by one (``_walk``).
 
-The check can be done in steps, each bounded by the effort it may take, also in the middle of a record's headers: so a
-large batch is begun on the event loop, and finished elsewhere if it turns out to take long.
+The check can be done in steps of limited effort, which may end even between the headers of a record. So the check of a
+large batch begins on the event loop, and goes on in another thread if it takes long.
 """
 
 from __future__ import annotations
@@ -25,32 +25,34 @@ from semel.wire.records.run_shape import RunShape, offset_delta_at
 from semel.wire.records.varint import VARINT_BITS, VARINTS, VARLONG_BITS, decode_unsigned, wrap_int64
 
 KEYLESS_NAMED_MAX: Final = 100
-"""So many records without a key are remembered by number; the others are counted."""
+"""The maximum number of records without a key whose indexes are kept. The others are only counted."""
 
 HEADERS_MAX: Final = 100_000
-"""More headers in one record are refused. A reader keeps an object for each, a hundred times what they take here."""
+"""The maximum number of headers in one record. A reader makes objects of each header, which take a hundred times the
+memory of its bytes."""
 
-# Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each at least.
+# Length, attributes, timestamp delta, offset delta, key length, value length, header count: each at least one byte.
 _RECORD_SIZE_MIN: Final = 7
 
-# A run is checked in pieces: large enough that a call for a column is lost among its records, small enough that all
-# columns of a piece are still in the processor's cache. Where one is not right, a smaller one may be.
+# A run is checked in pieces: large enough that the overhead of the calls is small for each record, small enough that
+# all columns of a piece stay in the processor's cache. If a piece does not fit the shape, smaller ones are tried.
 _RUN_MIN: Final = 4
 _PIECE_MIN: Final = 8
 _PIECE_MAX: Final = 512
-# Where no run begins, so many records are walked before the next try: more and more while there is none.
+# The maximum number of records that are checked one by one before the next attempt to find a run. The number doubles
+# with every attempt that fails.
 _STRETCH_MAX: Final = 256
-# A record of a run takes this part of the time of one that is walked.
+# A record that is checked one by one takes the time of this many records in a run.
 _RUN_SHARE: Final = 32
 _SHAPES_MAX: Final = 1024
 _NONE_IS_OLD: Final = (INT64_MAX, 0)
-# By number, what the offset delta of a record looks like.
+# The encoded offset deltas, by the index of the record.
 _OFFSET_DELTAS_KNOWN: Final = 8192
 _OFFSET_DELTAS: Final = tuple(VARINTS[delta] for delta in range(_OFFSET_DELTAS_KNOWN))
 
 
 class BadRecord(DecodeError):
-    """A record that no reader would get past: its number in the batch, and what is wrong with it."""
+    """A record that is not valid, so that no reader could get past it: its index in the batch, and what is wrong."""
 
     def __init__(self, index: int, what: str) -> None:
         super().__init__(f"record {index}: {what}")
@@ -59,7 +61,7 @@ class BadRecord(DecodeError):
 
 
 class RecordCheck:
-    """The check of one block of records, decompressed: ``advance`` until it is over."""
+    """The check of one decompressed block of records. Call ``advance`` until it returns True."""
 
     __slots__ = (
         "_base_timestamp",
@@ -80,28 +82,29 @@ class RecordCheck:
     )
 
     def __init__(self, block: bytes | bytearray, count: int, base_timestamp: int | None = None) -> None:
-        """With a ``base_timestamp``, the oldest record is found too."""
+        """With a ``base_timestamp`` the check also finds the oldest record (``oldest``)."""
         self._block = block
         self._count = count
         self._base_timestamp = base_timestamp
-        self._time = -1  # The timestamp delta that was seen last, in zigzag form.
+        self._time = -1  # The timestamp delta of the previous record, in zigzag form.
         self.oldest = _NONE_IS_OLD
-        """The lowest timestamp, and the first record that has it. A record without a timestamp is not old."""
-        self._headers_left = 0  # Of the record whose number is ``_index``, and which ends at ``_end``.
+        """The lowest timestamp, and the index of the first record with it. Records without a timestamp are ignored."""
+        self._headers_left = 0  # Of the record with the index ``_index``, which ends at ``_end``.
         self._end = 0
         self._effort_max = 0
         self._index = self._position = 0
-        self._last = 0  # Where the last record that was walked begins.
-        self._stretch = 1  # So many are walked before a run is looked for.
+        self._last = 0  # The start of the last record that was checked one by one.
+        self._stretch = 1  # The number of records to check one by one before looking for a run.
         self.effort = 0
         self.keyless: list[int] = []
         self.keyless_count = 0
 
     def advance(self, effort_max: int) -> bool:
-        """Go on with about so much effort: a record, or a header, that is walked takes 1. Whether all were checked.
+        """Continue the check with about this much effort. Returns whether all records were checked.
 
-        ``effort`` counts what was taken. Raises ``BadRecord`` for the first record that is wrong, ``DecodeError`` where
-        the count is.
+        The effort of a record or a header that is checked one by one is 1, that of a record with timestamps 2.
+        ``effort`` is the sum so far. Raises ``BadRecord`` for the first invalid record, and ``DecodeError`` if the
+        number of records is wrong.
         """
         block, count = self._block, self._count
         if count * _RECORD_SIZE_MIN > len(block):
@@ -135,7 +138,7 @@ class RecordCheck:
         return True
 
     def _walk(self, stop: int) -> None:
-        """From record to record. The hot loop for records that are no run: what is short is read in line."""
+        """Check records one by one, up to the index ``stop``: the hot loop, in which short integers are read inline."""
         block, size = self._block, len(self._block)
         starts_with = block.startswith
         wants_times = self._base_timestamp is not None
@@ -163,7 +166,7 @@ class RecordCheck:
                         self._time = number
                         self._note_time(number, index)
 
-                # The attributes of a record have no meaning yet and are passed over.
+                # The attributes of a record are not used by Kafka yet, and are skipped.
                 if block[position + 1] < 0x80:
                     position += 2
                 elif block[position + 2] < 0x80:
@@ -206,7 +209,7 @@ class RecordCheck:
                 if block[position]:
                     position = self._begin_headers(position, end, index)
                     if self._headers_left:
-                        return  # All effort is spent; ``_resume_headers`` goes on from here.
+                        return  # The effort is used up; ``_resume_headers`` continues here.
                     if self.effort >= self._effort_max:
                         stop = index + 1
                 else:
@@ -234,7 +237,7 @@ class RecordCheck:
         return self._walk_headers(position, index)
 
     def _resume_headers(self) -> None:
-        """Go on in the record whose headers took more effort than there was."""
+        """Continue with the headers of a record that took more than the effort of the last call."""
         index = self._index
         try:
             position = self._position = self._walk_headers(self._position, index)
@@ -247,7 +250,10 @@ class RecordCheck:
         self._index = index + 1
 
     def _walk_headers(self, position: int, index: int) -> int:
-        """As many of the headers that are left as the effort allows, and one at least."""
+        """Check as many of the remaining headers as the effort allows, and at least one.
+
+        Returns the position after them.
+        """
         block = self._block
         count = min(self._headers_left, max(1, self._effort_max - self.effort))
         for _ in range(count):
@@ -267,7 +273,7 @@ class RecordCheck:
         return position
 
     def _pass_run(self, length_max: int) -> int:
-        """Pass over records of one size and shape, if such a run begins here. Returns how many there were."""
+        """Check a run of records of one size and shape, if one begins here. Returns the number of its records."""
         block, position, index = self._block, self._position, self._index
         number = block[position]
         size = 1
@@ -278,10 +284,10 @@ class RecordCheck:
                 number += (block[position + 2] << 14) - 0x4000
                 size = 3
         size += number >> 1
-        # A length of one byte has the attributes behind it, which are the same in all records too.
+        # After a length of one byte come the attributes, which are the same in all records of a run, too.
         if block[position : position + 2] != block[position + size : position + size + 2]:
             return 0
-        # Within a run, all offset deltas have the same number of bytes, and but for two of them the same ones.
+        # Within a run, all offset deltas have the same number of bytes, of which all but two are equal.
         delta_size, border = offset_delta_at(index)
         key = size * 8 + delta_size
         shape = _SHAPES.get(key)
@@ -339,13 +345,13 @@ class RecordCheck:
             self.keyless += range(index, index + min(count, KEYLESS_NAMED_MAX - len(self.keyless)))
 
 
-# By the size of a record and of its offset delta: the shape that was seen last. A guess that the columns confirm or
-# refute, so it does not matter which batch it comes from.
+# The last shape by size of a record and size of its offset delta. ``fits`` verifies a shape for each run, so it may
+# come from any batch.
 _SHAPES: Final[dict[int, RunShape]] = {}
 
 
 def is_sound_single(block: Buffer) -> bool:
-    """The quick yes for the only record of a batch, read in place. A no means: ask ``RecordCheck``."""
+    """Whether a batch's only record is valid, checked quickly. If this returns False, ``RecordCheck`` has to decide."""
     try:
         number = block[0]
         position = 1

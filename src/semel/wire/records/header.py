@@ -1,10 +1,10 @@
-"""The fixed part of a record batch: read in place, checked, patched in place.
+"""The header of a record batch: read, validated and patched in place.
 
     position  field                         covered by the CRC
-    0         base_offset             8     no: the leader gives it out
+    0         base_offset             8     no: the leader assigns it
     8         batch_length            4     no: counts from position 12 on
     12        partition_leader_epoch  4     no: the leader writes it
-    16        magic                   1     no: read before anything else is believed
+    16        magic                   1     no: read before any other field is trusted
     17        crc                     4     -
     21        attributes              2     yes, and all that follows
     23        last_offset_delta       4
@@ -16,12 +16,12 @@
     57        record_count            4
     61        the records, compressed as one block if the attributes say so
 
-The law: a ``BatchHeader`` from ``parse_header`` can be walked with. Its size is at least that of a header, its last
-offset is never below its base offset, so that a walk from batch to batch always moves forward, and it has no more
-records than offsets. Whether the bytes behind it are sound is what ``verify_crc`` answers.
+The law: with a ``BatchHeader`` from ``parse_header`` the next batch can be found. Its size is at least that of a
+header, its last offset is never below its base offset, so that an iteration over batches always moves forward, and it
+has no more records than offsets. ``verify_crc`` checks the bytes after it.
 
-Two rules about ranges stand here and nowhere else: ``is_walkable`` for a batch in a log, and ``producer_fault`` for one
-that a producer sends, which must be more.
+The rules about ranges are only here: ``is_walkable`` for a batch in a log, and the stricter ``producer_fault`` for a
+batch from a producer.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _TIMESTAMP: Final = Struct(">q")
 
 
 class UnsupportedMagic(DecodeError):
-    """A batch of another message format: 0 and 1 are Kafka's before 0.11, anything else is none of Kafka's."""
+    """A batch of another message format: 0 and 1 are Kafka's formats before 0.11; others do not exist in Kafka."""
 
     def __init__(self, magic: int, position: int) -> None:
         super().__init__(f"message format {magic} at position {position}; only format {MAGIC_V2} is supported")
@@ -84,14 +84,14 @@ class UnsupportedMagic(DecodeError):
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: its producer, or the leader that appended it."""
+    """Whether the timestamps of a batch were set by the producer or by the leader that appended it."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The header of one record batch, field by field as it is on the wire, and what follows from it."""
+    """The header of one record batch: its fields in the order of the wire, and properties derived from them."""
 
     base_offset: int
     batch_length: int
@@ -109,16 +109,16 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def read(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
-        """The fields as they stand there, unchecked. The buffer must hold a header; ``parse_header`` sees to that."""
+        """Return the fields, unchecked. The buffer must be long enough; ``parse_header`` checks that and the fields."""
         return tuple.__new__(cls, HEADER.unpack_from(buffer, position))
 
     def placed(self, base_offset: int, partition_leader_epoch: int) -> BatchHeader:
-        """The header of the same batch once it stands in a log."""
+        """Return the header of the same batch after it was appended to a log, with this offset and leader epoch."""
         return tuple.__new__(BatchHeader, (base_offset, self[1], partition_leader_epoch, *self[3:]))
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, with what ``batch_length`` does not count."""
+        """The size of the whole batch, including the 12 bytes that ``batch_length`` does not count."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -131,12 +131,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        """The codec's number as it stands there, known or not."""
+        """The number of the codec, which need not be a known one."""
         return self.attributes & CODEC_MASK
 
     @property
     def compression(self) -> Codec:
-        """The codec. A number that Kafka has given to none raises ``UnsupportedCodec``."""
+        """The codec. Raises ``UnsupportedCodec`` if Kafka does not define its number."""
         try:
             return _CODECS[self.attributes & CODEC_MASK]
         except IndexError:
@@ -160,14 +160,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; after 2**31 - 1 comes 0. ``NO_SEQUENCE`` where the batch has none."""
+        """The sequence of the last record; after 2**31 - 1 comes 0. ``NO_SEQUENCE`` if the batch has no sequences."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & INT32_MAX
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones and markers; it then stands where the base timestamp was."""
+        """The time at which compaction may remove the tombstones and markers of this batch; ``None`` if it is not set.
+
+        It is stored in the field of the base timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
@@ -177,9 +180,9 @@ _NOT_FROM_PRODUCERS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of a batch of this message format, and at least as long as a header. Nothing else is checked.
+    """Return the header of a batch. Only its message format and the minimum of its length are checked.
 
-    Raises ``UnsupportedMagic`` for other message formats, also where such a message is shorter than our header.
+    Raises ``UnsupportedMagic`` for other message formats, also if such a message is shorter than a header of format 2.
     """
     if position < 0 or len(buffer) - position < HEADER_SIZE:
         raise _too_short(buffer, position)
@@ -189,7 +192,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_format(header: BatchHeader, position: int = 0) -> None:
-    """Raise like ``read_header`` for a header that was read unchecked."""
+    """Check a header that was read unchecked. Raises the same errors as ``read_header``."""
     if header.magic != MAGIC_V2:
         raise UnsupportedMagic(header.magic, position)
     if header.batch_length < _BATCH_LENGTH_MIN:
@@ -199,9 +202,9 @@ def check_format(header: BatchHeader, position: int = 0) -> None:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts at ``position``. The batch itself may be cut off behind it.
+    """Return the header of the batch at ``position``. The batch may be cut off after its header.
 
-    Raises like ``read_header``, and ``DecodeError`` for one that cannot be walked with.
+    Raises the same errors as ``read_header``, and ``DecodeError`` if the header is not ``is_walkable``.
     """
     header = read_header(buffer, position)
     if not is_walkable(header):
@@ -210,12 +213,15 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def is_walkable(header: BatchHeader) -> bool:
-    """Whether a batch of a log may have these counts. Compaction leaves fewer records than offsets, or none."""
+    """Whether a batch in a log may have these counts.
+
+    After compaction it may have fewer records than offsets, or none.
+    """
     return 0 <= header.record_count <= header.last_offset_delta + 1 and header.last_offset_delta >= 0
 
 
 def range_of(header: BatchHeader) -> str:
-    """The counts of a header that is not walkable, and the rule."""
+    """Return, for an error message, the counts of a header that is not walkable, and the rule."""
     return (
         f"last offset delta {header.last_offset_delta} and record count {header.record_count}; the delta is at least 0 "
         "and the count is 0 to the delta + 1"
@@ -223,11 +229,11 @@ def range_of(header: BatchHeader) -> str:
 
 
 def producer_fault(header: BatchHeader) -> tuple[ErrorCode, str] | None:
-    """Why no producer may send a batch with this header, and the code that it is refused with. None if it may.
+    """Return the error code and the reason for which a producer's batch with this header is refused, or ``None``.
 
-    Sequences wrap, so the last one follows from the first and the count. What stands in the place of epoch and sequence
-    where there is no producer id is not looked at: clients disagree (some write 0), and no reader asks. The same goes
-    for the attributes that Kafka has given no meaning, and for the leader epoch.
+    Sequences wrap, so the last one follows from the first and the count. Without a producer id, epoch and sequence are
+    not checked: clients differ (some write 0), and no reader uses them. Attributes that Kafka does not define and the
+    leader epoch are not checked either.
     """
     if (
         header.record_count == header.last_offset_delta + 1
@@ -280,10 +286,10 @@ def _described_fault(header: BatchHeader) -> tuple[ErrorCode, str]:
 
 
 def iterate_headers(buffer: Buffer, *, allow_partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch in a buffer of batches back to back.
+    """Yield position and header of every batch in a buffer of consecutive batches.
 
-    A last batch that is cut off raises ``DecodeError``. With ``allow_partial_tail`` it ends the iteration instead: a
-    fetch response is cut at a number of bytes, not at a batch.
+    If the last batch is cut off, raises ``DecodeError``, or with ``allow_partial_tail`` ends the iteration: a Fetch
+    response is cut at a number of bytes, not at a batch.
     """
     position, end = 0, len(buffer)
     while position < end:
@@ -303,7 +309,7 @@ def iterate_headers(buffer: Buffer, *, allow_partial_tail: bool = False) -> Iter
 
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch is whole and its checksum is the one in its header."""
+    """Whether the batch is complete and its checksum equals the one in its header."""
     end = position + header.batch_length + LOG_OVERHEAD
     if end > len(buffer):
         return False
@@ -311,13 +317,13 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def patch_offset_and_epoch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write where the batch now stands in the log. The CRC does not cover these fields and stays true."""
+    """Write the batch's offset in the log and the leader epoch. The CRC does not cover these fields and stays valid."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Make ``timestamp`` the timestamp of every record in the batch, and the CRC true again."""
+    """Make ``timestamp`` the timestamp of every record in the batch, and update the CRC."""
     (batch_length,) = _LENGTH.unpack_from(buffer, position + BATCH_LENGTH_POSITION)
     end = position + batch_length + LOG_OVERHEAD
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_POSITION)
@@ -328,7 +334,7 @@ def patch_log_append_time(buffer: bytearray | memoryview, position: int, timesta
 
 
 def patch_codec(batch: bytearray | memoryview, codec: Codec) -> None:
-    """Make the header true again after the records behind it were compressed again: length, codec, CRC.
+    """Update length, codec and CRC in the header, after the records were compressed with another codec.
 
     The batch is the whole buffer, from its header to its end.
     """
@@ -347,6 +353,9 @@ def _too_short(buffer: Buffer, position: int) -> DecodeError:
 
 
 def _is_old_format(buffer: Buffer, position: int) -> bool:
-    """The magic stands at the same place in all formats, and a message of format 0 can be as short as 26 bytes."""
+    """Whether a message of format 0 or 1 is at this position.
+
+    The magic is at the same position in all formats, and a message of format 0 can be as short as 26 bytes.
+    """
     magic_position = position + MAGIC_POSITION
     return position >= 0 and magic_position < len(buffer) and buffer[magic_position] < MAGIC_V2

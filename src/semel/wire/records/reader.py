@@ -1,8 +1,8 @@
-"""From the bytes of a batch to its records.
+"""Decodes the records of a batch.
 
-The law: whatever the bytes are, either records come out or ``DecodeError``, and no more memory is taken than the batch
-itself and the given bound on its decompressed size. A length is compared with the bytes that are left before it is
-used. The checksum is not looked at here; ``verify_crc`` is for that.
+The law: for every byte string this returns records or raises ``DecodeError``, and it takes no more memory than the
+batch itself and the given bound on its decompressed size. A length is compared with the number of bytes left before it
+is used. The checksum is not verified here, but by ``verify_crc``.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from semel.wire.records.varint import VARINT_BITS, VARINTS, VARLONG_BITS, decode
 
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 128 * 2**20
 
-# Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each at least.
+# Length, attributes, timestamp delta, offset delta, key length, value length, header count: each at least one byte.
 _RECORD_SIZE_MIN: Final = 7
 _INT64_MIN: Final = -INT64_MAX - 1
 _NOT_PLAIN: Final = CODEC_MASK | CONTROL_BIT | TIMESTAMP_TYPE_BIT
 _ATTRIBUTES_AND_DELTAS: Final = bytes(3)
 
 _UNKNOWN: Final = -1
-# By number, what the offset delta of a record looks like where none is left out.
+# The encoded offset deltas by the index of the record, in a batch without gaps.
 _OFFSET_DELTAS: Final = tuple(VARINTS[delta] for delta in range(8192))
-# What takes two bytes can be added to it.
+# A timestamp delta of two bytes can be added to it without overflow.
 _TIMESTAMP_SAFE_MAX: Final = INT64_MAX - 8192
 
-# So many are decoded where they are asked for one by one: enough that a call for them is lost among them.
+# The number of records that an iteration decodes at once: enough that the overhead of the call is small for each.
 _RECORDS_AT_ONCE: Final = 64
 
 T = TypeVar("T")
 
 
 class RecordBlock:
-    """The records of one batch, decoded as they are asked for: the header is read and the block decompressed at once.
+    """The records of one batch. The constructor reads the header and decompresses; ``read`` decodes the next records.
 
-    Offsets grow from record to record and stay within the header's range; compaction leaves gaps, so they need not be
-    consecutive.
+    Offsets increase from record to record and stay within the header's range. They need not be consecutive, because
+    compaction leaves gaps.
     """
 
     __slots__ = ("_delta", "_error", "_payload", "_position", "_remaining", "header")
@@ -67,9 +67,10 @@ class RecordBlock:
     def read(
         self, count: int, record_class: type[Any] = Record, topic: str | None = None, partition: int = 0
     ) -> list[Any]:
-        """Up to so many of the next records; none when the batch is over. ``DecodeError`` where the next one is bad.
+        """Return at most ``count`` of the next records, and none at the end.
 
-        With a topic and partition they are of ``record_class``, a tuple that has these two before a record's fields.
+        Raises ``DecodeError`` if the next one is invalid. With a topic and partition they are of ``record_class``, a
+        tuple that has these two before a record's fields.
         """
         if self._error is not None:
             raise self._error
@@ -94,9 +95,11 @@ class RecordBlock:
     def _read_usual(
         self, count: int, append: Callable[[Any], None], record_class: type[Any], topic: str, partition: int
     ) -> None:
-        """As many as look as nearly all do: no offset left out, no headers, no long key, and two bytes for a length.
+        """Decode records up to the first unusual one: nearly all have no offset gap, no headers, a key of at most 63
+        bytes, and lengths and timestamp deltas of at most two bytes.
 
-        Nothing is refused here. What is unusual or wrong, and all that follows, is for ``_read``, which takes longer.
+        This refuses nothing. An unusual or invalid record, and all records after it, are left to ``_read``, which is
+        slower.
         """
         payload, header = self._payload, self.header
         base_timestamp = timestamp = header.base_timestamp
@@ -146,7 +149,7 @@ class RecordBlock:
                     at += 1
                     if number >= 0x4000:
                         break
-                # The value ends where the record does, but for one byte: no headers.
+                # After the value there is only one byte, the header count 0.
                 if (length | number) & 1 or at + (number >> 1) != last or payload[last]:
                     break
                 append(new(record_class, (topic, partition, offset, timestamp, key, payload[at:last], ())))
@@ -164,7 +167,7 @@ class RecordBlock:
         topic: str | None,
         partition: int,
     ) -> None:
-        """The hot loop: one-byte and two-byte integers are read in line, a call for each would double the time."""
+        """Decode any records. Integers of one or two bytes are read inline: a call for each would double the time."""
         payload, header = self._payload, self.header
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         log_append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
@@ -186,7 +189,7 @@ class RecordBlock:
                 if number & 1 or end > size:
                     raise _bad_record(previous_delta, f"length {_signed(number)}; {size - position} bytes are left")
 
-                # The attributes of a record have no meaning yet and are passed over.
+                # The attributes of a record are not used by Kafka yet, and are skipped.
                 number = payload[position + 1]
                 position += 2
                 if number >= 0x80:
@@ -258,7 +261,7 @@ class RecordBlock:
                 else:
                     headers = ()
                     position += 1
-                # This is also what catches a key or value that was cut short by the end of the payload.
+                # This also detects a key or value that is cut off by the end of the payload.
                 if position != end:
                     raise _bad_record(delta, f"its fields end at byte {position}, its length says {end}")
                 if topic is None:
@@ -272,18 +275,18 @@ class RecordBlock:
 def iterate_records(
     buffer: Buffer, position: int = 0, *, size_max: int = DECOMPRESSED_SIZE_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of the batch at ``position``, in order: see ``RecordBlock``.
+    """Return an iterator over the records of the batch at ``position``, in order: see ``RecordBlock``.
 
-    The call reads the header and decompresses to at most ``size_max`` bytes. ``DecodeError`` comes where the first bad
-    record stands, after those before it.
+    The call reads the header and decompresses to at most ``size_max`` bytes. The iterator raises ``DecodeError`` at the
+    first invalid record, after it has returned those before it.
     """
     return _each(RecordBlock(buffer, position, size_max=size_max))
 
 
 def read_single(buffer: bytes, position: int, header: BatchHeader) -> tuple[bytes, bytes] | None:
-    """Key and value of the only record, where a quick look does: what ``build_single`` makes, up to 8191 bytes long.
+    """Return key and value of the only record of a batch, if ``build_single`` made it and it has at most 8191 bytes.
 
-    ``None`` otherwise; then ``iterate_records`` knows, or raises.
+    Returns ``None`` for other batches, which ``iterate_records`` has to decode. This is the fast path of that.
     """
     end = position + header.batch_length + LOG_OVERHEAD
     if header.record_count != 1 or header.last_offset_delta or header.attributes & _NOT_PLAIN or end > len(buffer):
@@ -337,7 +340,7 @@ def _payload(header: BatchHeader, buffer: Buffer, position: int, size_max: int) 
         )
     block = memoryview(buffer)[position + HEADER_SIZE : position + header.size_bytes]
     codec = header.compression
-    # A batch that compaction emptied has no block to decompress, whatever codec its attributes still name.
+    # A batch that compaction emptied has no block to decompress, although its attributes may still name a codec.
     if codec is Codec.NONE or (not block and header.record_count == 0):
         payload = bytes(block)
     else:

@@ -8,10 +8,10 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """What a producer wrote and where it stands. A key or value of ``None`` is Kafka's null, not an empty one.
+    """A record of a producer, with its offset. A key or value of ``None`` is Kafka's null, not an empty one.
 
-    Header keys are UTF-8 on the wire, but no broker checks it. A key that is not is read with ``surrogateescape``, so
-    that writing the record again, as compaction does, gives back the very same bytes.
+    Header keys should be UTF-8, but no broker checks it. A key that is not UTF-8 is read with ``surrogateescape``, so
+    that encoding the record again, as compaction does, gives exactly the same bytes.
     """
 
     offset: int

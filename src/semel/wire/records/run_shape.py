@@ -1,9 +1,9 @@
-"""The shape of a run: where the fields of its records stand, and a check of many records at once by columns.
+"""The shape of a run: the layout of its records, and a check of many records at once by columns.
 
-In a run all records have the same size and the same layout, so each place of a field is a column,
-``block[place::size]``, that is cut out and compared in C.
+In a run all records have the same size and the same layout. So the bytes at one position of all records are a column,
+``block[place::size]``, which Python slices and compares in C.
 
-The law: ``fits`` says yes only to records that a reader takes, with offset deltas that count on from ``index``.
+The law: ``fits`` returns True only for records that a reader accepts, with consecutive offset deltas from ``index`` on.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 from semel.wire.records.varint import VARINT_BITS, VARLONG_BITS, decode_unsigned
 from semel.wire.varint import unsigned_varint
 
-# A record with more headers is not worth the columns that it would take.
+# The limit for twice the number of headers: with more, a check by columns is not worth while.
 _COLUMNS_MAX: Final = 32
-# So many bytes can hold more than 64 bits; whether they do is not seen in a column.
+# A varint of this many bytes can exceed 64 bits, which a check by columns does not detect.
 _TIME_SIZE_MAX: Final = 10
 
 _HIGH: Final = bytes(range(0x80, 0x100))
 _BYTES: Final = tuple(bytes([number]) for number in range(0x100))
 
-# Offset deltas by number, as the two columns of those that take two bytes. From 8192 on the same two bytes come again,
-# with the top bit set in the second, and what follows is the same for 8192 records in a row.
+# The encoded offset deltas of one byte, and the two columns of those of two bytes. From 8192 on the same two bytes
+# repeat, with the top bit set in the second, and the bytes after them are the same for 8192 consecutive records.
 _PERIOD: Final = 8192
 _ONE_BYTE_MAX: Final = 64
 _ONE: Final = bytes(delta << 1 for delta in range(_ONE_BYTE_MAX))
@@ -33,12 +33,12 @@ _SECOND_OF_MORE: Final = bytes(delta >> 6 | 0x80 for delta in range(_PERIOD))
 
 
 class RunShape:
-    """Where the fields of a record stand, and the bytes that all records of its run have in common."""
+    """The positions of the fields in a record, and the bytes that are the same in all records of its run."""
 
     __slots__ = ("_constants", "_delta_at", "_time_at", "_time_size", "delta_size", "is_keyless", "is_regular")
 
     def __init__(self, block: bytes | bytearray, start: int) -> None:
-        """Of a record that was walked, and so is sound."""
+        """Take the shape of the record at ``start``, which must have been checked already."""
         constants: list[tuple[int, bytes]] = []
 
         def number_at(position: int) -> tuple[int, int]:
@@ -64,7 +64,7 @@ class RunShape:
         self._constants = constants
 
     def fits(self, block: bytes | bytearray, position: int, size: int, index: int, count: int) -> bool:
-        """Whether so many records of this size follow each other from ``position`` on, the first with this number."""
+        """Whether ``count`` records of this size and shape are at ``position``, with offset deltas from ``index``."""
         end = position + count * size
         for place, byte in self._constants:
             if block[position + place : end : size] != byte * count:
@@ -96,7 +96,8 @@ class RunShape:
     def times(
         self, block: bytes | bytearray, position: int, size: int, count: int
     ) -> tuple[set[int], Callable[[int], int]]:
-        """The timestamp deltas of records that fit, in zigzag form, and what gives the first record that has one."""
+        """Return the timestamp deltas of records that fit, in zigzag form, and a function that returns the first record
+        with a given one."""
         end = position + count * size
         place = position + self._time_at
         columns = [block[at:end:size] for at in range(place, place + self._time_size)]
@@ -108,7 +109,8 @@ class RunShape:
 
 
 def offset_delta_at(index: int) -> tuple[int, int]:
-    """How many bytes the offset delta of a record takes, and the first record of which that, or more, is not true."""
+    """Return the size of this record's offset delta, and the index of the first later record whose delta has another
+    size, or other bytes after the second."""
     if index < _ONE_BYTE_MAX:
         return 1, _ONE_BYTE_MAX
     if index < _PERIOD:

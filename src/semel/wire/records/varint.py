@@ -1,7 +1,7 @@
-"""Zigzag variable-length integers, as the fields of a record are written.
+"""Zigzag variable-length integers, the encoding of the fields of a record.
 
-Small numbers of either sign are short: n is mapped to 2n, -n to 2n - 1, and that is written seven bits at a time, the
-lowest first, the top bit of a byte saying that another follows.
+Small numbers of either sign are short: n is mapped to 2n, and -n to 2n - 1. The result is written seven bits at a time,
+the lowest first; the top bit of a byte is set if another byte follows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VARLONG_BITS: Final = 64
 
 
 def wrap_int64(number: int) -> int:
-    """The number that 64 bits make of it: sums and differences of timestamps overflow as they do in Kafka."""
+    """Return the number wrapped to 64 bits with sign: sums and differences of timestamps overflow as in Kafka."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -31,9 +31,9 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_unsigned(data: bytes | bytearray, position: int, bits: int) -> tuple[int, int]:
-    """The number at ``position``, still in zigzag form, and the position behind it.
+    """Return the number at ``position``, still in zigzag form, and the position after it.
 
-    ``IndexError`` where the bytes end before the number does; ``DecodeError`` where it needs more than ``bits`` bits.
+    Raises ``IndexError`` if the bytes end inside the number, and ``DecodeError`` if it has more than ``bits`` bits.
     """
     number = shift = 0
     while True:
@@ -51,11 +51,11 @@ def decode_unsigned(data: bytes | bytearray, position: int, bits: int) -> tuple[
 
 
 class _Varints(dict[int, bytes]):
-    """Encodings by number: what is small is looked up, the rest is worked out and not kept."""
+    """Encodings by number. Those of small numbers are stored; others are computed at each look-up."""
 
     def __missing__(self, number: int) -> bytes:
         return encode_varint(number)
 
 
-# Two bytes reach to 8191, which covers nearly every length and delta in nearly every batch.
+# Two bytes encode numbers up to 8191, which covers nearly every length and delta in nearly every batch.
 VARINTS: Final = _Varints((number, encode_varint(number)) for number in range(-64, 8192))
