@@ -1,4 +1,4 @@
-"""From a frame to its handler, and from the handler's result to an answer.
+"""Serves requests: decodes a frame, calls the handler of its API, and sends the response.
 
 Open ``dispatch.py`` first; ``routes.py`` lists the APIs that are served.
 """

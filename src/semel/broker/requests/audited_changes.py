@@ -1,8 +1,8 @@
-"""What the audit log says of a change: one line for each thing that an answer says was changed.
+"""Writes changes into the audit log: one line for each resource that was changed according to the response.
 
-Everything that an administrator changes is here: topics, records, settings, rules, users, quotas, groups, leaders,
-markers. What producers and consumers do with their own transactions and groups is not, with one exception: an
-OffsetCommit of a client that is no member, which is how offsets are reset.
+All changes of administrators are written: topics, records, settings, ACLs, users, quotas, groups, leaders, markers.
+What producers and consumers do with their own transactions and groups is not written, with one exception: an
+OffsetCommit of a client that is not a member, because this is how offsets are reset.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ class Changed(NamedTuple):
 
 
 Changes: TypeAlias = Callable[[Any, Any], Iterator[Changed]]
-"""By a request and its answer."""
+"""Returns the changes of a request, from the request and its response."""
 
 
 def audited(audit: Audit, key: ApiKey, handle: Handle) -> Handle:
-    """A handler whose changes are written down when they are answered; the handler itself if it changes nothing."""
+    """Return a handler whose changes are written into the audit log with the response.
+
+    Returns ``handle`` itself if the API changes nothing that is audited.
+    """
     changes = CHANGES.get(key)
     if changes is None:
         return handle
@@ -53,7 +56,7 @@ def audited(audit: Audit, key: ApiKey, handle: Handle) -> Handle:
 
 
 def _each(results: str, name: str, operation: str, resource_type: str) -> Changes:
-    """One for each of the results that has no error."""
+    """Return a function that yields one change for each result without an error."""
 
     def changes(message: Any, response: Any) -> Iterator[Changed]:
         for result in getattr(response, results):
@@ -66,7 +69,7 @@ def _each(results: str, name: str, operation: str, resource_type: str) -> Change
 def _partitions(
     topics: str, partitions: str, name: str, index: str, operation: str, resource_type: str = "TOPIC"
 ) -> Changes:
-    """One for each partition that has no error."""
+    """Return a function that yields one change for each partition without an error."""
 
     def changes(message: Any, response: Any) -> Iterator[Changed]:
         for topic in getattr(response, topics):

@@ -1,7 +1,7 @@
-"""Which requests, in which versions, for which clients: ``docs/compatibility.md``, written from what is served.
+"""Generates ``docs/compatibility.md``: the requests and versions that are served, and the clients that were tested.
 
-``python -m semel.broker.requests.compatibility > docs/compatibility.md`` writes it again; a test fails when it is
-stale.
+Update it with ``python -m semel.broker.requests.compatibility > docs/compatibility.md``; a test fails while the file is
+out of date.
 """
 
 from __future__ import annotations

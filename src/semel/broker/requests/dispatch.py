@@ -1,10 +1,10 @@
-"""From a frame to the handler that serves it, and from whatever the handler does to one answer.
+"""Dispatches requests: decodes a frame, calls the handler of its API, and makes sure of exactly one response.
 
-The law: nothing that one request contains or causes reaches beyond its own connection. What cannot be decoded, or asks
-for an API or version that is not served, closes the connection, as in Apache Kafka (ApiVersions excepted: its unknown
-versions are answered, so that a newer client can step down). A handler that fails unexpectedly is one entry in the log
-and the API's generic error, or a closed connection where the API has none; a Produce is never answered
-UNKNOWN_SERVER_ERROR, because clients respond to it by sending the records a second time under a new epoch.
+The law: an error in one request affects only its own connection. A request that cannot be decoded, or whose API or
+version is not served, closes the connection, as in Apache Kafka; only an unknown version of ApiVersions gets a
+response, so that a newer client can use an older version. If a handler fails unexpectedly, this is logged, and the
+client gets the API's generic error, or its connection is closed if the API has none. The response to a Produce is never
+UNKNOWN_SERVER_ERROR, because clients then send the records a second time under a new epoch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PRODUCE_BYTES_MIN: Final = 80
 
 
 class Dispatcher:
-    """Of one listener: ``served`` are the APIs that can be asked there."""
+    """Dispatches the requests of one listener, which serves the APIs ``served``."""
 
     def __init__(self, node: Node, *, served: Sequence[ApiKey] = SERVED, for_brokers: bool = False) -> None:
         self._node = node
@@ -55,7 +55,7 @@ class Dispatcher:
         self._parse_in_place: Callable[[Connection, memoryview], ProduceOperation | None] = self._load_in_place_parser
 
     def request(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request. Raises DecodeError, and nothing else, if the connection must be closed for it."""
+        """Serve one request. Raises only ``DecodeError``, if the connection must be closed because of it."""
         quotas = self._node.quotas
         if len(frame) > _PRODUCE_BYTES_MIN and frame[1] == _PRODUCE and not self._for_brokers and quotas is None:
             try:
@@ -84,7 +84,7 @@ class Dispatcher:
             began_ms = connection.now_ms()
             _limit(request, quotas.limits(connection.principal, client_id), len(frame))
         if len(frame) <= route.at_once_bytes:
-            # An answer to a client with limits may say for how long it is muted: that is not kept for others.
+            # Not for a client with limits: its response may have a throttle time, which must not be cached for others.
             if route.cached and not self._for_brokers and request.limits is None:
                 request.cache_key = b"".join((connection.listener.encode(), frame[:4], frame[position:]))
                 encoded = self._node.answers.get(request.cache_key)
@@ -123,9 +123,9 @@ class Dispatcher:
             self._node.turns.too_long_for(took_ms, route.api.name, version, connection.peer, client_id, len(frame))
 
     async def drain(self) -> None:
-        """Wait for the requests that are being served in tasks of their own."""
+        """Wait for the requests that are served in tasks of their own."""
         while self._tasks:
-            # It gives up its turn even if all of them are done: only then are they taken out.
+            # This waits for a turn of the event loop even if all tasks are done: they are removed in that turn.
             await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
@@ -186,7 +186,7 @@ class Dispatcher:
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.pop(task, None)
-            # A task that is cancelled before its first step never came to await the work.
+            # A task that is cancelled before its first step never awaited the coroutine.
             work.close()
 
         task.add_done_callback(ended)
@@ -206,7 +206,7 @@ class Dispatcher:
             case KafkaError():
                 code, text = error.code, error.message
             case StorageError() | OSError():
-                # Also where a part of this program could not be loaded, since no descriptors are left.
+                # OSError also if a module could not be imported because no file descriptors are left.
                 code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
                 logger.error("%s could not be served: %s", request.api.name, error)
             case _:
@@ -220,7 +220,7 @@ class Dispatcher:
                     request.client_id,
                     exc_info=error,
                 )
-        # Produce has no code for the whole request, so it is among those whose connection is closed.
+        # Produce has no error code for the whole request, so its connection is closed.
         response = None if request.parts is not None else whole_refusal(request.api, request.version, code, text)
         if response is None:
             request.refuse()
@@ -240,7 +240,7 @@ class Dispatcher:
 
 
 def _limit(request: Request, limits: ClientLimits | None, size_bytes: int) -> None:
-    """By the quotas of its client."""
+    """Apply the quotas of the client to a request."""
     request.limits = limits
     if limits is not None and request.api.key == ApiKey.PRODUCE:
         request.throttle(limits.produced(size_bytes))

@@ -1,6 +1,6 @@
-"""The listener of brokers: what they ask each other, and nothing else.
+"""Dispatches the requests on the listener of brokers, which serves only requests between brokers.
 
-Each connection is the newest of its broker and purpose, or is closed (``connection_names``).
+A connection that is not the newest one of its broker and purpose is closed (``connection_names``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class InterBrokerDispatcher(Dispatcher):
 
     def request(self, connection: Connection, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
-        # What is answered before a client is known must not end the connections of others.
+        # ApiVersions is served before the client is authenticated, so it must not close the connections of others.
         if header.api_key != ApiKey.API_VERSIONS:
             self._newest.check(header.client_id, connection)
         super().request(connection, frame)

@@ -1,15 +1,15 @@
-"""Requests with many elements: served a slice at a time, one after the other, so that no other request waits for them.
+"""Serves requests with many elements in slices, one request after the other, so that no other request waits for them.
 
-The law: no request keeps the event loop longer than 50 ms. A usual request is decoded and served at once. One that is
-larger than ``AT_ONCE_BYTES`` is looked at more closely: if it has few elements (its bytes are records or metadata), it
-is served at once as well. Else it comes here, and its connection is held meanwhile:
+The law: no request keeps the event loop busy for longer than 50 ms. A usual request is decoded and served at once. The
+elements of a request larger than ``AT_ONCE_BYTES`` are counted: if they are few (its bytes are records or metadata), it
+is served at once as well. Otherwise it is served here, and its connection is not read meanwhile:
 
 1. It is decoded from a copy, in slices (``wire.decoding``). More than ``ELEMENTS_MAX`` elements close the connection.
-2. Where the elements are independent (``SPLIT``), it is cut into pieces that are served one by one (``pieces``). What
-   is one decision is limited in size instead (``WHOLE_MAX``), and refused with INVALID_REQUEST beyond that.
-3. The answer is encoded in slices (``request``).
+2. If the elements are independent (``SPLIT``), it is cut into pieces that are served one by one (``pieces``). If they
+   need one decision, their number is limited instead (``WHOLE_MAX``), and more are refused with INVALID_REQUEST.
+3. The response is encoded in slices (``request``).
 
-One large request is decoded at a time, the others wait in line; so what they take in memory is bounded.
+Only one large request is decoded at a time, and the others wait in a queue; so the memory that they take is bounded.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:  # Messages are imported with the first request that needs the
     from semel.wire.messages.create_topics import CreateTopicsRequest
 
 AT_ONCE_BYTES: Final = 4096
-"""A frame of this size is served without a second look, unless its API is listed in ``AT_ONCE_BYTES_OF``."""
+"""The largest frame that is served without counting its elements; ``AT_ONCE_BYTES_OF`` has other limits."""
 AT_ONCE_BYTES_OF: Final = {
-    # Each resource is answered with all its settings.
+    # The response has all settings of each resource.
     ApiKey.DESCRIBE_CONFIGS: 128,
-    # Each of them may have to look for a time in a log.
+    # For each partition, a log may have to be searched for a timestamp.
     ApiKey.LIST_OFFSETS: 1024,
 }
 ELEMENTS_MAX: Final = 100_000
-"""Of any request. The largest clients that are known have some ten thousand partitions."""
+"""The maximum number of elements of a request. The largest known clients have some ten thousand partitions."""
 ELEMENTS_MAX_OF: Final = {
-    # With more than 10,000 partitions it is refused as a whole, and that refusal names every topic.
+    # A request for more than 10,000 partitions is refused as a whole, with a result for every topic.
     ApiKey.CREATE_TOPICS: 20_000,
 }
 COPIES_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of the large requests that wait or are being served, together."""
+"""The maximum size of the copies of all large requests that wait or are served."""
 
 
 class Split(NamedTuple):
-    """How an API's requests are cut: into pieces of at most ``size`` elements."""
+    """How requests of an API are cut into pieces of at most ``size`` elements."""
 
     size: int
     lists: Lists
     since: int = 0
-    """Up to the version before, ``earlier`` holds."""
+    """The first version with ``lists``; the versions before have the lists ``earlier``."""
     earlier: Lists | None = None
     refused_whole: Callable[[Any], bool] = lambda message: False
-    """Whether the handler refuses a message as a whole, which takes no time."""
+    """Whether the handler refuses a message as a whole. This is quick, so the message need not be cut."""
 
     def lists_in(self, version: int) -> Lists:
         return self.lists if version >= self.since or self.earlier is None else self.earlier
@@ -70,7 +70,7 @@ _TOPICS: Final = Lists(("topics", "partitions"), ("topics", "partitions"))
 
 
 def _asks_for_too_many_partitions(message: CreateTopicsRequest) -> bool:
-    """Kafka's limit for one request, POLICY_VIOLATION, holds for all of it."""
+    """Whether a request exceeds Kafka's limit of partitions for one request, so that it must not be cut."""
     return sum(max(1, topic.num_partitions or 1) for topic in message.topics) > PARTITIONS_PER_REQUEST_MAX
 
 
@@ -117,20 +117,20 @@ SPLIT: Final[dict[ApiKey, Split]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Split(20, Lists(("group_ids",), ("groups",))),
 }
 
-# Objects that the next collection would walk through, in some ten milliseconds.
+# The number of new objects that the next garbage collection would take some ten milliseconds for.
 _YOUNG_MAX: Final = 20_000
 
 WHOLE_MAX: Final = 1000
-"""How many elements a request may have that is served as a whole, unless its API is listed below."""
+"""The maximum number of elements of a request that is served as a whole; ``WHOLE_MAX_OF`` has other limits."""
 IN_OWN_SLICES: Final = frozenset({ApiKey.FETCH, ApiKey.METADATA})
-"""What their handlers do takes turns by itself."""
+"""APIs whose handlers work in slices themselves."""
 WHOLE_MAX_OF: Final = {
     ApiKey.FETCH: ELEMENTS_MAX,
     ApiKey.METADATA: ELEMENTS_MAX,
-    # One decision of a group. Kafka's limit is the size of the record that keeps the group.
+    # One decision of the group coordinator. Kafka's limit is the size of the record that stores the group.
     ApiKey.SYNC_GROUP: 10_000,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 10_000,
-    # Cheap for each element.
+    # Each element takes little time.
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 10_000,
     ApiKey.DESCRIBE_LOG_DIRS: 10_000,
     ApiKey.LIST_TRANSACTIONS: 10_000,
@@ -139,10 +139,13 @@ WHOLE_MAX_OF: Final = {
 
 @asynccontextmanager
 async def _no_collection() -> AsyncIterator[None]:
-    """Python's garbage collector stays away while hundreds of thousands of objects come that are no garbage: to walk
-    through all of them takes longer than a turn may, and it would do so again and again. Those that live on, until
-    the answer has left, it never looks at. So they must have no circles, and go when nothing refers to them: a circle
-    would be kept for good (tests/broker/requests/test_wide_requests.py)."""
+    """Disable Python's garbage collector while a large request is decoded and served.
+
+    The request makes hundreds of thousands of objects that are not garbage. Visiting all of them takes longer than a
+    turn may, and the collector would do so repeatedly. The objects that are still alive at the end, until the response
+    is sent, are frozen, so the collector never visits them. So they must not have reference cycles, which would never
+    be freed (tests/broker/requests/test_wide_requests.py).
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -163,7 +166,7 @@ def at_once_bytes(key: ApiKey) -> int:
 
 
 def at_once_elements(key: ApiKey) -> int:
-    """How many elements are handed to the handler at once."""
+    """Return how many elements the handler of an API may get in one call."""
     if key in IN_OWN_SLICES:
         return WHOLE_MAX
     split = SPLIT.get(key)
@@ -171,7 +174,7 @@ def at_once_elements(key: ApiKey) -> int:
 
 
 class LargeRequests:
-    """The line of large requests."""
+    """The queue of large requests."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -179,9 +182,9 @@ class LargeRequests:
         self._copied_bytes = 0
 
     def decode_at_once(self, request: Request, request_class: type[Any], frame: memoryview, position: int) -> Any:
-        """The message, if it has few enough elements to be served at once; else None.
+        """Return the message if it has so few elements that it can be served at once, otherwise None.
 
-        Raises DecodeError, also for more elements than any request may have.
+        Raises ``DecodeError``, also for more elements than a request may have.
         """
         steps = sliced_decoder(request_class, request.version)(frame, position, elements_max(request.api.key))
         try:
@@ -197,9 +200,10 @@ class LargeRequests:
     def serve(
         self, request: Request, request_class: type[Any], handle: Callable[[Request, Any], object], body: bytearray
     ) -> Coroutine[Any, Any, object]:
-        """The response, or None if it was or will be answered otherwise.
+        """Return a coroutine that serves a request and returns the response, or None if the handler sends it itself.
 
-        Raises DecodeError at once if too much waits already, and later for what the body contains.
+        Raises ``DecodeError`` at once if the waiting requests are too large together. The coroutine raises it if the
+        body cannot be decoded.
         """
         size_bytes = len(body)
         if self._copied_bytes and self._copied_bytes + size_bytes > COPIES_BYTES_MAX:
@@ -226,7 +230,7 @@ class LargeRequests:
                 decode = sliced_decoder(request_class, request.version)
                 steps = decode(body, 0, elements_max(request.api.key))
                 message, elements = await self._turns.run(steps, elements=SLICE_ELEMENTS)
-                del body  # Only the records of a Produce point into it.
+                del body  # Only the records of a Produce still refer to it.
                 split = SPLIT.get(request.api.key)
                 if split is None or split.refused_whole(message):
                     most = WHOLE_MAX_OF.get(request.api.key, WHOLE_MAX)
@@ -240,7 +244,7 @@ class LargeRequests:
                     result = handle(request, message)
                 else:
                     result = await self._serve_pieces(request, split, handle, message, loop)
-                del message  # Most of what the collector would have to walk through.
+                del message  # Most of the objects that the garbage collector would have to visit.
             if type(result) is CoroutineType:
                 result = await result
             return result
@@ -268,13 +272,13 @@ class LargeRequests:
             elif response is None:
                 request.delay(piece, hold=True)
                 response = await piece.answered
-                if response is None:  # None is wanted (acks=0).
+                if response is None:  # The client wants no response (acks=0).
                     await self._turns.pause()
                     continue
             if piece.amend is not None:
                 response = await self._turns.run(piece.amend(response), elements=split.size)
             if getattr(response, "error_code", 0):
-                return response  # It is true of the whole request.
+                return response  # The error is for the whole request.
             responses.append(Part(response, goes_on))
             await self._turns.pause()
         if not responses:

@@ -1,8 +1,8 @@
-"""A large request as many small ones: its list is cut, each piece is served by itself, and the answers are joined.
+"""Cuts a large request into pieces: each piece is served by itself, and the responses are joined.
 
-Sound for requests whose elements have nothing to do with each other, which is nearly all of them: each partition, group
-or resource has its own result and its own error code. The handler of the API does not know of it: it is called with
-messages that could have come from a client, and with a ``Piece`` in place of the request.
+This is correct for requests with independent elements, which are nearly all: each partition, group or resource has its
+own result and its own error code. The handler of the API needs no code for it: it is called with messages that a client
+could have sent, and with a ``Piece`` instead of the request.
 """
 
 from __future__ import annotations
@@ -20,29 +20,32 @@ if TYPE_CHECKING:
 
 
 class Lists(NamedTuple):
-    """Where the elements of a request are, and their results in the response: fields, from the outermost list in."""
+    """The nested lists with the elements of a request, and with their results: field names, the outermost first."""
 
     asked: tuple[str, ...]
     answered: tuple[str, ...]
 
 
 class Part(NamedTuple):
-    """``message`` is one like the whole. ``goes_on`` says in how many lists its first element is the rest of the last
-    one of the piece before."""
+    """One part of a request, or of its response: ``message`` is of the class of the whole.
+
+    ``goes_on`` is the number of nested lists, from the outermost, in which the first element is the rest of the last
+    element of the part before.
+    """
 
     message: Any
     goes_on: int
 
 
 def cut(message: Any, path: tuple[str, ...], size: int) -> Iterator[Part]:
-    """Messages like this one, with at most ``size`` elements each."""
+    """Yield parts of this message, with at most ``size`` elements each."""
     name, *inner = path
     for elements, goes_on in _cut(getattr(message, name) or [], tuple(inner), size):
         yield Part(replace(message, **{name: elements}), goes_on)
 
 
 def join(responses: list[Part], path: tuple[str, ...]) -> Any:
-    """One response of those to each part."""
+    """Return one response, made of the responses to all parts."""
     (first, _), *others = responses
     for response, goes_on in others:
         _join(getattr(first, path[0]), getattr(response, path[0]), path[1:], goes_on)
@@ -50,7 +53,10 @@ def join(responses: list[Part], path: tuple[str, ...]) -> Any:
 
 
 class Piece:
-    """Stands for the request while a handler serves a piece of it; ``answered`` is the piece's answer."""
+    """Has the interface of ``Request``, for a handler that serves a piece of it.
+
+    ``answered`` gets the piece's response.
+    """
 
     def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
         self._request = request
@@ -67,7 +73,7 @@ class Piece:
         self.principal = request.principal
         self.is_from_broker = request.is_from_broker
         self.amend: Amend | None = None
-        """What is done to the answer of this piece by the client's rights, before it is joined with the others."""
+        """Changes the response of this piece by the client's rights and writes the audit log, before it is joined."""
         self.limits = request.limits
 
     def as_request(self) -> Request:
@@ -130,10 +136,10 @@ class Piece:
             self.operation = operation
 
     def abandoned(self) -> None:
-        """The client has left: the operation that waits for this piece stops, and so does its task.
+        """The client has disconnected: stop the operation that waits for this piece, and its task.
 
-        Except where something is done to the answer, which may be that it is written down (the audit log): what this
-        piece changes is changed whether its client is there or not. No piece is begun after it.
+        But not if the response is amended, which may mean that it is written into the audit log: the changes of this
+        piece are made although its client has left. No further piece is served after it.
         """
         if self.amend is not None:
             return
@@ -143,7 +149,7 @@ class Piece:
         self.answered.cancel()
 
     def cacheable(self, cache: AnswerCache) -> None:
-        """The answer is a part of one."""
+        """Do nothing: the response to a piece is not cached."""
 
 
 def _cut(elements: list[Any], path: tuple[str, ...], size: int) -> Iterator[tuple[list[Any], int]]:

@@ -1,7 +1,7 @@
-"""Requests that real clients get wrong and Apache Kafka serves nevertheless, because it ignores what trails a message.
+"""Repairs malformed requests of known clients, which Apache Kafka serves because it ignores bytes after a message.
 
-Here every byte of a request must mean something, so each such client is known by what it sends, and its request is put
-right before it is decoded a second time. Nothing else is tolerated.
+Semel refuses requests with trailing bytes. So each such client is recognized by its request, which is corrected before
+it is decoded again. No other malformed request is tolerated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _METADATA_FLEXIBLE_SINCE: Final = 9
 
 
 def repaired(api_key: int, version: int, body: memoryview) -> bytes | None:
-    """What the client meant by a body that could not be decoded, or None if that is not known."""
+    """Return the corrected body of a request that could not be decoded, or None if it is not a known case."""
     if api_key == ApiKey.METADATA and version >= _METADATA_FLEXIBLE_SINCE and bytes(body[:4]) == bytes(4):
         # librdkafka (2.15 and before), asking for all topics: the null array as four bytes instead of one.
         return bytes(body[3:])

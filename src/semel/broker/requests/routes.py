@@ -1,7 +1,7 @@
-"""Which APIs this broker serves, and where.
+"""The APIs that this broker serves, and their handlers.
 
-The function that serves an API has the API's name, in a module of that name; it is imported with the first request
-for it, so that a broker is ready before it knows everything. Versions are those of ``semel.wire.apis``, all of them.
+The handler of an API is a function with the API's name in a module with the same name. It is imported with the first
+request for it, so that a broker starts faster. All versions in ``semel.wire.apis`` are served.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semel.broker.requests.access.declarations import Access
 
 Handler: TypeAlias = Callable[[Any, Any, Any], object | Awaitable[object] | None]
-"""``handler(node, request, message)``: the response, or None if it answered or will answer itself, or a coroutine."""
+"""``handler(node, request, message)`` returns the response, a coroutine, or None if it sends the response itself."""
 
 SERVED: Final[tuple[ApiKey, ...]] = (
     ApiKey.PRODUCE,
@@ -73,7 +73,7 @@ SERVED: Final[tuple[ApiKey, ...]] = (
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 
-# What brokers ask each other, on a listener of their own.
+# The APIs that brokers use between each other, on a listener of their own.
 ASKED_BY_BROKERS: Final[tuple[ApiKey, ...]] = (
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
@@ -85,10 +85,10 @@ ASKED_BY_BROKERS: Final[tuple[ApiKey, ...]] = (
     ApiKey.LIST_TRANSACTIONS,
 )
 
-# Asked by every client in the same bytes, so their answers are kept encoded.
+# Every client sends these requests with the same bytes, so their encoded responses are cached.
 CACHED: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.METADATA})
 
-# A short request may have a long answer: everything that there is of a kind.
+# A short request to these may have a long response: all resources of a kind.
 LARGE_ANSWERS: Final = frozenset(
     {
         ApiKey.METADATA,
@@ -120,7 +120,7 @@ def asked_by_brokers() -> list[Api]:
 
 
 def access_of(key: ApiKey) -> Access | None:
-    """What an API asks of its clients where an authorizer is configured; None if it declares nothing."""
+    """Return the rights that an API needs if an authorizer is configured, or None if it declares none."""
     from semel.broker.requests.access.table import ACCESS
 
     return ACCESS.get(key)

@@ -1,4 +1,5 @@
-"""What each API asks for where an authorizer is configured. Begin with ``table.py``, then ``declarations.py``.
+"""The rights that each API needs if an authorizer is configured. Begin with ``table.py``, then ``declarations.py``.
 
-Handlers know nothing of it, but where the decision is theirs: those name their rights in the table as well.
+Rights are checked outside of the handlers. The few handlers that check rights themselves declare them in the table,
+too.
 """

@@ -1,4 +1,4 @@
-"""A broker that decides by ACLs: they are those of the image, and a change holds from the next request on."""
+"""Sets up the authorizer of a broker. It uses the ACLs of the image; a change holds from the next request on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from semel.metadata.image import Change, ClusterImage
 from semel.metadata.security_image import AclsAltered
 from semel.security.authorizer import Authorizer
 
-_LOADED = table.ACCESS  # With all messages that it names: not with the first request, which would wait for it.
+_LOADED = table.ACCESS  # Imports all messages of the table at the start: the first request should not wait for it.
 
 
 def authorize(node: Node) -> None:
-    """Give the node the authorizer that its settings ask for."""
+    """Give the node an authorizer with its settings, which follows the ACLs of the cluster's image."""
     config = node.config
     authorizer = Authorizer(
         super_users=config.super_users, allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found

@@ -1,4 +1,4 @@
-"""What the APIs about the cluster ask for: its brokers, settings, ACLs, users and quotas."""
+"""The rights that the APIs about the cluster need: its brokers, settings, ACLs, users and quotas."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ALTERS: Final = Need(ALTER_CLUSTER, the_cluster)
 _DESCRIBES: Final = Need(DESCRIBE_CLUSTER, the_cluster)
 
 FREE: Final = Access()
-"""Every client may ask."""
+"""The access of APIs that need no right."""
 
 DESCRIBE_CLUSTER_: Final = Access(
     inside=(Decided(DESCRIBE_CLUSTER, "no operation with the cluster is told to be authorized"),)
@@ -92,7 +92,7 @@ def _settings(
     *,
     of_cluster: tuple[int, ...] = _OF_CLUSTER,
 ) -> Items:
-    """Each resource needs a right by its type. One of another type is for the handler to refuse."""
+    """Return items of which each needs a right by its resource type. The handler refuses other types."""
     of_types = dict.fromkeys(of_cluster, cluster) | {_TOPIC: topic, _GROUP: group}
 
     def check(rights: Rights, image: ClusterImage, message: Any, resource: Any) -> object | None:
@@ -117,7 +117,7 @@ _ALTERED: Final = (ALTER_CONFIGS_TOPIC, ALTER_CONFIGS_GROUP, ALTER_CONFIGS_CLUST
 
 INCREMENTAL_ALTER_CONFIGS: Final = Access(items=_settings("responses", *_ALTERED))
 ALTER_CONFIGS: Final = Access(items=_settings("responses", *_ALTERED, of_cluster=(_BROKER, _CLIENT_METRICS)))
-"""It alters no loggers: that is said before a right is asked for."""
+"""Without loggers, which AlterConfigs cannot alter: the handler refuses them, whatever rights the client has."""
 
 # ACLs, users and quotas
 

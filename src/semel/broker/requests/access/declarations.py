@@ -1,15 +1,15 @@
-"""How an API declares what it asks for, and the one place that asks: ``guarded``.
+"""Declarations of the rights that an API needs, and the one function that checks them: ``guarded``.
 
 Three things can be declared, and an API may have all of them:
 
-    whole    rights that the request needs; without one of them all of it is refused
-    items    a right for each item of a list: the message loses the items that lack it, the handler serves the rest, and
-             the answer gets a refused item for each, in its place
-    answer   what the answer names: it loses what the client may not describe
+    whole    rights that the whole request needs; if one is missing, the request is refused
+    items    rights for each item of a list: items without them are removed from the message, the handler serves the
+             others, and a refusal for each removed item is inserted at its place in the response
+    answer   a filter for the response, which removes names that the client may not describe
 
-What a handler decides itself is told in ``inside``: for those who read the table, and for the tests.
+The rights that a handler checks itself are listed in ``inside``, for readers of the table and for tests.
 
-The law: a handler never sees what its client may not ask for, and an answer has something to say of every item.
+The law: a handler never gets an item that its client has no right to, and the response has a result for every item.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ from semel.security.rights import CLUSTER_ACTION, Right, Rights
 
 Handle: TypeAlias = Callable[[Request, Any], object]
 Names: TypeAlias = Callable[[ClusterImage, Any], Iterable[str]]
-"""The names of the resources that a message, or an item of it, is about. None of what does not exist by an id."""
+"""Returns the names of the resources that a message, or an item of it, is about; none for an unknown topic id."""
 Refuse: TypeAlias = Callable[[Request, Any, ErrorCode], object]
-"""The answer that refuses a whole request."""
+"""Returns the response that refuses a whole request."""
 Check: TypeAlias = Callable[[Rights, ClusterImage, Any, Any], object | None]
-"""The refusal of an item of a message, as it is in the answer; None if it is allowed."""
+"""Returns the refusal of an item of a message, as the response has it; None if the item is allowed."""
 Answer: TypeAlias = Callable[[Rights, Any], Generator[None, None, None]]
-"""Takes out of an answer what its client may not see, with a pause after every slice."""
+"""Removes from a response what its client may not describe, in slices."""
 
 SLICE_NAMES: Final = 500
-"""How many names are looked at before the others get their turn."""
+"""How many names are checked in one slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A right with all resources that are named. Where it is missing, a right with the cluster ``instead`` will do, or
-    one with ``some`` resource, whatever its name."""
+    """The right ``right`` on all resources that ``names`` returns.
+
+    The right ``instead`` on the cluster, or the right ``some`` on any resource, is sufficient as well.
+    """
 
     right: Right
     names: Names
@@ -76,26 +78,26 @@ class Need:
 
 
 class Decided(NamedTuple):
-    """A right that a handler or a filter asks for, and what happens without it."""
+    """A right that a handler or a filter checks itself, and a text for the reference: what happens without it."""
 
     right: Right
     without: str
 
 
 def by_error_code(request: Request, message: Any, code: ErrorCode) -> object:
-    """The usual refusal: a code for the whole request."""
+    """Return the usual refusal: a response with an error code for the whole request."""
     response: object = request.api.response_class(error_code=int(code))
     return response
 
 
 def nothing_filtered(rights: Rights, response: Any) -> Generator[None, None, None]:
-    """An answer that names nothing but what was asked for."""
+    """A filter that removes nothing, for responses that only have names from the request."""
     yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The list ``asked`` of a message, whose results are the list ``answered`` of the answer."""
+    """The rights for each item of a list: ``asked`` is its field in the message, ``answered`` that of the results."""
 
     asked: str
     answered: str
@@ -103,7 +105,10 @@ class Items:
     check: Check
 
     def take_out(self, rights: Rights, image: ClusterImage, message: Any) -> Generator[None, None, dict[int, object]]:
-        """The refusals of the items that are not allowed, by their places. The message has the others."""
+        """Remove the items that are not allowed from the message.
+
+        Returns their refusals by their indexes in the list.
+        """
         asked = getattr(message, self.asked) or ()
         refused: dict[int, object] = {}
         for place, item in enumerate(asked):
@@ -117,15 +122,18 @@ class Items:
         return refused
 
     def put_back(self, refused: dict[int, object], response: Any) -> None:
-        """Give an answer the refusals. Large requests are cut within items, and their answers joined: so the order is
-        that of the request, where the answer has one result for each item."""
+        """Insert the refusals into a response, at the places of their items.
+
+        The order is that of the request if the response has one result for each item. That holds for large requests,
+        too: they are cut within items, and their responses are joined.
+        """
         results = getattr(response, self.answered)
         for place, refusal in refused.items():
             results.insert(place, refusal)
 
 
 def each(asked: str, answered: str, *needs: Need, refused: Callable[[Any, ErrorCode], object]) -> Items:
-    """Items that all need the same rights. ``refused`` makes the result of one that lacks one."""
+    """Return items that all need the same rights. ``refused`` makes the result of an item without a right."""
 
     def check(rights: Rights, image: ClusterImage, message: Any, item: Any) -> object | None:
         for need in needs:
@@ -139,7 +147,7 @@ def each(asked: str, answered: str, *needs: Need, refused: Callable[[Any, ErrorC
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an API asks for, ``since`` a version; up to the one before, what is ``earlier``."""
+    """The rights that an API needs from the version ``since`` on; ``earlier`` has those of the versions before."""
 
     whole: tuple[Need, ...] = ()
     refuse: Refuse = by_error_code
@@ -154,7 +162,7 @@ class Access:
 
 
 def guarded(node: Node, access: Access, handle: Handle) -> Handle:
-    """A handler, behind what its API asks for."""
+    """Return a handler that checks the rights of its API and then calls ``handle``."""
 
     def serve(request: Request, message: Any) -> object:
         rights = node.rights(request)
@@ -177,8 +185,10 @@ def guarded(node: Node, access: Access, handle: Handle) -> Handle:
 def _checked(
     access: Access, rights: Rights, image: ClusterImage, request: Request, message: Any
 ) -> Generator[None, None, object | None]:
-    """The answer that refuses the whole request, or None: then the message has what is allowed, and the request what is
-    to be done to its answer."""
+    """Check all rights in slices. Returns the response that refuses the whole request, or None.
+
+    With None, the message has only the allowed items, and ``request.amend`` is what is to be done to the response.
+    """
     for need in access.whole:
         code = yield from need.refusal_in_slices(rights, image, message)
         if code:
@@ -193,7 +203,7 @@ def _checked(
 
 def _amended(access: Access, rights: Rights, refused: dict[int, object], response: Any) -> Generator[None, None, Any]:
     if getattr(response, "error_code", ErrorCode.NONE):
-        return response  # It is true of the whole request, and names nothing.
+        return response  # The error is for the whole request, and the response has no names.
     if refused:
         assert access.items is not None
         access.items.put_back(refused, response)
@@ -206,7 +216,7 @@ def _amended(access: Access, rights: Rights, refused: dict[int, object], respons
 
 
 def named(field: str) -> Names:
-    """The one in this field; none if the field is empty of a name."""
+    """Return a function for the name in this field; it returns no name if the field is None."""
 
     def names(image: ClusterImage, asked: Any) -> Iterable[str]:
         name = getattr(asked, field)
@@ -216,12 +226,12 @@ def named(field: str) -> Names:
 
 
 def itself(image: ClusterImage, item: str) -> Iterable[str]:
-    """Of an item that is a name."""
+    """The name of an item that is a name itself."""
     return (item,)
 
 
 def with_topic_id(image: ClusterImage, topic: Any) -> Iterable[str]:
-    """That of the topic with this id. None if there is no such topic: then the handler says so."""
+    """The name of the topic with the item's topic id. No name if there is no such topic, which the handler refuses."""
     known = image.topics_by_id.get(topic.topic_id)
     return () if known is None else (known.name,)
 
@@ -238,4 +248,7 @@ def _not_a_broker(request: Request, message: Any, code: ErrorCode) -> object:
 
 
 BROKERS_ONLY: Final = Access(whole=(Need(CLUSTER_ACTION, the_cluster),), refuse=_not_a_broker)
-"""What comes to the listener of brokers. Where an API has no code for the whole request, the connection is closed."""
+"""The access on the listener of brokers.
+
+If an API has no error code for the whole request, the connection is closed.
+"""

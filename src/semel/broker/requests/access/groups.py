@@ -1,4 +1,4 @@
-"""What the APIs about groups and their offsets ask for."""
+"""The rights that the APIs about groups and their offsets need."""
 
 from __future__ import annotations
 

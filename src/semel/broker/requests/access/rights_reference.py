@@ -1,7 +1,7 @@
-"""The rights that each request needs, ``docs/security-rights.md``, written from the declarations.
+"""Generates ``docs/security-rights.md``, the rights that each request needs, from the declarations.
 
-Write it again with ``python -m semel.broker.requests.access.rights_reference > docs/security-rights.md``; a test fails
-while it is stale.
+Update it with ``python -m semel.broker.requests.access.rights_reference > docs/security-rights.md``; a test fails while
+the file is out of date.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def render() -> str:
 
 
 def _rows(api: Api, access: Access) -> Iterator[str]:
-    """One for each right, with all versions that need it."""
+    """Yield one row for each right, with all versions that need it."""
     versions: dict[tuple[str, str], list[int]] = {}
     for version in range(api.min_version, api.max_version + 1):
         for row in list(_rights(access.in_version(version))) or [("none", "")]:

@@ -1,4 +1,4 @@
-"""What each API asks for. One that is not here is not served where an authorizer is configured."""
+"""The rights that each API needs. An API that is not listed is not served if an authorizer is configured."""
 
 from __future__ import annotations
 

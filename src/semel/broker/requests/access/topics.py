@@ -1,4 +1,4 @@
-"""What the APIs about topics ask for: their records, their offsets, and themselves."""
+"""The rights that the APIs about topics, their records and their offsets need."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ _DELETES: Final = Need(DELETE_TOPIC, itself, instead=DELETE_CLUSTER)
 def _check_deleted_name(
     rights: Rights, image: ClusterImage, message: DeleteTopicsRequest, name: str
 ) -> DeletableTopicResult | None:
-    """A topic that does not exist is told to be unknown only to clients that may describe it."""
+    """Return the refusal of a topic by name. Only clients that may describe the topic learn whether it exists."""
     if rights.may(DELETE_CLUSTER):
         return None
     if not rights.may(DESCRIBE_TOPIC, name):
@@ -168,7 +168,10 @@ def _check_deleted_name(
 def _check_deleted(
     rights: Rights, image: ClusterImage, message: DeleteTopicsRequest, topic: DeleteTopicState
 ) -> DeletableTopicResult | None:
-    """By name or by id; both, or none, is for the handler to refuse. Without DESCRIBE an id stays without its name."""
+    """Return the refusal of a topic by name or id; without DESCRIBE, that of an id has no name.
+
+    A topic with both a name and an id, or with neither, is refused by the handler.
+    """
     if topic.topic_id == ZERO_UUID:
         return None if topic.name is None else _check_deleted_name(rights, image, message, topic.name)
     known = image.topics_by_id.get(topic.topic_id)

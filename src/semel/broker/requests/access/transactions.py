@@ -1,4 +1,4 @@
-"""What the APIs about transactions and coordinators ask for."""
+"""The rights that the APIs about transactions and coordinators need."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _key_of(key_type: int) -> Names:
 
 
 def _keys(of_types: dict[int, Right]) -> Items:
-    """Each key needs a right by the type that all have. Of an unknown type they are for the handler to refuse."""
+    """Return items of which each key needs a right by the request's key type. The handler refuses unknown types."""
 
     def check(rights: Rights, image: ClusterImage, message: FindCoordinatorRequest, key: str) -> Coordinator | None:
         right = of_types.get(message.key_type)

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (versions 0-4): a transaction is about to commit offsets of a group.
+"""AddOffsetsToTxn (versions 0-4): announces that a transaction will commit offsets of a group.
 
-To the transaction that is one more partition: the one of ``__consumer_offsets`` that keeps the group.
+This adds one partition to the transaction: the partition of ``__consumer_offsets`` that stores the group.
 """
 
 from __future__ import annotations

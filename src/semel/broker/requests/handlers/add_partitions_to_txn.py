@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn (versions 0-5): a transaction is about to write to partitions.
+"""AddPartitionsToTxn (versions 0-5): adds partitions to a transaction, before the transaction writes to them.
 
-Up to version 3 a client adds partitions to its transaction, all of them or none. From version 4 on a broker asks, for
-many transactions at once, to add partitions or only to verify that they were added.
+Up to version 3 a client adds partitions to its transaction, all of them or none. From version 4 on a broker adds or
+only verifies partitions, for many transactions at once.
 
-What a client adds here is what it writes to next. Where this broker leads the partition too, its gate hears the
-coordinator's word at once, and the first batch needs no verification.
+A client writes next to the partitions that it adds here. If this broker leads such a partition, too, the partition's
+gate gets the coordinator's decision at once, so that the first batch needs no verification.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def _add(
     version = request.version
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused = {}
-    if not request.is_from_broker:  # A broker leads what it asks about, and the image here may be behind its own.
+    if not request.is_from_broker:  # A broker leads these partitions, and its image may be newer.
         rights = node.rights(request) if version < BATCHES_SINCE else None
         refused = {
             partition: error for partition in partitions if (error := _why_not(node, version, partition, rights))
         }
     if refused:
-        # One bad partition spoils the request: the client corrects it and asks again for all.
+        # One invalid partition refuses the whole transaction: the client has to send all of them again.
         errors = {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
         respond(_results(transaction.topics, errors))
         return
@@ -97,7 +97,7 @@ def _add(
             transaction_version=2 if version >= BATCHES_SINCE else 0,
             now_ms=node.clock.now_ms(),
         )
-        # A broker asks for many transactions at once: none waits for another to end.
+        # A broker's request is for many transactions: it must not wait until one of them has ended.
         return decision._replace(wait_for=None) if request.is_from_broker else decision
 
     def added(result: AddPartitionsResult) -> None:
@@ -111,7 +111,7 @@ def _add(
 
 
 def _gates(node: Node, partitions: list[TopicPartition]) -> list[TransactionGate]:
-    """Of those that are led here."""
+    """Return the gates of the partitions that this broker leads."""
     led = (node.partitions.get(*partition) for partition in partitions)
     return [partition.gate for partition in led if partition is not None]
 

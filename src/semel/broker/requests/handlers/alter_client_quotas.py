@@ -1,4 +1,4 @@
-"""AlterClientQuotas (versions 0-1). What may be set is decided in ``semel.metadata.quota_changes``."""
+"""AlterClientQuotas (versions 0-1): sets quotas. The rules are in ``semel.metadata.quota_changes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterConfigs (versions 0-2): replace all settings of a resource."""
+"""AlterConfigs (versions 0-2): replaces all settings of a resource."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (versions 0-1): another order of a partition's replicas, which takes effect at once.
+"""AlterPartitionReassignments (versions 0-1): changes the order of a partition's replicas, which takes effect at once.
 
-Replicas are not moved to other brokers: that is refused with INVALID_REPLICA_ASSIGNMENT. There is no move that could be
-cancelled (NO_REASSIGNMENT_IN_PROGRESS).
+A reassignment to other brokers is refused with INVALID_REPLICA_ASSIGNMENT. To cancel one is refused with
+NO_REASSIGNMENT_IN_PROGRESS, because there never is one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ async def alter_partition_reassignments(
     response = AlterPartitionReassignmentsResponse(error_message=None)
     for topic in message.topics:
         results = []
-        # One commit each: one that is refused leaves the others alone, and few are asked for by hand.
+        # One commit for each partition, so that a refusal does not affect the others. A request for this is rarely
+        # large.
         for partition in topic.partitions:
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             one = TopicPartition(topic.name, partition.partition_index)

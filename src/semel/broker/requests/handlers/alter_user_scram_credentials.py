@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (version 0). What may be changed is decided in ``semel.metadata.user_changes``.
+"""AlterUserScramCredentials (version 0): changes credentials. The rules are in ``semel.metadata.user_changes``.
 
-A user that was changed or removed keeps its connections until it must authenticate again, as in Kafka.
+If a user is changed or removed, its connections stay open until they must authenticate again, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ApiVersions (versions 0-4): what this broker speaks. The first thing that a client asks."""
+"""ApiVersions (versions 0-4): the APIs, versions and features of this broker. It is the first request of a client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def api_versions(node: Node, request: Request, message: ApiVersionsRequest) -> A
         supported_features=[
             SupportedFeatureKey(name, levels.min_level, levels.max_level)
             for name, levels in node.features.supported.items()
-            # Older clients take a range that begins at 0 for an error (KIP-1022).
+            # Older clients treat a range that begins at 0 as an error (KIP-1022).
             if levels.min_level > 0 or request.version >= FEATURES_FROM_ZERO_SINCE
         ],
         finalized_features_epoch=node.features.epoch,
@@ -47,7 +47,7 @@ def api_versions(node: Node, request: Request, message: ApiVersionsRequest) -> A
 
 
 def unsupported_version(api: Api) -> ApiVersionsResponse:
-    """For a client newer than this broker: which versions of this very request it may use instead (KIP-511)."""
+    """Return the response for a newer client, with the versions of ApiVersions that it may use instead (KIP-511)."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
 
 

@@ -1,4 +1,4 @@
-"""A request about several groups or transactions: each is asked of its coordinator, and one answer waits for all."""
+"""Serves a request about several groups or transactions: asks the coordinator of each, and sends one response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ask_each(
     ask: Callable[[Asked, Respond[Result]], None],
     make_response: Callable[[list[Result]], object],
 ) -> None:
-    """Calls ``ask`` for each, and answers once each has responded, with the results in the order of the request."""
+    """Call ``ask`` for each item, and send the response when all results are there, in the order of the request."""
     results: dict[int, Result] = {}
 
     def answer_if_complete() -> None:

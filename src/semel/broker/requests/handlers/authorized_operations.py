@@ -1,4 +1,4 @@
-"""The bits that say what a client may do, for the requests that ask. Without an authorizer it may do everything."""
+"""The authorized operations of a client on a resource, as a bit set. Without an authorizer, all operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semel.security.acls import CLUSTER_NAME
 from semel.security.rights import DESCRIBE_CLUSTER, Right, Rights
 from semel.wire.codes import AclOperation, AclResourceType
 
-# What can be done at all, by the type of resource.
+# All operations that exist for a type of resource.
 _OPERATIONS: Final = {
     AclResourceType.TOPIC: (
         AclOperation.READ,
@@ -50,7 +50,7 @@ def group_operations(rights: Rights | None, group_id: str) -> int:
 
 
 def cluster_operations(rights: Rights | None) -> int:
-    """None of them for a client that may not describe the cluster."""
+    """Return the operations on the cluster; none if the client may not describe the cluster."""
     if rights is not None and not rights.may(DESCRIBE_CLUSTER):
         return 0
     return _bits(rights, AclResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: the rules for settings, and the change that both make."""
+"""Shared by AlterConfigs and IncrementalAlterConfigs: the rules for settings, and the change of the metadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config_policy(node: Node) -> ConfigPolicy:
 
 
 def check_own_loggers(node_id: int, name: str) -> None:
-    """Loggers are named by their broker, which must be the one that is asked. Raises ``KafkaError``."""
+    """Check that a resource of loggers, whose name is a broker id, is this broker. Raises ``KafkaError``."""
     if name != str(node_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
 
@@ -41,7 +41,7 @@ async def altered_configs(
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """Change settings in the metadata. ``decide`` has one result for each of the resources."""
+    """Change settings in the metadata. ``decide`` returns one result for each of the resources."""
     results = await node.change(
         decide,
         validate_only=validate_only,

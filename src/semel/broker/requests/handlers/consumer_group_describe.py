@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (versions 0-1): groups of KIP-848's protocol, who is in them, and who owns what."""
+"""ConsumerGroupDescribe (versions 0-1): groups of the consumer protocol (KIP-848), their members and assignments."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def _member(described: MemberDescription, topics: TopicsView) -> Member:
 
 def _assignment(partitions: Partitions, topics: TopicsView) -> Assignment:
     named = ((topics.by_id(topic_id), indexes) for topic_id, indexes in grouped(partitions).items())
-    # A topic that was deleted has no name; the members will be told with their next heartbeats.
+    # A deleted topic has no name, so it is left out; the members lose it with their next heartbeats.
     return Assignment([TopicPartitions(topic.topic_id, topic.name, indexes) for topic, indexes in named if topic])

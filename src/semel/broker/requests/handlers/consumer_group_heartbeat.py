@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (versions 0-1): join, stay, give up partitions and leave, all in one request (KIP-848)."""
+"""ConsumerGroupHeartbeat (versions 0-1): a member joins, stays, revokes partitions, or leaves (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateAcls (versions 1-3). What may be created is decided in ``semel.metadata.acl_changes``."""
+"""CreateAcls (versions 1-3): creates ACLs. The rules are in ``semel.metadata.acl_changes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (versions 0-3): let topics grow."""
+"""CreatePartitions (versions 0-3): adds partitions to topics."""
 
 from __future__ import annotations
 

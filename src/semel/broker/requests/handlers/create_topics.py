@@ -1,4 +1,4 @@
-"""CreateTopics (versions 2-7). What may be created is decided in ``semel.metadata.controller``."""
+"""CreateTopics (versions 2-7): creates topics. The rules are in ``semel.metadata.controller``."""
 
 from __future__ import annotations
 

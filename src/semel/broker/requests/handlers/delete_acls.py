@@ -1,4 +1,4 @@
-"""DeleteAcls (versions 1-3): all rules that match a filter, for each filter."""
+"""DeleteAcls (versions 1-3): deletes all ACLs that match a filter, for each filter."""
 
 from __future__ import annotations
 

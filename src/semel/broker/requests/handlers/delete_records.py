@@ -1,8 +1,9 @@
-"""DeleteRecords (versions 0-2): raise the log start offset, up to the high watermark if no offset is named.
+"""DeleteRecords (versions 0-2): raises the log start offset, up to the high watermark if the request has no offset.
 
-The law: the new log start is on disk before the client is told, here and on all in-sync replicas, so records that were
-called deleted do not come back. If a follower takes longer than the request may, the answer is REQUEST_TIMED_OUT.
-Segments that hold nothing else are removed at once: a client that asks for this may need the room.
+The law: the new log start offset is on disk, here and on all in-sync replicas, before the response is sent, so that
+records that were reported as deleted do not appear again. If a follower takes longer than the timeout of the request,
+the error is REQUEST_TIMED_OUT. Segments with only deleted records are removed at once, because the client may need the
+disk space.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ async def _reach_followers(node: Node, topics: list[DeleteRecordsTopicResult], t
 
 
 class _Deleting:
-    """Waits for the followers of one partition."""
+    """Waits until the followers of one partition have the new log start offset."""
 
     def __init__(self, result: DeleteRecordsPartitionResult) -> None:
         self._result = result

@@ -1,4 +1,4 @@
-"""DeleteTopics (versions 1-6): by name, and from version 6 by name or id."""
+"""DeleteTopics (versions 1-6): deletes topics by name, and from version 6 on by name or id."""
 
 from __future__ import annotations
 

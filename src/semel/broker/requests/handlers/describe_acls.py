@@ -1,4 +1,4 @@
-"""DescribeAcls (versions 1-3): the rules that match a filter, by resource."""
+"""DescribeAcls (versions 1-3): the ACLs that match a filter, grouped by resource."""
 
 from __future__ import annotations
 

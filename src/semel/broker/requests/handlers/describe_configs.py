@@ -1,9 +1,9 @@
 """DescribeConfigs (versions 1-4): the settings of topics, groups, client metrics, this broker and its loggers.
 
-Each comes with where its value is from.
+Each setting has the source of its value.
 
-A short request may ask for the same topic a hundred thousand times, so the answer has a limit; resources beyond it are
-answered INVALID_REQUEST.
+A short request may ask for the same topic a hundred thousand times, so the size of the response is limited; the error
+of resources beyond the limit is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from semel.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_FIXED_BYTES: Final = 16  # Of the fields of a setting that are no texts.
+_FIXED_BYTES: Final = 16  # The size of a setting's fields that are not texts.
 ANSWER_BYTES_MAX: Final = 32 * 2**20
-"""Enough for the settings of 10,000 topics."""
+"""The limit of the response, which is enough for the settings of 10,000 topics."""
 
 
 def describe_configs(node: Node, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -107,7 +107,10 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]
 
 @lru_cache(maxsize=2048)
 def _config(entry: ConfigEntry, synonyms: bool, documentation: bool) -> tuple[DescribeConfigsResourceResult, int]:
-    """How a setting is described, and about how many bytes that takes. Topics share what they have by default."""
+    """Return the description of a setting, and its approximate size.
+
+    Topics with the same value share one description.
+    """
     told = entry.synonyms if synonyms else ()
     text = entry.documentation if documentation else None
     result = DescribeConfigsResourceResult(

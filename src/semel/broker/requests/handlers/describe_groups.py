@@ -1,6 +1,6 @@
 """DescribeGroups (versions 0-6): classic groups with their members and assignments.
 
-A group that is not there is Dead; from version 6 on it is GROUP_ID_NOT_FOUND as well.
+The state of a group that does not exist is Dead; from version 6 on it also has the error GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

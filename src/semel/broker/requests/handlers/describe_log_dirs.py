@@ -1,4 +1,4 @@
-"""DescribeLogDirs (versions 1-5): how much disk each partition takes. A Semel broker has one log directory."""
+"""DescribeLogDirs (versions 1-5): the size of each partition on disk. A Semel broker has one log directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semel.wire.messages.describe_log_dirs import (
 )
 
 SLICE_PARTITIONS: Final = 1000
-"""How many partitions are described before the others get their turn."""
+"""How many partitions are described in one slice."""
 
 
 def describe_log_dirs(
@@ -36,7 +36,7 @@ def describe_log_dirs(
 
 
 def _answer(node: Node, partitions: list[Partition]) -> Generator[None, None, DescribeLogDirsResponse]:
-    """The response, with a pause after every slice."""
+    """Make the response, with a pause after every slice."""
     topics: dict[str, DescribeLogDirsTopic] = {}
     for number, partition in enumerate(partitions):
         if number and number % SLICE_PARTITIONS == 0:

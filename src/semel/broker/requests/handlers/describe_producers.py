@@ -1,4 +1,4 @@
-"""DescribeProducers (version 0): who writes to a partition, and where its open transaction began (KIP-664)."""
+"""DescribeProducers (version 0): the producers of a partition, and the start of their transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from semel.wire.messages.describe_producers import (
 )
 
 SLICE_PRODUCERS: Final = 1000
-"""How many producers and partitions are described before the others get their turn."""
+"""How many producers and partitions are described in one slice."""
 ANSWER_PRODUCERS_MAX: Final = 200_000
-"""Once an answer has so many, the rest of its partitions is refused: a partition may be named a thousand times."""
+"""The maximum number of producers in a response, because a request may name a partition a thousand times.
+
+Partitions after that are refused.
+"""
 
 
 def describe_producers(
@@ -40,7 +43,7 @@ def _weight(node: Node, topic: str, index: int) -> int:
 def _answer(
     node: Node, request: Request, message: DescribeProducersRequest
 ) -> Generator[None, None, DescribeProducersResponse]:
-    """The response, with a pause after every slice."""
+    """Make the response, with a pause after every slice."""
     response = DescribeProducersResponse()
     room = SLICE_PRODUCERS
     for topic in message.topics:
@@ -66,7 +69,7 @@ def _answer(
 def _producers(
     node: Node, request: Request, topic: str, found: PartitionResponse
 ) -> Generator[ProducerState, None, None]:
-    """One after the other; none, and the reason in ``found``, if they cannot be told."""
+    """Yield the producers of a partition. If it is refused, yields none and puts the error into ``found``."""
     try:
         if request.elements_told >= ANSWER_PRODUCERS_MAX:
             raise KafkaError(

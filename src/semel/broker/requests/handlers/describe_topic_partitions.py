@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (version 0): the partitions of topics in the order of their names, page by page (KIP-966).
 
-A page holds a limited number of partitions. Its cursor names the first partition that did not fit, and asking again
-with it goes on from there, also if that topic has been deleted meanwhile. Topics that the client may not describe are
-left out before they are counted, so that no cursor names one.
+A page has a limited number of partitions. Its cursor names the first partition that did not fit. A request with this
+cursor continues there, also if that topic has been deleted meanwhile. Topics that the client may not describe are left
+out before they are counted, so that no cursor names one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semel.wire.messages.describe_topic_partitions import (
 
 PAGE_PARTITIONS_MAX: Final = 2000
 SLICE_NAMES: Final = 500
-"""How many names are looked at, by the client's rights, before the others get their turn."""
+"""How many names are checked against the client's rights in one slice."""
 
 
 def describe_topic_partitions(
@@ -46,7 +46,7 @@ def describe_topic_partitions(
 def _answer(
     image: ClusterImage, message: DescribeTopicPartitionsRequest, rights: Rights | None
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
-    """The response; where rights are looked at, with a pause after every slice."""
+    """Make the response. If rights are checked, with a pause after every slice."""
     cursor, asked = message.cursor, {topic.name for topic in message.topics}
     names = sorted(asked or image.topics)
     if cursor is not None:
@@ -77,7 +77,7 @@ def _answer(
 
 
 def _told_apart(names: list[str], rights: Rights) -> Generator[None, None, tuple[list[str], list[str]]]:
-    """Those that the client may describe, and the others."""
+    """Return the names that the client may describe, and the others."""
     visible: list[str] = []
     hidden: list[str] = []
     for number, name in enumerate(names, 1):

@@ -1,4 +1,4 @@
-"""DescribeTransactions (version 0): state, age and partitions of transactions, by transactional id (KIP-664)."""
+"""DescribeTransactions (version 0): state, start time and partitions of transactions, by their ids (KIP-664)."""
 
 from __future__ import annotations
 

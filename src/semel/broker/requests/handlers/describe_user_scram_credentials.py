@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (version 0): which users have passwords for which mechanisms, never the passwords."""
+"""DescribeUserScramCredentials (version 0): the mechanisms and iterations of users' passwords, never the passwords."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ElectLeaders (versions 0-2): the preferred replica of partitions leads again, or any replica at all.
+"""ElectLeaders (versions 0-2): elects the preferred replica of partitions as leader, or any replica (unclean).
 
-An unclean election is asked for by a person who would rather lose acknowledged records than wait for the brokers that
-have them. It is made only where no in-sync replica is there.
+An operator requests an unclean election to lose acknowledged records rather than wait for the brokers that have them. A
+replica that is not in sync is elected only if no in-sync replica is available.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ async def elect_leaders(node: Node, request: Request, message: ElectLeadersReque
     if message.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
     outcomes: list[_Outcome] = []
-    # One commit each: one that is refused leaves the others alone, and few are asked for by hand.
+    # One commit for each partition, so that a refusal does not affect the others. A request for this is rarely large.
     for topic_partition in dict.fromkeys(_all(node.image, election_type) if asked is None else asked):
         outcomes += await node.change(
             lambda image, one=topic_partition: _decide(image, one, election_type),  # type: ignore[misc]
             unstored=lambda refusal, one=topic_partition: [_Outcome(one, refusal)],  # type: ignore[misc]
         )
-    if asked is None:  # Those that need none are not told of.
+    if asked is None:  # A request for all partitions gets no result for those that need no election.
         outcomes = [one for one in outcomes if one.refusal is None or one.refusal.code != ErrorCode.ELECTION_NOT_NEEDED]
     topics: dict[str, list[PartitionResult]] = {}
     for outcome in outcomes:
@@ -62,7 +62,7 @@ async def elect_leaders(node: Node, request: Request, message: ElectLeadersReque
 
 
 def _all(image: ClusterImage, election_type: int) -> list[TopicPartition]:
-    """The partitions that an election of this type could change."""
+    """Return the partitions that an election of this type could change."""
     return [
         TopicPartition(topic.name, index)
         for topic in image.topics.values()

@@ -1,7 +1,8 @@
-"""EndTxn (versions 0-5): commit or abort a transaction.
+"""EndTxn (versions 0-5): commits or aborts a transaction.
 
-The client is answered once the decision is on disk and the markers are in the partitions of this broker. From version 5
-on (transactions V2) every end raises the producer's epoch, and the answer says what to go on with.
+The response is sent when the decision is on disk and the markers are in the partitions of this broker. From version 5
+on (transactions V2) every end bumps the producer's epoch, and the response has the producer id and epoch for the next
+transaction.
 """
 
 from __future__ import annotations

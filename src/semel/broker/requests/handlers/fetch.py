@@ -1,8 +1,8 @@
-"""Fetch (versions 4-18): read record batches, in a session or without, now or when there are some.
+"""Fetch (versions 4-18): reads record batches, with or without a fetch session, and waits until there are enough.
 
-Which session a request belongs to is decided first (``fetch_sessions``), then its partitions are read (``reading``),
-and if there is not enough yet, the request waits (``delayed_fetch``). A follower's Fetch comes to the listener of
-brokers and is served elsewhere (``replication/follower_sessions``).
+First the session of a request is determined (``fetch_sessions``). Then its partitions are read (``reading``). If there
+are fewer bytes than the request wants, it waits (``delayed_fetch``). A follower's Fetch arrives at the listener of
+brokers and is served in ``replication/follower_sessions``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def _fetch_many(
     targets: list[FetchTarget],
     respond: Callable[[Reading], FetchResponse],
 ) -> FetchResponse:
-    """A fetch of so many partitions that they are read in slices, before and after it waits."""
+    """Serve a Fetch of so many partitions that they are read in slices, before and after the request waits."""
     reading = await node.turns.run(
         read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
     )
@@ -110,7 +110,7 @@ async def _fetch_many(
             request.delay(piece, hold=True)
             await piece.answered
         else:
-            # To watch each of them would take longer than to look again.
+            # To watch all of these partitions would take longer than to read them again.
             await asyncio.sleep(message.max_wait_ms / 1000)
         reading = await node.turns.run(
             read_in_slices(node, targets, parameters, room_bytes=request.room_bytes()), elements=SLICE_TARGETS
@@ -144,7 +144,7 @@ def _wait(
 def _parameters(node: Node, request: Request, message: FetchRequest) -> FetchParameters:
     version = request.version
     replica_id = message.replica_state.replica_id if version >= REPLICA_STATE_SINCE else message.replica_id
-    # No more is waited for than there is memory to send.
+    # The request must not wait for more bytes than there is memory for in responses.
     max_bytes = min(message.max_bytes, node.config.fetch_max_bytes, request.room_bytes())
     if request.limits is not None and (quota_bytes := request.limits.fetch_bytes_max) is not None:
         max_bytes = min(max_bytes, quota_bytes)

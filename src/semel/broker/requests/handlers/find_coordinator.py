@@ -1,9 +1,9 @@
-"""FindCoordinator (versions 0-6): who coordinates a group or a transactional id.
+"""FindCoordinator (versions 0-6): the broker that coordinates a group or a transactional id.
 
-The first question makes the internal topic, and is answered when that is there: no client has to ask twice. Only if it
-takes too long, or fails, the answer is COORDINATOR_NOT_AVAILABLE. Where the partition of the id is damaged, it is
-UNKNOWN_SERVER_ERROR with the reason and the remedy: KAFKA_STORAGE_ERROR and COORDINATOR_NOT_AVAILABLE are retriable,
-and a client would ask for ever.
+The first request creates the internal topic, and its response is sent when the topic exists, so that no client has to
+retry. Only if the creation fails or takes too long, the error is COORDINATOR_NOT_AVAILABLE. If the partition of the id
+is damaged, the error is UNKNOWN_SERVER_ERROR with the reason and the remedy: KAFKA_STORAGE_ERROR and
+COORDINATOR_NOT_AVAILABLE are retriable, and a client would retry for ever.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _found(node: Node, request: Request, key_type: int, key: str) -> Coordinator
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     reason = coordinator.why_broken(key)
     if reason is not None:
-        # Not a code that clients take for a reason to ask again: nothing changes before an operator repairs the files.
+        # Not a retriable code: this error stays until an operator repairs the files.
         return _refused(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
     endpoint = broker.endpoint(request.listener)
     if endpoint is None:

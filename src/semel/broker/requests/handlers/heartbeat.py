@@ -1,4 +1,4 @@
-"""Heartbeat (versions 0-4): a member of a classic group is alive, and learns of rebalances."""
+"""Heartbeat (versions 0-4): keeps the session of a member of a classic group, and tells it about rebalances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def heartbeat(node: Node, request: Request, message: HeartbeatRequest) -> None:
     def respond(result: HeartbeatResult) -> None:
         error = result.error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Its session begins again when the group is loaded, so there is nothing that it must do.
+            # The member's session begins again when the group is loaded, so the member need not do anything.
             error = ErrorCode.NONE
         request.answer_delayed(lambda: HeartbeatResponse(error_code=error))
 

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (versions 0-1): change single settings of a resource.
+"""IncrementalAlterConfigs (versions 0-1): changes single settings of a resource.
 
-Levels of loggers are altered here and now; everything else is a change of the metadata.
+The levels of loggers are changed in this process; all other settings are changed in the metadata.
 """
 
 from __future__ import annotations

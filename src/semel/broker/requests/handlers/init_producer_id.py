@@ -1,8 +1,9 @@
-"""InitProducerId (versions 0-5): an id for a producer.
+"""InitProducerId (versions 0-5): assigns a producer id and epoch.
 
-Ids come from blocks that were claimed in the metadata store, so none is given out twice, whatever crashes. A producer
-without a transactional id gets a new one every time, with epoch 0. For a transactional id its coordinator decides: the
-same id with the next epoch, so that the producer that had it before is fenced, once what it left open has been ended.
+Ids are taken from blocks that were claimed in the metadata store, so no id is assigned twice, also after crashes. A
+producer without a transactional id gets a new id for every request, with epoch 0. For a transactional id its
+coordinator decides: it ends the open transaction of the previous producer, and returns the same id with the next epoch,
+which fences the previous producer.
 """
 
 from __future__ import annotations

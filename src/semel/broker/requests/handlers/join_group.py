@@ -1,7 +1,7 @@
-"""JoinGroup (versions 0-9): enter a group of the classic protocol, or stay in it through a rebalance.
+"""JoinGroup (versions 0-9): a member joins a group of the classic protocol, or rejoins it in a rebalance.
 
-The answer comes when the members have joined; until then the connection's next requests wait, as in Kafka. A client
-that goes away meanwhile is still a member: it is in the next generation, and its session decides what becomes of it.
+The response is sent when the members have joined; until then the next requests of the connection wait, as in Kafka. A
+client that disconnects meanwhile stays a member of the next generation, until its session times out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def join_group(node: Node, request: Request, message: JoinGroupRequest) -> None:
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         client_id=request.client_id or "",
-        client_host=f"/{request.peer_host}",  # As Java prints an address, and so every tool expects it.
+        client_host=f"/{request.peer_host}",  # With the slash that Java prints before an address, as tools expect it.
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=message.rebalance_timeout_ms if has_rebalance_timeout else message.session_timeout_ms,
         protocol_type=message.protocol_type,

@@ -1,4 +1,4 @@
-"""LeaveGroup (versions 0-5): one member leaves up to version 2, any number from version 3 on."""
+"""LeaveGroup (versions 0-5): removes members from a group: one up to version 2, any number from version 3 on."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def _response(result: LeaveResult, *, is_batch: bool) -> LeaveGroupResponse:
     if is_batch:
         members = [MemberResponse(*member) for member in result.members]
         return LeaveGroupResponse(error_code=result.error, members=members)
-    # Up to version 2 the one member's error is the request's.
+    # Up to version 2 the error of the one member is the error of the request.
     errors = [member.error for member in result.members]
     return LeaveGroupResponse(error_code=next(filter(None, (result.error, *errors)), ErrorCode.NONE))

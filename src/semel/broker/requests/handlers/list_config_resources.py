@@ -1,4 +1,4 @@
-"""ListConfigResources (versions 0-1): what has settings of its own. Version 0 knows subscriptions to metrics only."""
+"""ListConfigResources (versions 0-1): the resources with settings. Version 0 lists client metrics only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups (versions 0-5): the groups that this broker coordinates, by state (4) and type (5)."""
+"""ListGroups (versions 0-5): the groups of this broker, filtered by state (from version 4 on) and type (from 5 on)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 
 
 async def list_groups(node: Node, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
-    # Kafka's tools write states and types in other cases than its brokers do.
+    # Kafka's tools write states and types with other upper and lower case than its brokers.
     states = frozenset(state.lower() for state in message.states_filter)
     types = frozenset(group_type.lower() for group_type in message.types_filter)
     response = ListGroupsResponse()
@@ -25,9 +25,10 @@ async def list_groups(node: Node, request: Request, message: ListGroupsRequest) 
             group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
         except KafkaError as refusal:
             if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # One shard that cannot say yet makes the whole list wrong, so then there is none.
+                # Without the groups of a shard that is still loading the list would be wrong, so the request is
+                # refused.
                 return ListGroupsResponse(error_code=refusal.code)
-            continue  # What is lost is left out.
+            continue  # The groups of a shard that has lost its leadership or failed are left out.
         async for some in slices(group_ids, node.turns):
             try:
                 found = await ask(runtime, partial(_listed, some, states, types))

@@ -1,8 +1,9 @@
-"""ListOffsets (versions 1-11): the offset for a time, or for one of the special times.
+"""ListOffsets (versions 1-11): the offset for a timestamp, or for one of the special timestamps.
 
-The law: no offset leaves that its reader could not fetch. Latest is the high watermark, or the last stable offset for
-read_committed, and a record found by time counts only below that. Whatever replica id a client claims, it is a client,
-with one exception: Kafka's debugging replica reads nothing, and is told the log end for the latest offset.
+The law: no offset is returned that the client could not fetch. The latest offset is the high watermark, or the last
+stable offset for read_committed, and a record found by its timestamp counts only below that. A client with a replica id
+is treated as a client without one, with one exception: for Kafka's debugging replica, which fetches nothing, the latest
+offset is the log end offset.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _KNOWN_AT_ONCE: Final = frozenset({EARLIEST, EARLIEST_LOCAL})
 
 
 class _Bound(Enum):
-    """Up to where the caller is told of offsets."""
+    """The offset below which offsets are returned to a client."""
 
     LAST_STABLE = auto()
     HIGH_WATERMARK = auto()
@@ -90,7 +91,7 @@ def _answer(
     except (StorageError, OSError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     except DecodeError:
-        # Its producer wrote a batch whose records are not records; any reader will find the same.
+        # A batch in the log has records that cannot be decoded, which every reader will find.
         answer.error_code = ErrorCode.CORRUPT_MESSAGE
     return answer
 
@@ -103,7 +104,7 @@ def _look_up(partition: Partition, timestamp: int, bound: _Bound, answer: ListOf
         answer.offset, answer.leader_epoch = log.log_end_offset, partition.leader_epoch
         return
     if timestamp not in _KNOWN_AT_ONCE and partition.replicas is not None and not partition.replicas.is_settled:
-        # A term before this one may have told a higher end than this leader knows to be committed by now.
+        # In an earlier term, clients may have received a higher offset than this leader knows to be committed yet.
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     end_offset = log.last_stable_offset if bound is _Bound.LAST_STABLE else log.high_watermark
     if timestamp == LATEST:
@@ -116,4 +117,5 @@ def _look_up(partition: Partition, timestamp: int, bound: _Bound, answer: ListOf
         if found is not None and found.offset < end_offset:
             answer.timestamp, answer.offset = found.timestamp, found.offset
             answer.leader_epoch = found.leader_epoch
-    # What is left asks for tiered offsets. Nothing is tiered here: no offset, and that is no error.
+    # The other timestamps ask for tiered offsets. There is no tiered storage, so the offset is absent, without an
+    # error.

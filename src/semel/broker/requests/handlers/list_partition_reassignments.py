@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (version 0): no replica is ever being moved, so there is nothing to list."""
+"""ListPartitionReassignments (version 0): always empty, because replicas are never moved to other brokers."""
 
 from __future__ import annotations
 

@@ -19,13 +19,14 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
         duration_ms=message.duration_filter,
         pattern=message.transactional_id_pattern or None,
     )
-    # Of nothing first: it says what is wrong with the filters, also where there is no shard.
+    # An empty list first: it validates the filters, also if this broker has no shard.
     of_nothing = listing((), filters, now_ms=0)
     if of_nothing.error is not ErrorCode.NONE:
         return ListTransactionsResponse(error_code=of_nothing.error)
     response = ListTransactionsResponse(unknown_state_filters=list(of_nothing.unknown_states))
     if request.is_from_broker:
-        # What a broker does not find here it takes for ended: it must get all that this broker is to coordinate.
+        # A broker takes a transaction that it does not find here for ended, so the list must have all transactions
+        # that this broker should coordinate.
         await node.cluster.refresh()
         if not node.coordinators.transactions.leads_all_that_it_should:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -34,10 +35,10 @@ async def list_transactions(node: Node, request: Request, message: ListTransacti
             candidates = await ask(runtime, lambda shard: Decision(list(shard.candidates(filters))))
         except KafkaError as refusal:
             if request.is_from_broker or refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # One shard that cannot say yet makes the whole list wrong, so then there is none. For a broker, so
-                # does one that has just lost its term: its transactions are not ended.
+                # Without the transactions of a shard that is still loading the list would be wrong, so the request is
+                # refused. For a broker also if a shard has just lost its leadership: its transactions have not ended.
                 return ListTransactionsResponse(error_code=refusal.code)
-            continue  # For people, what is lost is left out.
+            continue  # For other clients the transactions of a shard that has lost its leadership are left out.
         async for some in slices(candidates, node.turns):
             found = listing(some, filters, now_ms=node.clock.now_ms())
             if found.error is not ErrorCode.NONE:

@@ -1,8 +1,8 @@
-"""Metadata (versions 0-13): the brokers, and who leads which partition; and topics that are created by asking for them.
+"""Metadata (versions 0-13): the brokers, the partitions and their leaders. A request may create topics that it names.
 
-Without an authorizer the answer depends on the cluster's image, the listener and the request alone, so it is kept
-encoded until the image changes, unless the request may create a topic. A topic created this way is in the answer: the
-client need not ask again.
+Without an authorizer the response depends only on the cluster's image, the listener and the request. So the encoded
+response is cached until the image changes, unless the request may create a topic. The response has the topics that the
+request created, so that the client need not send it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from semel.wire.messages.metadata import (
 )
 
 SLICE_PARTITIONS: Final = 1000
-"""How many topics and partitions are described before the others get their turn."""
+"""How many topics and partitions are described in one slice."""
 CREATED_AT_ONCE: Final = 100
 NULL_IS_ALL_SINCE: Final = 1
 TOPIC_IDS_SINCE: Final = 12
@@ -43,7 +43,7 @@ def metadata(
     creatable = _creatable(node, message)
     if creatable:
         return _created(node, request, message, creatable, rights)
-    if rights is None:  # Else it is an answer to this client, and to no other.
+    if rights is None:  # With rights, the response is only for this client.
         request.cacheable(node.answers)
     answer = _answer(node, request, message, {}, rights)
     weight = _weight(node, message)
@@ -87,7 +87,7 @@ def _unstored(names: list[str], refusal: Refusal) -> list[TopicResult]:
 
 
 def _weight(node: Node, message: MetadataRequest) -> int:
-    """About how many topics and partitions the answer has, or more than a slice."""
+    """Return about how many topics and partitions the response has, or a number larger than a slice."""
     topics = node.image.topics
     if not message.topics:
         return len(topics) + len(node.partitions)
@@ -98,7 +98,7 @@ def _weight(node: Node, message: MetadataRequest) -> int:
 
 
 def _creatable(node: Node, message: MetadataRequest) -> list[str]:
-    """The topics that this request brings into being."""
+    """Return the names of the topics that this request creates."""
     if not message.topics or not message.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
         return []
     known = node.image.topics
@@ -113,7 +113,7 @@ def _creatable(node: Node, message: MetadataRequest) -> list[str]:
 def _answer(
     node: Node, request: Request, message: MetadataRequest, errors: dict[str, ErrorCode], rights: Rights | None
 ) -> Generator[None, None, MetadataResponse]:
-    """The response, with a pause after every slice."""
+    """Make the response, with a pause after every slice."""
     image, version = node.image.seen_by(request.listener), request.version
     tells_operations = message.include_topic_authorized_operations
 
@@ -145,7 +145,7 @@ def _answer(
     elif version < TOPIC_IDS_SINCE and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in message.topics
     ):
-        # Versions 10 and 11 have the field and not its meaning.
+        # Versions 10 and 11 have the field of the topic id, but it must not be used.
         response.topics = [
             MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
             for topic in message.topics
@@ -159,7 +159,10 @@ def _answer(
 def _in_slices(
     into: list[MetadataResponseTopic], topics: Iterable[MetadataResponseTopic | None]
 ) -> Generator[None, None, None]:
-    """None stands for a topic that the client may not see."""
+    """Append the topics to ``into``, with a pause after every slice.
+
+    None is a topic that the client may not describe.
+    """
     room = SLICE_PARTITIONS
     for topic in topics:
         room -= 1
@@ -172,7 +175,7 @@ def _in_slices(
 
 
 def _distinct(topics: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
-    # By the bytes of an id, whose hash a client cannot know: it could send any number of UUIDs that have the same.
+    # The key is the bytes of a topic id, whose hash is random: a client could send many UUIDs with the same hash.
     distinct: dict[str | bytes | None, MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault(topic.name if topic.topic_id == ZERO_UUID else topic.topic_id.bytes, topic)

@@ -1,4 +1,4 @@
-"""The quota of topic changes, ``controller_mutation_rate``: partitions created and deleted (KIP-599)."""
+"""The quota ``controller_mutation_rate``: the rate of partitions that are created and deleted (KIP-599)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OVER_QUOTA: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling
 def within_quota(
     request: Request, wanted: Sequence[Wanted], partitions: Callable[[Wanted], int], *, strict_since: int
 ) -> tuple[Sequence[Wanted], list[TopicResult]]:
-    """The changes that the client's quota allows, and the results of the others.
+    """Return the changes that the client's quota allows, and the results of the refused ones.
 
-    Once a quota is used up, versions that know the error are refused, and the client is muted. Older ones are allowed
-    and muted.
+    If the quota is used up, the client is muted. In versions with the error code THROTTLING_QUOTA_EXCEEDED the change
+    is refused; in older versions it is allowed.
     """
     limits = request.limits
     if limits is None:

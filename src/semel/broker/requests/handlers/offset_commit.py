@@ -1,4 +1,4 @@
-"""OffsetCommit (versions 2-10): how far a group has read. Up to version 9 topics have names, from 10 on ids."""
+"""OffsetCommit (versions 2-10): commits offsets of a group. Up to version 9 topics have names, from 10 on ids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def offset_commit(node: Node, request: Request, message: OffsetCommitRequest) ->
 
 
 def _topic(node: Node, asked: OffsetCommitRequestTopic, version: int) -> tuple[Topic | None, ErrorCode]:
-    """The topic, and the code for a partition that it does not have."""
+    """Return the topic, and the error code for a partition that it does not have."""
     if version < TOPIC_IDS_SINCE:
         return node.image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topic = node.image.topics_by_id.get(asked.topic_id)

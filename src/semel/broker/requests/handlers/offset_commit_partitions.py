@@ -1,4 +1,4 @@
-"""The partitions of an OffsetCommit or TxnOffsetCommit: which offsets can be committed, and where their errors go."""
+"""The partitions of an OffsetCommit or TxnOffsetCommit: the offsets that can be committed, and their responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ResponsePartition: TypeAlias = OffsetCommitResponsePartition | TxnOffsetCommitRe
 
 @dataclass(slots=True)
 class OffsetCommitPartitions:
-    """The offsets of partitions that exist, and for each the part of the response that says how its commit went."""
+    """The offsets of partitions that exist, and the part of the response for each of them."""
 
     offsets: list[OffsetToCommit] = field(default_factory=list)
     responses: list[ResponsePartition] = field(default_factory=list)
@@ -31,7 +31,7 @@ class OffsetCommitPartitions:
         *,
         unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ) -> None:
-        """One topic of the request. Partitions that it does not have are answered with ``unknown`` here."""
+        """Add one topic of the request. Partitions that it does not have get the error ``unknown`` at once."""
         for partition, response in zip(partitions, responses, strict=True):
             if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
                 response.error_code = unknown
@@ -40,7 +40,7 @@ class OffsetCommitPartitions:
                 self.responses.append(response)
 
     def refused(self, error: ErrorCode) -> CommitResult:
-        """The result if the coordinator refuses the request as a whole."""
+        """Return the result if the coordinator refuses the request as a whole."""
         return CommitResult((error,) * len(self.offsets))
 
     def answer(self, errors: Iterable[ErrorCode]) -> None:
@@ -49,7 +49,7 @@ class OffsetCommitPartitions:
 
 
 def generation_of(number: int | None) -> int | None:
-    """Of a member; a negative number is no generation either."""
+    """Return the generation of a member, or None if the request has none: a negative number means none, too."""
     return None if number is None or number < 0 else number
 
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (version 0): forget committed offsets of topics that the group no longer reads."""
+"""OffsetDelete (version 0): deletes committed offsets of topics that the group is not subscribed to."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""OffsetFetch (versions 1-10): how far groups have read; one group up to version 7, many from 8 on.
+"""OffsetFetch (versions 1-10): the committed offsets of one group up to version 7, of many groups from 8 on.
 
-With ``require_stable`` an offset about which a transaction is still undecided is not told: UNSTABLE_OFFSET_COMMIT, and
-the client asks again (KIP-447). Null topics (from version 2 on) ask for everything that the group has: that may be an
-offset of every partition of the cluster, so it is looked up in slices, and one answer has an end.
+With ``require_stable`` an offset that an open transaction may still change is not returned: the error is
+UNSTABLE_OFFSET_COMMIT, and the client retries (KIP-447). Null topics (from version 2 on) ask for all offsets of a
+group. That may be an offset of every partition of the cluster, so they are looked up in slices, and the number of
+offsets in one response is limited.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from semel.wire.messages.offset_fetch import (
 
 SLICE_OFFSETS: Final = 500
 ANSWER_OFFSETS_MAX: Final = 300_000
-"""Once an answer has so many, the rest of its groups is refused: a group may be named a thousand times."""
+"""The maximum number of offsets in a response, because a request may name a group a thousand times.
+
+Groups after that are refused.
+"""
 GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
 
@@ -89,7 +93,7 @@ def _look_up(
 async def _with_everything(
     node: Node, request: Request, message: OffsetFetchRequest, groups: list[OffsetFetchRequestGroup]
 ) -> OffsetFetchResponse:
-    """A request for all offsets of a group, or of several, in slices."""
+    """Serve a request for all offsets of a group, or of several groups, in slices."""
     loop = asyncio.get_running_loop()
     rights = node.rights(request)
 
@@ -146,7 +150,7 @@ def _the_one_group(message: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 class _Named(NamedTuple):
-    """A topic asked for: its name, or why its offsets are not told."""
+    """A topic of the request: its name, or the error for its partitions."""
 
     name: str = ""
     error: ErrorCode = ErrorCode.NONE
@@ -167,7 +171,10 @@ def _names(node: Node, group: OffsetFetchRequestGroup, version: int, rights: Rig
 
 
 def _wanted(node: Node, topics: list[OffsetFetchRequestTopics], names: list[_Named]) -> list[PartitionToFetch]:
-    """With the id that a topic has now: what was committed for a former one of its name is no offset of it."""
+    """Return the partitions to look up, with the current id of their topic.
+
+    An offset that was committed for a deleted topic of the same name must not be returned.
+    """
     known = node.image.topics
     return [
         PartitionToFetch(name, index, known[name].id if name in known else None)
@@ -207,8 +214,10 @@ def _add(
     version: int,
     rights: Rights | None,
 ) -> None:
-    """Some of the offsets that the group has, in their order. One that has gone meanwhile is left out, and one of a
-    topic that the client may not describe."""
+    """Append some of the group's offsets to the response, in their order.
+
+    Offsets that were deleted meanwhile, and those of topics that the client may not describe, are left out.
+    """
     topics = answer.topics
     there = (fetched for fetched in offsets if fetched.offset is not None or fetched.error is not ErrorCode.NONE)
     for name, group in groupby(there, key=lambda fetched: fetched.topic):
@@ -218,7 +227,7 @@ def _add(
         if version >= TOPIC_IDS_SINCE:
             known = node.image.topics.get(name)
             if known is None:
-                continue  # Without an id it cannot be named.
+                continue  # The response has topic ids only, and a deleted topic has none.
             topic_id = known.id
         if not topics or topics[-1].name != name:
             topics.append(OffsetFetchResponseTopics(name, topic_id, []))
@@ -228,10 +237,11 @@ def _add(
 def _refused(
     topics: list[OffsetFetchRequestTopics], code: ErrorCode, version: int, *, always: bool = False
 ) -> list[OffsetFetchResponseTopics]:
-    """Every partition has the error, where the group has no place for it and as long as aiokafka asks.
+    """Return the topics with the error for each partition, in versions without an error for the group or if ``always``.
 
-    It looks for errors at partitions only (0.14), and takes an answer without partitions for "nothing is committed":
-    while the coordinator loads, its consumers would begin again and commit over what they had reached.
+    This is also for aiokafka (0.14), which checks only the errors of partitions, and takes a response without
+    partitions for a group without committed offsets: while the coordinator loads, its consumers would start from the
+    beginning and overwrite the committed offsets.
     """
     if version >= GROUPS_SINCE and not always:
         return []

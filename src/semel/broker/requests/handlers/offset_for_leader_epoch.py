@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (versions 2-4): where a leader epoch ends, so that a reader can check its position (KIP-320)."""
+"""OffsetForLeaderEpoch (versions 2-4): the end offset of a leader epoch, to validate positions (KIP-320)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Produce (versions 3-13): the general parser, from the decoded message to the batches of a ``ProduceOperation``.
 
-Every partition has its own outcome, and one bad batch leaves the others alone. The common request (one topic, one
-partition) does not come here: ``produce/in_place_parser``.
+Every partition has its own result, and an invalid batch does not affect the others. The common request (one topic, one
+partition) is parsed in ``produce/in_place_parser`` instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def produce(node: Node, request: Request, message: ProduceRequest) -> None:
 
 
 def _may_write(message: ProduceRequest, rights: Rights) -> bool:
-    """Whether the client may write transactional batches. Those of no transaction could be any producer's."""
+    """Whether the client may write transactional batches. It may not without a transactional id, since then no right
+    could be checked."""
     transactional_id = message.transactional_id
     return transactional_id is not None and rights.demand(WRITE_TRANSACTIONAL_ID, transactional_id)
 
@@ -59,7 +60,7 @@ def _batches(node: Node, version: int, topic: TopicProduceData, rights: Rights |
 
 
 def _refusal(node: Node, version: int, topic: TopicProduceData, rights: Rights) -> KafkaError | None:
-    """For a topic that the client may not write to. Of an id that is not known something else is said, later."""
+    """Return the refusal of a topic that the client may not write to. An unknown topic id gets another error later."""
     name = topic.name
     if version >= TOPIC_IDS_SINCE:
         known = node.image.topics_by_id.get(topic.topic_id)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (versions 0-2) where there is nothing to prove, as ``sasl_handshake``."""
+"""SaslAuthenticate (versions 0-2) outside of an authentication: always refused, like in ``sasl_handshake``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""SaslHandshake (versions 0-1) where there is nothing to prove: on a listener without SASL, or after the proof.
+"""SaslHandshake (versions 0-1) outside of an authentication: always refused.
 
-Before it, ``broker.security.authentication`` serves this API.
+That is on a listener without SASL, or on an authenticated connection. For authentication and reauthentication
+``broker.security.authentication`` serves this API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A change of ACLs, users or quotas: one commit, or none."""
+"""Changes ACLs, users or quotas in the metadata, with one commit or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ async def change_security(
     refused: Callable[[Refusal], Sequence[Result]],
     validate_only: bool = False,
 ) -> Sequence[Result]:
-    """``refused`` makes the results if nothing can be changed: the store is broken, or it is too much at once."""
+    """Make the changes that ``decide`` returns, and return its results.
+
+    ``refused`` makes the results if nothing can be changed: the store failed, or the changes do not fit one commit.
+    """
 
     def decide_one_commit(image: ClusterImage) -> Decision[Result]:
         decision = decide(image)

@@ -1,4 +1,4 @@
-"""SyncGroup (versions 0-5): the leader of a classic group hands in the assignment, every member gets its own."""
+"""SyncGroup (versions 0-5): the leader of a classic group sends the assignments, and every member receives its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (versions 0-5): offsets of a group that count from the moment the transaction commits.
+"""TxnOffsetCommit (versions 0-5): writes offsets of a group that become visible when the transaction commits.
 
-The partition of ``__consumer_offsets`` is a partition of the transaction like any other: it is added here (from version
-5 on, transactions V2) or was added by AddOffsetsToTxn, and that is verified first.
+The partition of ``__consumer_offsets`` is a partition of the transaction like any other. From version 5 on
+(transactions V2) it is added to the transaction here; before, AddOffsetsToTxn has to add it, which is verified first.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _commit(
     if not message.group_id:
         waiter.refuse(ErrorCode.INVALID_GROUP_ID)
     elif runtime is None or runtime.refusal is not None:
-        groups.run(message.group_id, decide, waiter)  # It says why.
+        groups.run(message.group_id, decide, waiter)  # This refuses the request with the reason.
     else:
         waiting = admit(
             node,
@@ -93,14 +93,16 @@ def _commit(
 
 
 def _is_over(node: Node, runtime: ShardRuntime[GroupShard]) -> bool:
-    """Whether the term of leadership that the transaction's coordinator was asked in has ended. What it said is of no
-    use in the next: a marker may have come there, and found nothing to end."""
+    """Whether the term of leadership in which the transaction's coordinator was asked has ended.
+
+    Its response must not be used in the next term: a marker may have been written there and have ended nothing.
+    """
     return node.coordinators.groups.runtime(runtime.partition.topic_partition.partition) is not runtime
 
 
 def _for_version(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.NETWORK_EXCEPTION:
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # To be sent again, here: the group's coordinator is well.
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # The client has to retry at this coordinator.
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_SINCE:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Older producers give up when they meet the other one (KAFKA-7296).
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # Older producers fail with the other code (KAFKA-7296).
     return error_for_client(error, knows_abortable=version >= ABORTABLE_KNOWN_SINCE)

@@ -1,7 +1,7 @@
-"""UpdateFeatures (versions 0-2): the levels of the cluster's features, of which none can be changed while it runs.
+"""UpdateFeatures (versions 0-2): the levels of the cluster's features cannot be changed while the cluster runs.
 
-A level is a setting of the first broker's start (``transaction.version``, ``group.version``). So a request for the
-level that there is succeeds, and every other one is refused with Kafka's code for it.
+A level is set by a setting at the first start of the first broker (``transaction.version``, ``group.version``). So a
+request for the current level succeeds, and a request for another one is refused with Kafka's error code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def update_features(node: Node, request: Request, message: UpdateFeaturesRequest
 
 
 def refusal_of(features: Features, update: FeatureUpdateKey, *, version: int) -> str | None:
-    """Why a feature cannot have this level; None if it has it already."""
+    """Return the reason why a feature cannot get this level, or None if it has it already."""
     name, level = update.feature, update.max_version_level
     invalid = f"Invalid update version {level} for feature {name}."
     supported = features.supported.get(name)

@@ -1,10 +1,10 @@
-"""WriteTxnMarkers (versions 1-2): append the end of transactions to partitions that this broker leads.
+"""WriteTxnMarkers (versions 1-2): appends the markers of ended transactions to partitions that this broker leads.
 
-It comes from a coordinator on another broker, or from an administrator who aborts a transaction that hangs (KIP-664).
-Either way the answer says of each partition whether the marker is safely there. A coordinator that was deposed is told
-TRANSACTION_COORDINATOR_FENCED, and nothing is appended. An epoch that no coordinator of this cluster can have yet is
-refused with INVALID_REQUEST: once in the log, it would keep out the markers of the true coordinator. From a broker such
-an epoch is taken: the image may be behind it.
+The request is sent by a coordinator on another broker, or by an administrator to abort a hanging transaction (KIP-664).
+The response says for each partition whether the marker is committed. The markers of a coordinator that has been
+replaced are refused with TRANSACTION_COORDINATOR_FENCED. A coordinator epoch that no coordinator of this cluster can
+have yet is refused with INVALID_REQUEST: if it were in the log, the markers of the real coordinator would be refused.
+From a broker such an epoch is accepted, because the image of this broker may be older.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def write_txn_markers(node: Node, request: Request, message: WriteTxnMarkersRequ
 
 
 class _DelayedMarkers:
-    """A request whose markers are appended and not yet safe."""
+    """A request whose markers are being appended and are not all committed yet."""
 
     def __init__(self, request: Request) -> None:
         self.response = WriteTxnMarkersResponse()
         self._request = request
-        self._waiting = 1  # Until all are written.
+        self._waiting = 1  # One for the request itself, until all its markers are appended.
 
     def wait_for(self) -> None:
         self._waiting += 1
@@ -110,7 +110,7 @@ def _write_one(
 
 
 def _is_forged(node: Node, marker: WritableTxnMarker, topic_partition: TopicPartition) -> bool:
-    """Whether no coordinator can have this epoch. One that the partition knows already does no further harm."""
+    """Whether no coordinator can have this epoch. One that the partition has already does no further harm."""
     if marker.coordinator_epoch <= highest_coordinator_epoch(node):
         return False
     partition = node.partitions.get(*topic_partition)
