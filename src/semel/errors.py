@@ -17,8 +17,8 @@ the broker raises an exception, and the request handler turns it into Kafka's er
     |-- StateError         a call that the client's state does not allow; names the state
     `-- StorageError       a disk that failed; its partitions go offline, and no write is assumed to be done
 
-A client's errors come in three families. ``FAMILIES`` maps every code to its family, and is the only place that decides
-it.
+A client's errors come in three families. ``FAMILIES`` maps every code to its family. Only where a request gives a code
+another meaning, the code that handles its response decides.
 """
 
 from __future__ import annotations
@@ -312,8 +312,8 @@ def _table(families: Mapping[Family, str]) -> dict[ErrorCode, Family]:
 
 
 # What a code means for the client that sent the request. Where a request gives a code another meaning, the code that
-# handles its response passes the family: INVALID_PRODUCER_EPOCH is abortable for a batch and fatal from the
-# coordinator, and so is INVALID_TXN_STATE.
+# handles its response decides: INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are abortable for a batch, and fatal from
+# the coordinator.
 FAMILIES: Final[Mapping[ErrorCode, Family]] = _table(
     {
         # UNKNOWN_SERVER_ERROR does not say its cause, so a retry may succeed. A retry is safe: every operation that

@@ -37,7 +37,7 @@ def keep_freed_memory(kept_bytes: int, *, one_arena: bool = False) -> bool:
 
     ``one_arena``: all threads share one arena, so that memory freed by one thread is used again by another.
     """
-    import ctypes  # Imported here: it takes a few milliseconds, which no other start should wait for.
+    import ctypes  # Imported here: it takes a few milliseconds, which would delay the start.
 
     try:
         mallopt = ctypes.CDLL(None).mallopt

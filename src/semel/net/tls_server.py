@@ -1,8 +1,8 @@
 """TLS on the server's side: a transport that encrypts and decrypts, between the TCP transport and a protocol.
 
-    accepted --> handshake --(a first byte that is not TLS, a bad certificate, too slow)--> closed, with one line
+    accepted --> handshake --(a first byte that is not TLS, a bad certificate, too slow)--> closed, and logged
                      |
-                     +--> open: bytes in, bytes out --> closing: the rest, close_notify --> closed
+                     +--> open: bytes in, bytes out --> closing: remaining data, close_notify --> closed
 
 asyncio has its own TLS transport. This one exists because a client that is not authenticated must not cost more with
 TLS than without. Here the protocol gets its connection as soon as it is accepted, so that the connection counts in all

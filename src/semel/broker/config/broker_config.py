@@ -1,9 +1,9 @@
 """The settings of a broker.
 
 Names, types and defaults are Apache Kafka's (4.3) wherever Kafka has the setting; where a default differs, its
-description says so. ``flush``, ``max.partitions``, ``queued.max.response.bytes`` and
-``connections.max.stalled.ms`` are Semel's own. The settings that are defaults of topics
-(such as ``log.retention.hours``) are in ``topic_defaults``; ``config.log`` holds the values of all of them.
+description says so. ``flush``, ``max.partitions``, ``queued.max.response.bytes`` and ``connections.max.stalled.ms`` are
+Semel's own. The settings that are defaults of topics (such as ``log.retention.hours``) are in ``topic_defaults``;
+``config.log`` holds the values of all of them.
 
 A value comes from one of four places, of which the later one wins: the default; the file and the command line (static);
 the dynamic value for all brokers; the dynamic value for this broker.

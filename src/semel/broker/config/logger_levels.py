@@ -36,8 +36,7 @@ def levels() -> dict[str, str]:
 
 
 def decide(alterations: Sequence[Alteration]) -> dict[str, int]:
-    """Return the new levels of loggers, after all alterations. If one is invalid, raises ``KafkaError`` with Kafka's
-    code for it, and no level changes."""
+    """Return the levels that the alterations set. Raises ``KafkaError`` with Kafka's code if any of them is invalid."""
     if any(times > 1 for times in Counter(alteration.name for alteration in alterations).values()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     known = _loggers()

@@ -27,7 +27,7 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _TIME_S_MAX: Final = 1e12
 FETCH_INTERVAL_MS: Final = 60_000
-"""The minimum time between two fetches of the keys, which a token with an unknown key can cause."""
+"""The minimum time between two fetches of the keys that tokens with unknown keys cause."""
 
 
 class MissingExtra(Exception):

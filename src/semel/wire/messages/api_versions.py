@@ -1,8 +1,8 @@
 """ApiVersions: the APIs, with their versions, and the features that a broker supports.
 
 It is the first request on a connection. Its response always has header v0. The response to an unknown version is
-UNSUPPORTED_VERSION with a body of version 0. Clients switch to transactions V2 only if
-``finalized_features`` has ``transaction.version`` 2 and ``finalized_features_epoch`` is not negative.
+UNSUPPORTED_VERSION with a body of version 0. Clients switch to transactions V2 only if ``finalized_features`` has
+``transaction.version`` 2 and ``finalized_features_epoch`` is not negative.
 
 Up to version 3, a supported feature whose ``min_version`` is 0 must be left out: Java clients with these versions
 refuse it.

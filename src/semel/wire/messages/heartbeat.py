@@ -1,4 +1,4 @@
-"""Heartbeat: keeps the session of a member of a classic group, and tells it about rebalances."""
+"""Heartbeat: keeps the session of a member of a classic group alive, and tells the member about rebalances."""
 
 from __future__ import annotations
 

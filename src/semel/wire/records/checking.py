@@ -351,7 +351,7 @@ _SHAPES: Final[dict[int, RunShape]] = {}
 
 
 def is_sound_single(block: Buffer) -> bool:
-    """Whether a batch's only record is valid, checked quickly. If this returns False, ``RecordCheck`` has to decide."""
+    """Whether a quick check shows that a batch's only record is valid. If not, ``RecordCheck`` has to decide."""
     try:
         number = block[0]
         position = 1

@@ -34,8 +34,7 @@ async def alter_partition_reassignments(
     response = AlterPartitionReassignmentsResponse(error_message=None)
     for topic in message.topics:
         results = []
-        # One commit for each partition, so that a refusal does not affect the others. A request for this is rarely
-        # large.
+        # One commit for each partition: a refusal does not affect the others. Such requests are rarely large.
         for partition in topic.partitions:
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             one = TopicPartition(topic.name, partition.partition_index)

@@ -42,7 +42,7 @@ async def elect_leaders(node: Node, request: Request, message: ElectLeadersReque
     if message.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
     outcomes: list[_Outcome] = []
-    # One commit for each partition, so that a refusal does not affect the others. A request for this is rarely large.
+    # One commit for each partition: a refusal does not affect the others. Such requests are rarely large.
     for topic_partition in dict.fromkeys(_all(node.image, election_type) if asked is None else asked):
         outcomes += await node.change(
             lambda image, one=topic_partition: _decide(image, one, election_type),  # type: ignore[misc]

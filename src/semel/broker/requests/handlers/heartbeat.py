@@ -1,4 +1,4 @@
-"""Heartbeat (versions 0-4): keeps the session of a member of a classic group, and tells it about rebalances."""
+"""Heartbeat (versions 0-4): keeps the session of a classic group's member alive, and tells it about rebalances."""
 
 from __future__ import annotations
 

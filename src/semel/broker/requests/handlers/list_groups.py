@@ -16,7 +16,7 @@ from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 
 
 async def list_groups(node: Node, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
-    # Kafka's tools write states and types with other upper and lower case than its brokers.
+    # Kafka's tools and brokers write states and types in different case.
     states = frozenset(state.lower() for state in message.states_filter)
     types = frozenset(group_type.lower() for group_type in message.types_filter)
     response = ListGroupsResponse()
@@ -25,8 +25,7 @@ async def list_groups(node: Node, request: Request, message: ListGroupsRequest) 
             group_ids = await ask(runtime, lambda shard: Decision(shard.group_ids()))
         except KafkaError as refusal:
             if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Without the groups of a shard that is still loading the list would be wrong, so the request is
-                # refused.
+                # The list would be wrong without the groups of a shard that is loading: refuse the request.
                 return ListGroupsResponse(error_code=refusal.code)
             continue  # The groups of a shard that has lost its leadership or failed are left out.
         async for some in slices(group_ids, node.turns):

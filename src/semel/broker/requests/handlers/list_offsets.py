@@ -117,5 +117,4 @@ def _look_up(partition: Partition, timestamp: int, bound: _Bound, answer: ListOf
         if found is not None and found.offset < end_offset:
             answer.timestamp, answer.offset = found.timestamp, found.offset
             answer.leader_epoch = found.leader_epoch
-    # The other timestamps ask for tiered offsets. There is no tiered storage, so the offset is absent, without an
-    # error.
+    # The other timestamps are for tiered storage, which Semel does not have: no offset, without an error.
